@@ -15,7 +15,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.sql import statement
-from duesweep.stores.steering import PausesDestinations
+from duesweep.stores.base import OperatorDriver
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"
@@ -126,7 +126,7 @@ class Testbed:
 
     def _pause(self) -> None:
         with wiring.store(self._config).open_driver() as session:
-            steering = cast("PausesDestinations", session)
+            steering = cast("OperatorDriver", session)
             steering.resume(_RESTING)
             if self._load.paused:
                 steering.pause(_RESTING, None, "bench", "a load of messages that are paused")

@@ -11,14 +11,13 @@ from duesweep.core.waiting import DueSpan
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.steer import Tally, Work
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.base import Claim, OperatorTask, SweepRun
 
 # The rest of a message's row, besides its body.
 _USUAL_BYTES = 2_000
 
 # Changes messages that are held, in the transaction that holds them. Returns how many it changed.
-_Change = Callable[[ChangesMessages, SweepRun, Claim, Sequence[Message]], int]
+_Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def cancel_chosen(chosen: Chosen, limits: BatchLimits) -> Work:
     """The work of `cancel`."""
 
     def cancel(
-        session: ChangesMessages, run: SweepRun, claim: Claim, messages: Sequence[Message]
+        session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
     ) -> int:
         session.cancel(run, messages, claim.server_us)
         return len(messages)
@@ -67,7 +66,7 @@ def reschedule_chosen(chosen: Chosen, limits: BatchLimits, due: NewDue) -> Work:
     """The work of `reschedule`."""
 
     def reschedule(
-        session: ChangesMessages, run: SweepRun, claim: Claim, messages: Sequence[Message]
+        session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
     ) -> int:
         now = run.horizon.server_time
         dues = [(message, due.of(message, now)) for message in messages]
@@ -79,7 +78,7 @@ def reschedule_chosen(chosen: Chosen, limits: BatchLimits, due: NewDue) -> Work:
 
 
 def _in_batches(chosen: Chosen, limits: BatchLimits, change: _Change) -> Work:
-    def work(session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+    def work(session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         @retry_lost_transactions
         def do(lock_keys: Sequence[str]) -> Tally:
             with session.transaction():

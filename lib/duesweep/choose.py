@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spelled_alike
-from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.errors import StoreError
+from duesweep.stores.base import OperatorDriver, Store, operators_of
 
 Fits = Callable[[WaitingMessage], bool]
 
@@ -46,7 +45,7 @@ class Choice:
 
 @contextmanager
 def choose(
-    session: LooksAtMessages, wanted: MessageFilter, own_queue: str, scan_limit: int
+    session: OperatorDriver, wanted: MessageFilter, own_queue: str, scan_limit: int
 ) -> Iterator[Choice]:
     """Open the choice. Messages whose keys are known are found by them; `scan_limit` is for filters
     that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
@@ -69,7 +68,7 @@ def choose(
 
 
 def find_by_keys(
-    session: LooksAtMessages, keys: Sequence[str], *, with_body: bool = False
+    session: OperatorDriver, keys: Sequence[str], *, with_body: bool = False
 ) -> Sequence[WaitingMessage]:
     """The messages with these keys, however the keys are spelled."""
     found = {one.lock_key: one for one in session.find(keys, with_body=with_body)}
@@ -80,19 +79,14 @@ def find_by_keys(
 
 
 @contextmanager
-def open_look(store: Store) -> Iterator[tuple[DriverSession, LooksAtMessages]]:
-    """A session twice: as every store has it, and as one that shows what waits. Raises
-    `ConfigError` if it cannot, and in place of an error of the store if tables or rights are not
-    as a sweep needs them. They are not checked before: to look needs fewer rights.
+def open_look(store: Store) -> Iterator[OperatorDriver]:
+    """A session that shows what waits. Raises `ConfigError` if the store has none, and in place of
+    an error of the store if tables or rights are not as a sweep needs them. They are not checked
+    before: to look needs fewer rights.
     """
-    with store.open_driver() as session:
-        if not isinstance(session, LooksAtMessages):
-            raise ConfigError(
-                f"{session.source}: to show messages is not supported by this store",
-                advice="its class can add it (docs/stores.md)",
-            )
+    with operators_of(store, "to show messages").open_driver() as session:
         try:
-            yield session, session
+            yield session
         except StoreError as error:
             if not error.transient:
                 session.check()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
-from duesweep.stores.journal import SweepReport
-from duesweep.stores.values import Horizon
+from duesweep.stores.base import Horizon
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop

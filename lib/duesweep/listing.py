@@ -8,7 +8,7 @@ from duesweep.choose import choose
 from duesweep.core.buckets import BUCKETS, bucket_ends, bucket_of
 from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.base import OperatorDriver
 
 # Called once, with the first messages: before all others are counted, which may take its time.
 Show = Callable[[Sequence[WaitingMessage]], None]
@@ -48,7 +48,7 @@ class Question:
 
 
 def list_waiting(
-    session: LooksAtMessages,
+    session: OperatorDriver,
     question: Question,
     show: Show | None = None,
     tell: Callable[[int], None] | None = None,
@@ -86,7 +86,7 @@ def _show_nothing(_: Sequence[WaitingMessage]) -> None:
     """For a caller who waits for the whole listing."""
 
 
-def _count(session: LooksAtMessages, span: DueSpan, ends: Sequence[datetime]) -> list[int]:
+def _count(session: OperatorDriver, span: DueSpan, ends: Sequence[datetime]) -> list[int]:
     """How many messages of a span are in each bucket, by the store's own count. It counts between
     all ends of buckets and of the span.
     """

@@ -15,7 +15,7 @@ from duesweep.core.pauses import Pause, Paused
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.errors import MessageError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.base import OperatorDriver
 from duesweep.sweep.job import SweepContext
 
 # So many messages are looked at, those that have been due for the longest: about two seconds.
@@ -87,7 +87,7 @@ class DueMessages:
         self._paused = Paused([pause.pattern for pause in pauses], context.own_name)
         self._counts: dict[str | None, _Counts] = {}
 
-    def look(self, session: LooksAtMessages) -> Sequence[DestinationOutlook]:
+    def look(self, session: OperatorDriver) -> Sequence[DestinationOutlook]:
         """The destinations of what is due, those with the most messages first."""
         with session.look(DueSpan(end=self._now)) as pages:
             for page in pages:

@@ -14,8 +14,7 @@ from duesweep.core.policy import delay_level
 from duesweep.core.world import Clock, StoreClock
 from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import Store, TaskSession
-from duesweep.stores.values import Claim, Excluded, Horizon, SweepRun
+from duesweep.stores.base import Claim, Excluded, Horizon, Store, SweepRun, TaskSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.slice import read_claim_keys
 from duesweep.sweep.sweep import plan_slices

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from duesweep.core.change import Change
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.errors import MessageError
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import NewMessage, SweepRun
+from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 
 
 class Refused(NamedTuple):
@@ -20,7 +19,7 @@ class Refused(NamedTuple):
 
 
 def put_back(
-    session: ChangesMessages, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
+    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
 ) -> list[Refused]:
     """Store messages again; returns those that the table refused.
 
@@ -42,7 +41,7 @@ def put_back(
 
 @retry_lost_transactions
 def _put_back_all(
-    session: ChangesMessages, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
+    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
 ) -> None:
     with session.transaction():
         session.put_back(run, messages, session.hold(run, ()).server_us)

@@ -18,8 +18,7 @@ from duesweep.errors import MessageError
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay_ways import Account, Delivery, Item, PutBack
 from duesweep.steer import Tally
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
 
 _LOST = "The ledger does not have it any more"
@@ -87,7 +86,7 @@ class Replay:
     target: Target = field(default_factory=Target)
     account: Account = field(default_factory=Account)
 
-    def __call__(self, session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Replay batch after batch."""
         todo = self.choice.still_open(self.account)
         if todo:
@@ -98,7 +97,7 @@ class Replay:
             self.account.fail(error, _LOST)
 
     @contextmanager
-    def _way(self, session: ChangesMessages, run: SweepRun) -> Iterator[Delivery | PutBack]:
+    def _way(self, session: OperatorTask, run: SweepRun) -> Iterator[Delivery | PutBack]:
         due = self.target.due
         if due is not None:
             yield PutBack(session, run, due.at(run.horizon.server_time))
@@ -143,7 +142,7 @@ class Discard:
     choice: Choice
     account: Account = field(default_factory=Account)
 
-    def __call__(self, session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Discard batch after batch."""
         todo = list(self.choice.still_open(self.account).values())
         rows = self.context.limits.rows
@@ -154,7 +153,7 @@ class Discard:
 
 
 @retry_lost_transactions
-def _discard(session: ChangesMessages, run: SweepRun, changes: Sequence[Change]) -> None:
+def _discard(session: OperatorTask, run: SweepRun, changes: Sequence[Change]) -> None:
     with session.transaction():
         session.journal_changes(run, changes, session.hold(run, ()).server_us)
 

@@ -19,8 +19,7 @@ from duesweep.errors import MessageError
 from duesweep.put_back import put_back
 from duesweep.queues.base import QueueSession
 from duesweep.steer import Tally
-from duesweep.stores.steering import ChangesMessages, LimitsRates, require
-from duesweep.stores.values import Claim, NewMessage, SweepRun
+from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination
 from duesweep.sweep.job import SweepContext
@@ -77,7 +76,7 @@ class Delivery:
 
     def __init__(
         self,
-        session: ChangesMessages,
+        session: OperatorTask,
         run: SweepRun,
         queue: QueueSession,
         context: SweepContext,
@@ -124,10 +123,9 @@ class Delivery:
 
     def _at_pace(self, limit: RateLimit, messages: list[Message]) -> Iterator[list[Message]]:
         """The messages in parts, each when the store says that it may go."""
-        limiting = require(self._session, LimitsRates, "errors replay with [[limit]]", "the store")  # type: ignore[type-abstract] # a protocol
         for start in range(0, len(messages), limit.at_once):
             part = messages[start : start + limit.at_once]
-            self._clock.sleep(limiting.reserve(limit, len(part)))
+            self._clock.sleep(self._session.reserve(limit, len(part)))
             yield part
 
     def _deliver_part(
@@ -203,7 +201,7 @@ class Delivery:
 class PutBack:
     """Stores batches again, with a new Due, and journals each in the same transaction."""
 
-    def __init__(self, session: ChangesMessages, run: SweepRun, due: datetime) -> None:
+    def __init__(self, session: OperatorTask, run: SweepRun, due: datetime) -> None:
         self._session, self._run, self._due = session, run, due
 
     def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:

@@ -19,8 +19,7 @@ from duesweep.ledger.base import CHANGES, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.put_back import Refused, put_back
 from duesweep.steer import Tally, Work
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import NewMessage, SweepRun
+from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
 # So many of the messages that were refused are told.
@@ -99,7 +98,7 @@ class Restore:
         """As `run_command` takes it."""
         return self._work
 
-    def _work(self, session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+    def _work(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         todo = set(self.chosen)
         if not self.again:
             todo -= self.messages.restored()
@@ -126,9 +125,7 @@ class Restore:
         if batch:
             yield batch
 
-    def _put_back(
-        self, session: ChangesMessages, run: SweepRun, rows: Sequence[LedgerRow]
-    ) -> Tally:
+    def _put_back(self, session: OperatorTask, run: SweepRun, rows: Sequence[LedgerRow]) -> Tally:
         dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
         known = [(_change(row), _message(row, due)) for row, due in dues if due is not None]
         refused = put_back(session, run, known)

@@ -15,10 +15,7 @@ from duesweep.core.change import Command
 from duesweep.core.patience import Patience
 from duesweep.errors import ConfigError, DuesweepError, LedgerError, StoreError, SweepClosedError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.abilities import refuse_outdated
-from duesweep.stores.base import DriverSession
-from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges, require
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, SweepRun, operators_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.lost_session import living_session
 from duesweep.sweep.settle import BRIEFLY_SECONDS, settle_command, settle_first
@@ -49,7 +46,7 @@ class Tally:
 
 
 # Yields after each batch that it has committed.
-Work = Callable[[ChangesMessages, SweepRun], Iterator[Tally]]
+Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +76,19 @@ def run_command(
     the journal has what was done.
     """
     source, stop = context.store.source, stop or Stop()
-    store = require(context.store, OpensChanges, command.name, source)  # type: ignore[type-abstract] # a protocol
-    with context.store.open_driver() as session:
-        refuse_outdated(session)
+    operators = operators_of(context.store, f"the command `{command.name}`")
+    with operators.open_driver() as session:
         session.check()
-        commands = require(session, KeepsCommands, command.name, source)  # type: ignore[type-abstract] # a protocol
-        with commands.undoing() if command.name.undoes else nullcontext():
+        with session.undoing() if command.name.undoes else nullcontext():
             seconds = inf if command.name.undoes else BRIEFLY_SECONDS
             patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
             earlier = settle_first(session, ledger, patience, seconds)
             if command.name.undoes:
-                _refuse_unsettled(commands, earlier)
-            run = commands.open_command(command)
+                _refuse_unsettled(session, earlier)
+            run = session.open_command(command)
             done = _Done(run.sweep_id)
             with done.told_with_errors():
-                with store.open_changes() as changing:
+                with operators.open_changes() as changing:
                     done.carry_out(work(changing, run), stop)
                 with living_session(context, session, run, stop=stop) as living:
                     ledger_error = _end(living, ledger, run)
@@ -105,14 +100,13 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
     `LedgerError` where the ledger cannot be written.
     """
     with context.store.open_driver() as session:
-        refuse_outdated(session)
         session.check()
         error = settle_first(session, ledger, Patience(_LOCK_SECONDS), inf)
     if error is not None:
         raise error
 
 
-def _refuse_unsettled(commands: KeepsCommands, earlier: LedgerError | None) -> None:
+def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
     if earlier is not None:
         raise earlier
     others = commands.undoing_commands()
@@ -163,7 +157,6 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
             "this one for dead. What the command did before is done, and in the ledger",
             advice="run the command again for the rest",
         )
-    assert isinstance(session, KeepsCommands)
     try:
         settle_command(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     except (LedgerError, ConfigError) as error:

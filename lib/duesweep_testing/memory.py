@@ -7,8 +7,7 @@ Several threads may have sessions on one store.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from duesweep.stores.modes import refuse_distributed
-from duesweep.stores.values import TransactionMode
+from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
 from duesweep_testing.memory_driver import MemoryDriverSession
 from duesweep_testing.memory_sessions import (
     MemoryChangeSession,
@@ -18,7 +17,7 @@ from duesweep_testing.memory_sessions import (
 from duesweep_testing.memory_state import MemoryState
 
 
-class MemoryStore(MemoryState):
+class MemoryStore(MemoryState, Store):
     """The store. Sessions share its state."""
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
@@ -44,3 +43,7 @@ class MemoryStore(MemoryState):
     def open_changes(self) -> Iterator[MemoryChangeSession]:
         """A session for an operator's command."""
         yield MemoryChangeSession(self)
+
+    def operators(self) -> Operators:
+        """It has all that people ask for."""
+        return self

@@ -10,26 +10,26 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from duesweep.core.account import report_as_text
+from duesweep.core.account import FailureReason, SweepSummary, report_as_text
 from duesweep.core.change import Command, UnsettledCommand
 from duesweep.core.pauses import Pause, Paused
 from duesweep.core.policy import Slicing
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.core.world import instant_of, micros
-from duesweep.errors import ConfigError, Problem, StoreError, SweepClosedError
-from duesweep.stores.auditing import UnsettledWork
-from duesweep.stores.journal import (
+from duesweep.errors import StoreError, SweepClosedError
+from duesweep.stores.base import (
     Backlog,
+    DroppedSource,
     ExhaustedPiece,
-    FailureReason,
-    JdbcSource,
+    Horizon,
     JournalBatch,
-    SweepSummary,
+    OperatorDriver,
+    Slices,
+    SweepRun,
     UnsettledSweep,
+    UnsettledWork,
 )
 from duesweep.stores.summary import lateness_of, packed, summary_of
-from duesweep.stores.upkeep import DroppedSource
-from duesweep.stores.values import Horizon, Slices, SweepRun
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import BatchEntry, ChangeEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory_state import MemoryState, MemorySweep
@@ -41,7 +41,7 @@ _NEVER = float("inf")
 _T = TypeVar("_T")
 
 
-class MemoryDriverSession:
+class MemoryDriverSession(OperatorDriver):
     """Its sweeps live as long as this session. Nothing here waits for a lock of a row."""
 
     def __init__(self, store: MemoryState) -> None:
@@ -64,10 +64,6 @@ class MemoryDriverSession:
 
     def check(self) -> None:
         """All is there."""
-
-    def notices(self) -> Sequence[Problem]:
-        """None."""
-        return ()
 
     def horizon(self) -> Horizon:
         """What is due now."""
@@ -124,10 +120,6 @@ class MemoryDriverSession:
                 slice=number, claim_keys=",".join(keys), sizes=",".join(sizes), total=len(rows)
             )
         ]
-
-    def jdbc(self) -> JdbcSource:
-        """Raises `ConfigError`."""
-        raise ConfigError("Spark cannot read a store in memory", advice="sweep in this process")
 
     def _eligible(self, horizon: Horizon) -> list[DelayedRow]:
         """What is due, not in back-off and not paused, the earliest Due first."""
@@ -477,10 +469,6 @@ class MemoryDriverSession:
         """The pauses in force."""
         return self._store.pauses_in_force()
 
-    def audited(self) -> "MemoryDriverSession":
-        """This session."""
-        return self
-
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
         """The keys of all stored messages."""
@@ -503,10 +491,6 @@ class MemoryDriverSession:
     def orphaned_journal(self) -> Sequence[UUID]:
         """None: a sweep and its journal leave together."""
         return ()
-
-    def upkeep(self) -> "MemoryDriverSession":
-        """This session."""
-        return self
 
     def dropped(self) -> Sequence[DroppedSource]:
         """None: there is one source."""

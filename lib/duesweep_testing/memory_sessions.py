@@ -14,7 +14,7 @@ from duesweep.core.outcome import BatchResult
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
 from duesweep.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
-from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
+from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import (
     JournalEntry,
@@ -27,7 +27,7 @@ from duesweep_testing.journal import (
 from duesweep_testing.memory_state import MemoryCounter, MemoryState, MemorySweep
 
 
-class MemoryTaskSession:
+class MemoryTaskSession(TaskSession):
     """A task's session, on dictionaries."""
 
     def __init__(self, store: MemoryState) -> None:
@@ -96,12 +96,6 @@ class MemoryTaskSession:
     def claim_key(self, message: Message) -> str:
         """The claim key by which the store finds it again."""
         return self._store.claim_key(message)
-
-    def exclude(self, messages: Sequence[Excluded]) -> None:
-        """Does nothing: a key finds its own message only."""
-
-    def include(self, messages: Sequence[Excluded]) -> None:
-        """Does nothing, either."""
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust. Called once in a transaction."""
@@ -252,8 +246,8 @@ class MemoryMessageSession(MemoryTaskSession):
         return min(dues, default=None)
 
 
-class MemoryChangeSession(MemoryMessageSession):
-    """See `ChangesMessages`. A lock key is the message's key."""
+class MemoryChangeSession(MemoryMessageSession, OperatorTask):
+    """An operator's command. A lock key is the message's key."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
         """Lock the messages that are still there, and that nobody else holds."""

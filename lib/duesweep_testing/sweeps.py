@@ -9,10 +9,7 @@ from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
-from duesweep.stores.abilities import StopsSweeps
-from duesweep.stores.base import Store
-from duesweep.stores.steering import KeepsCommands
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import Store, SweepRun, operators_of
 from duesweep.sweep.job import SweepContext
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
@@ -42,8 +39,7 @@ def open_sweep(store: Store) -> SweepRun:
 
 def open_command(store: Store, command: Command = COMMAND) -> SweepRun:
     """Open an operator's command."""
-    with store.open_driver() as driver:
-        assert isinstance(driver, KeepsCommands)
+    with operators_of(store, "a command").open_driver() as driver:
         return driver.open_command(command)
 
 
@@ -56,5 +52,4 @@ def close_sweep(store: Store, run: SweepRun) -> None:
 def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
     """Let a sweep stop so many seconds from now."""
     with store.open_driver() as driver:
-        assert isinstance(driver, StopsSweeps)
         driver.stop_sweep(run.sweep_id, after_seconds)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.stores.journal import SweepReport
+from duesweep.core.account import SweepReport
 from support.endpoint import Endpoint
 
 NOWHERE = "postgresql://postgres@127.0.0.1:1/postgres"

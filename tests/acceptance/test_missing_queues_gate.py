@@ -7,7 +7,6 @@ import pytest
 
 from duesweep import wiring
 from duesweep.cli.sweep import WORK_FOR_SPARK
-from duesweep.stores.abilities import KnowsDestinations
 from support.commands import Ran, run
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -118,7 +117,6 @@ def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
     attempts = f'"{subject.schema}"."duesweep_attempts"'
     later = "'2999-01-01'"
     with store.open_driver() as session:
-        assert isinstance(session, KnowsDestinations)
         horizon = session.horizon()
         assert session.due_destinations(horizon) == ["Billing", "Gone", "Shipping"]
 

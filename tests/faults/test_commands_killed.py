@@ -61,9 +61,9 @@ COMMANDS = {
 }
 # Where each command dies, how often it has come there by then, and how much it has changed.
 _DEATHS = [
-    ("after KeepsCommands.open_command", 1, 0),
-    ("after ChangesMessages.{method}", 1, 0),
-    ("after ChangesMessages.{method}", 2, BATCH_ROWS),
+    ("after OperatorDriver.open_command", 1, 0),
+    ("after OperatorTask.{method}", 1, 0),
+    ("after OperatorTask.{method}", 2, BATCH_ROWS),
     ("before DriverSession.close_sweep", 1, MESSAGES),
     ("after DriverSession.close_sweep", 1, MESSAGES),
     ("after DriverSession.seal", 1, MESSAGES),
@@ -74,8 +74,8 @@ _DEATHS = [
 # What only cancelling comes to: the table `changes` is there since the first command, and no other
 # messages get tombstones.
 _OF_CANCEL = [
-    ("before ChangesMessages.hold", 1, 0),
-    ("after ChangesMessages.hold", 1, 0),
+    ("before OperatorTask.hold", 1, 0),
+    ("after OperatorTask.hold", 1, 0),
     ("after LedgerTables.create(changes)", 1, MESSAGES),
     ("before LedgerTables.set_properties(tombstones)", 1, MESSAGES),
     ("after LedgerTables.append(tombstones)", 1, MESSAGES),

@@ -1,6 +1,5 @@
 """Each crash point of the trials is reached by a clean sweep: else trials would show nothing."""
 
-import inspect
 import os
 import pickle
 import re
@@ -12,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.queues.base import QueueSession
-from duesweep.stores import abilities as of_stores
-from duesweep.stores import steering
+from duesweep.stores.base import TaskSession
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.rabbitmq.broker import Broker
@@ -39,12 +37,6 @@ _FIRST_LEDGER = set(STAGES["first ledger"])
 _CAREFUL_FORM = set(SHORT_FORM.values()) | {"QueueSession.confirm", "QueueSession.commit"}
 _FAILURES = {"LedgerTables.append(errors)", "LedgerTables.replace_source(retries)"}
 _TWO_ATTEMPTS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
-_ABILITIES = [
-    ability
-    for module in (of_stores, steering)
-    for _, ability in inspect.getmembers(module, inspect.isclass)
-    if getattr(ability, "_is_runtime_protocol", False)
-]
 
 
 def _points(names: Iterable[str]) -> set[str]:
@@ -220,9 +212,9 @@ def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
         ):
             assert type(wrapped) is not type(plain)
             assert isinstance(wrapped, type(plain))
-            for ability in _ABILITIES:
-                assert isinstance(wrapped, ability) == isinstance(plain, ability), ability
-        plainly, armed = (
-            type(each).append is QueueSession.append for each in (session, armed_session)
-        )
-        assert plainly == armed, "a sweep would use another form of a batch"
+        for plainly, armed in (
+            (type(each).append is QueueSession.append for each in (session, armed_session)),
+            (type(each).take is TaskSession.take for each in (task, armed_task)),
+        ):
+            assert plainly == armed, "a sweep would use another form of a batch"
+        assert (store.operators() is None) == (context.store.operators() is None)

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession
-from duesweep.stores.journal import SweepReport
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

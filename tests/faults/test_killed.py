@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from duesweep.stores.journal import SweepSummary
+from duesweep.core.account import SweepSummary
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.faults.dead_sweeps import await_locks

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
-from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Slices
+from duesweep.stores.base import DriverSession, Slices
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from support.endpoint import Endpoint

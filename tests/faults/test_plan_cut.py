@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.errors import ExitCode
+from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
-from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint

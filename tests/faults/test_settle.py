@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
 from duesweep.stores import sweeps
-from duesweep.stores.journal import SweepReport
 from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint

@@ -6,8 +6,8 @@ import pytest
 
 from duesweep.core.policy import Slicing
 from duesweep.errors import ExitCode
+from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
-from duesweep.stores.values import Slices, SweepRun
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -21,7 +21,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
 from duesweep.ledger.rows import SCHEMAS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE
-from duesweep.stores.journal import Journal, JournalBatch
+from duesweep.stores.base import DriverSession, JournalBatch
 from duesweep.stores.tombstone import encode
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import Due, delayed_row, message
@@ -84,7 +84,7 @@ class _OneBatch:
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
-    for rows in dispatched(cast("Journal", _OneBatch()), sweep_id):
+    for rows in dispatched(cast("DriverSession", _OneBatch()), sweep_id):
         ledger.tables.append("tombstones", [LedgerPiece(rows, sweep_id)])
 
 

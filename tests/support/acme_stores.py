@@ -5,11 +5,12 @@ from datetime import datetime
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql.session import connect
 from duesweep.errors import StoreError
+from duesweep.stores import base
+from duesweep.stores.base import Horizon, StoreSettings
 from duesweep.stores.due import SqlDriver
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.store import SqlStore
-from duesweep.stores.values import Horizon, StoreSettings
 
 
 class AcmeStore(SqlStore):
@@ -31,14 +32,10 @@ class AcmeStore(SqlStore):
 
 
 class BlindStore(AcmeStore):
-    """It sweeps, and cannot show what waits."""
+    """It sweeps, and does nothing for people."""
 
-    def open_driver(self) -> SqlDriver:
-        return BlindSession(connect(self.dsn, self.timeouts.driver), self)
-
-
-class BlindSession(SqlDriver):
-    look = None
+    def operators(self) -> None:
+        return None
 
 
 class ForgetfulStore(AcmeStore):
@@ -49,7 +46,7 @@ class ForgetfulStore(AcmeStore):
 
 
 class ForgetfulSession(SqlDriver):
-    next_due = None
+    next_due = base.DriverSession.next_due
 
 
 class SlowStore(AcmeStore):
@@ -91,7 +88,7 @@ class HalfAStore:
         pass
 
 
-class StrangeStore(HalfAStore):
+class StrangeStore(HalfAStore, base.Store):
     """All that is asked for, and nothing to do with a dialect. It expects its tables to exist."""
 
     open_messages = print

@@ -10,7 +10,7 @@ from duesweep.core.world import SettableClock
 from duesweep.errors import (
     DuesweepError,
 )
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry

@@ -6,8 +6,8 @@ from typing import Any
 
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.stores.journal import SweepReport
-from duesweep.stores.values import SweepRun
+from duesweep.core.account import SweepReport
+from duesweep.stores.base import SweepRun
 from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.stop import Stop

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from duesweep.core.account import BreakerReport
-from duesweep.stores.journal import SweepReport
+from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.telemetry.run import Due, Run
 
 SOURCE = "nsb/public.Sales.Orders.Delayed"

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import StoreError
 from duesweep.report.idle import NextDue
-from duesweep.stores.journal import SweepReport
 from duesweep.watch.tick import Tick
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -28,6 +28,7 @@ from duesweep.errors import (
     UnusualBatchError,
 )
 from duesweep.stores import tombstone
+from duesweep.stores.base import Claim, SweepRun
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
@@ -345,9 +346,10 @@ def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form
     assert world.ends(run) == [slice_end(given=8, claimed=8)]
 
 
-def test_derived_session_does_not_inherit_the_short_form_unawares() -> None:
+def test_session_that_claims_in_its_own_way_does_not_inherit_the_short_form_unawares() -> None:
     class Derived(TakingSession):
-        pass
+        def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+            return super().claim(run, claim_keys)
 
     class DerivedStore(TakingStore):
         @contextmanager

@@ -18,7 +18,7 @@ from duesweep.errors import (
     SilentServiceError,
     StoreError,
 )
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.memory_queue import MemoryQueue

@@ -22,8 +22,7 @@ from duesweep.errors import (
 )
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.stores.base import DriverSession, TaskSession
-from duesweep.stores.values import Horizon
+from duesweep.stores.base import DriverSession, Horizon, TaskSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep_testing.builders import DUE
@@ -170,7 +169,7 @@ def test_what_waits_is_refused_where_somebody_asks_for_all() -> None:
 
 
 def test_store_whose_session_does_not_know_destinations_is_not_asked() -> None:
-    assert _refusal(_Refusing(QueueNotFoundError("It was asked")), object()) is None
+    assert _refusal(_Refusing(QueueNotFoundError("It was asked")), _Session([])) is None
 
 
 def test_destination_that_cannot_be_read_is_one_messages_fault_and_stops_no_sweep() -> None:

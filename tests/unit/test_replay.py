@@ -30,7 +30,7 @@ from duesweep.errors import (
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore

@@ -13,7 +13,6 @@ from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.core.world import SettableClock
 from duesweep.errors import (
-    ConfigError,
     DestinationError,
     DuesweepError,
     QueueNotFoundError,
@@ -55,10 +54,6 @@ class _Stoppable:
 
     def passed_on(self, stop: Stop) -> Any:
         return stop.passed_on(self, self, self.run)  # type: ignore[arg-type]
-
-
-class _Unstoppable:
-    source = "acme"
 
 
 @pytest.fixture
@@ -103,21 +98,6 @@ def test_stop_is_passed_on_while_the_block_waits_and_when_the_store_is_in_reach(
         until(lambda: store.told, seconds=10)
 
     assert store.told == [0]
-
-
-def test_store_that_cannot_stop_a_sweep_leaves_signals_as_they_are_and_refuses_a_time_limit(
-    store: _Stoppable,
-) -> None:
-    stop, limited = Stop(), Stop(time.time() + 100)
-
-    stop.check(_Unstoppable())  # type: ignore[arg-type]
-    with stop.passed_on(object(), _Unstoppable(), open_sweep(MemoryStore())):  # type: ignore[arg-type]
-        stop.ask()
-    with pytest.raises(ConfigError, match="acme cannot stop a sweep before its end"):
-        limited.check(_Unstoppable())  # type: ignore[arg-type]
-    limited.check(store)  # type: ignore[arg-type]
-
-    assert (stop.is_possible, limited.is_possible) == (False, True)
 
 
 class _AskingClock(SettableClock):

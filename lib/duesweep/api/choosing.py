@@ -67,10 +67,10 @@ def find_messages(
     """The messages that wait and that a filter means, as it is at the server's time. `tell` is told
     how many were looked at by now. Raises `ConfigError` if more than `scan_limit` would have to be.
     """
-    with open_look(context.store) as (session, look):
+    with open_look(context.store) as session:
         now = session.horizon().server_time
         found = FoundMessages(wanted(now), now)
-        with choose(look, found.wanted, own_queue, scan_limit) as choice:
+        with choose(session, found.wanted, own_queue, scan_limit) as choice:
             for page in choice:
                 found.add(page, own_queue)
                 if tell is not None:

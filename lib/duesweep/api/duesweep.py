@@ -24,6 +24,7 @@ from duesweep.audit.audit import AuditReport
 from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.choose import open_look
 from duesweep.config import Config
+from duesweep.core.account import SweepReport
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter, ErrorRow
 from duesweep.core.moment import Moment
@@ -35,7 +36,6 @@ from duesweep.maintain.report import MaintainReport
 from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
-from duesweep.stores.journal import SweepReport
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class Duesweep:
         scan_limit: int = _SCAN_LIMIT,
     ) -> Listing:
         """The `most` first messages that wait, and how many come due how soon. Locks nothing."""
-        with open_look(wiring.sweep_context(self.config).store) as (session, look):
+        with open_look(wiring.sweep_context(self.config).store) as session:
             now = session.horizon().server_time
             chosen, own = wanted or MessageFilter(), self.config.store.endpoint
-            return list_waiting(look, Question(chosen, now, own, most, scan_limit))
+            return list_waiting(session, Question(chosen, now, own, most, scan_limit))
 
     def cancel(
         self, wanted: MessageFilter, *, reason: str | None = None, everything: bool = False

@@ -10,10 +10,7 @@ from duesweep.core.pauses import Pause
 from duesweep.errors import Problem, StoreError
 from duesweep.ledger.opening import resolve_writer
 from duesweep.report.idle import NextDue
-from duesweep.stores.abilities import KnowsNextDue, NoticesTables, SkipsHeld, refuse_outdated
-from duesweep.stores.base import DriverSession
-from duesweep.stores.steering import pauses_of
-from duesweep.stores.values import Horizon
+from duesweep.stores.base import DriverSession, Horizon
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.stop import Stop
@@ -54,7 +51,6 @@ def look_at(
 
 def check(session: DriverSession, context: SweepContext) -> None:
     """Raise `ConfigError` unless store and queues are as a sweep needs them."""
-    refuse_outdated(session)
     session.check()
     context.queue.check(context.error_queue)
 
@@ -73,27 +69,20 @@ def look(
             needs_spark=False,
             notices=session.notices(),
             next_due=_find_next_due(session),
-            pauses=pauses_of(session),
+            pauses=session.pauses(),
         )
     horizon = session.horizon().looking_ahead(ahead)
-    if isinstance(session, SkipsHeld):
-        horizon = session.skip_held(horizon)
+    horizon = session.skip_held(horizon)
     refuse_missing_queues(context, session, horizon)
     on_spark = (for_spark or needs_spark)(
         context, lambda: _count(context, session, horizon, stop or Stop())
     )
-    notices = [*session.notices(), *_table_notices(session), *context.queue.notices()]
-    pauses, since = pauses_of(session), horizon.since
+    notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
+    pauses, since = session.pauses(), horizon.since
     return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
 
 
-def _table_notices(session: DriverSession) -> Sequence[Problem]:
-    return session.table_notices() if isinstance(session, NoticesTables) else ()
-
-
 def _find_next_due(session: DriverSession) -> NextDue | None:
-    if not isinstance(session, KnowsNextDue):
-        return None
     try:
         horizon = session.horizon()
         instant = session.next_due(horizon)

@@ -9,8 +9,6 @@ from duesweep.choose import open_look
 from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger.locations import local_folder
 from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
-from duesweep.stores.abilities import TellsPlanSql
-from duesweep.stores.steering import pauses_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 
@@ -27,15 +25,15 @@ def look_ahead(
     context: SweepContext, show: Show | None = None, spark: "SparkSession | None" = None
 ) -> Outlook:
     """What a sweep would do now. Raises `ConfigError` if the store cannot show messages."""
-    with open_look(context.store) as (session, look):
+    with open_look(context.store) as session:
         horizon = session.horizon()
-        now, pauses = horizon.server_time, pauses_of(session)
+        now, pauses = horizon.server_time, session.pauses()
         messages = DueMessages(context, now, pauses)
-        destinations = messages.look(look)
+        destinations = messages.look(session)
         if show is not None:
             show(destinations)
         destinations = _with_problems(context, destinations)
-        due, *_ = look.count_waiting([now])
+        due, *_ = session.count_waiting([now])
         # A plan cannot tell of all messages whether they are paused; who has read them can.
         eligible = (
             sum(one.eligible for one in destinations)
@@ -43,9 +41,7 @@ def look_ahead(
             else session.count_pending(horizon)
         )
         on_spark = spark is not None or needs_spark(context, lambda: eligible)
-        sql = (
-            session.plan_sql(context.reach(horizon)) if isinstance(session, TellsPlanSql) else None
-        )
+        sql = session.plan_sql(context.reach(horizon))
     engine = "spark" if on_spark else "in-process"
     return Outlook(
         source=context.store.source,

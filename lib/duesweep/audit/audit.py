@@ -15,7 +15,7 @@ from duesweep.core.audit import AuditCheck, Suspect, judge_journal, judge_sweeps
 from duesweep.core.waiting import WaitingMessage
 from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.auditing import CanBeAudited, UnsettledWork
+from duesweep.stores.base import OperatorDriver, UnsettledWork
 
 _KEYS_AT_ONCE = 200_000
 _MOST_COUNTERS = 10_000
@@ -35,7 +35,7 @@ class AuditReport:
     unsettled: int
 
 
-def audit(session: CanBeAudited, ledger: Ledger) -> AuditReport:
+def audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
     """Audit a source. Changes and locks nothing. Raises `ConfigError` where the journal belongs to
     another ledger, or to none.
     """
@@ -44,7 +44,7 @@ def audit(session: CanBeAudited, ledger: Ledger) -> AuditReport:
     counted = account.count()
     suspects = [*_sweeps(session, account, counted), *account.twice()]
     stored = 0
-    with session.audited().keys() as pages:
+    with session.keys() as pages:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
             stored += len(keys)
             suspects += _stored_and_gone(session, account.final_tombstones(keys))
@@ -54,11 +54,11 @@ def audit(session: CanBeAudited, ledger: Ledger) -> AuditReport:
         sweeps=counted.rows,
         tombstones=counted.tombstones,
         stored=stored,
-        unsettled=len(session.audited().unsettled_work()),
+        unsettled=len(session.unsettled_work()),
     )
 
 
-def _check_binding(session: CanBeAudited, ledger: Ledger) -> None:
+def _check_binding(session: OperatorDriver, ledger: Ledger) -> None:
     bound, identity = session.binding(), ledger.read()
     if identity.ledger_id is None or identity.ledger_id != bound:
         found = identity.ledger_id
@@ -72,17 +72,17 @@ def _check_binding(session: CanBeAudited, ledger: Ledger) -> None:
 
 
 def _sweeps(
-    session: CanBeAudited, account: LedgerAccount, counted: LedgerCount
+    session: OperatorDriver, account: LedgerAccount, counted: LedgerCount
 ) -> Iterator[Suspect]:
     """Sweeps and commands whose rows do not agree, and that are settled."""
     suspected = {one.about for one in judge_sweeps(counted.sweeps)}
     # What was in the ledger and is not in the journal now is settled: the ledger has all of it.
-    suspected -= {str(one.sweep_id) for one in session.audited().unsettled_work()}
+    suspected -= {str(one.sweep_id) for one in session.unsettled_work()}
     if suspected:
         yield from judge_sweeps(account.count(suspected).sweeps)
 
 
-def _stored_and_gone(session: CanBeAudited, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
+def _stored_and_gone(session: OperatorDriver, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
     """Messages that have a tombstone, and are still stored after that was read."""
     gone: dict[str, list[Tombstone]] = {}
     for one in tombstones:
@@ -101,25 +101,23 @@ def _is_same(tombstone: Tombstone, waiting: WaitingMessage) -> bool:
     return tombstone.key != tombstone.message_id or tombstone.due == waiting.due
 
 
-def _counters(session: CanBeAudited) -> Iterator[Suspect]:
+def _counters(session: OperatorDriver) -> Iterator[Suspect]:
     """Retry counters of messages that are not stored, at two looks."""
-    gone = session.audited().gone_counters(_MOST_COUNTERS)
-    still_gone = set(session.audited().gone_counters(_MOST_COUNTERS)) if gone else set()
+    gone = session.gone_counters(_MOST_COUNTERS)
+    still_gone = set(session.gone_counters(_MOST_COUNTERS)) if gone else set()
     for key in gone:
         if key in still_gone:
             found = "it has a retry counter, and is not stored"
             yield Suspect(AuditCheck.COUNTER_LEFT, key, found)
 
 
-def _journal(session: CanBeAudited, counted: LedgerCount) -> Iterator[Suspect]:
+def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]:
     """Work that nobody settled, at two looks: a driver may have ended between its row and lock."""
-    old = list(
-        judge_journal(map(_unsettled, session.audited().unsettled_work()), counted.last_start)
-    )
-    orphaned = session.audited().orphaned_journal()
-    left = {str(one.sweep_id) for one in session.audited().unsettled_work()} if old else set()
+    old = list(judge_journal(map(_unsettled, session.unsettled_work()), counted.last_start))
+    orphaned = session.orphaned_journal()
+    left = {str(one.sweep_id) for one in session.unsettled_work()} if old else set()
     yield from (one for one in old if one.about in left)
-    still_orphaned: set[UUID] = set(session.audited().orphaned_journal()) if orphaned else set()
+    still_orphaned: set[UUID] = set(session.orphaned_journal()) if orphaned else set()
     for sweep_id in orphaned:
         if sweep_id in still_orphaned:
             found = "the journal has rows of it, and no row in its table of sweeps"

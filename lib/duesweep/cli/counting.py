@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from duesweep.steer import Tally, Work
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import OperatorTask, SweepRun
 
 Tell = Callable[[int], None]
 # A command that is done sooner shows none.
@@ -43,7 +42,7 @@ def counting(what: str) -> Iterator[Tell]:
 def counted(work: Work, tell: Tell) -> Work:
     """The same work, which tells after each batch how many messages it has changed."""
 
-    def telling(session: ChangesMessages, run: SweepRun) -> Iterator[Tally]:
+    def telling(session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         changed = 0
         for tally in work(session, run):
             changed += tally.changed

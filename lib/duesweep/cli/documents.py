@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from duesweep.cli.endings import command_of
+from duesweep.core.account import SweepReport
 from duesweep.core.held import HeldBack
 from duesweep.report.held import held_document
 from duesweep.report.idle import NextDue
-from duesweep.stores.journal import SweepReport
 
 _SWEEPS = {("sweep",), ("handover",)}
 # `--json` of the commands that are not here prints a line for each result, or, as

@@ -20,7 +20,7 @@ from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
-    from duesweep.stores.journal import SweepReport
+    from duesweep.core.account import SweepReport
 
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
 

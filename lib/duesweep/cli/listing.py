@@ -44,7 +44,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
     """List what waits. The first messages are printed before all are counted."""
     config = configuration.load(file, overrides)
     store, own_queue = wiring.sweep_context(config).store, config.store.endpoint
-    with open_look(store) as (session, look):
+    with open_look(store) as session:
         now = session.horizon().server_time
         question = Question(
             wanted=options.chosen.at(now),
@@ -65,7 +65,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> in
                 print(flush=True)
 
         with counting("looked at") as tell:
-            listing = list_waiting(look, question, None if options.as_json else show, tell)
+            listing = list_waiting(session, question, None if options.as_json else show, tell)
     if options.as_json:
         _print_document(store.source, listing, question)
     else:

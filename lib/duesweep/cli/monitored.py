@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duesweep.config import Config, MetricsConfig, otlp_settings
+from duesweep.core.account import SweepReport
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
-    from duesweep.stores.journal import SweepReport
     from duesweep.telemetry.run import Run
     from duesweep.telemetry.tell import Output
 

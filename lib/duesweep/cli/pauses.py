@@ -17,8 +17,7 @@ from duesweep.core.pauses import Pause
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.report.held import PAUSE_COLUMNS, pause_document, pause_row, pause_sentence
 from duesweep.report.tables import print_table
-from duesweep.stores.base import DriverSession
-from duesweep.stores.steering import PausesDestinations, require
+from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.texts import make_printable
 
 # Longer than any address, and short enough for an index.
@@ -39,8 +38,8 @@ def pause(
 ) -> ExitCode:
     """Pause the destinations that fit a pattern, and tell what is in force."""
     _check(wanted)
-    with _open(file, overrides, "pause") as (driver, session):
-        now = driver.horizon().server_time
+    with _open(file, overrides, "pause") as session:
+        now = session.horizon().server_time
         until = None if wanted.until is None else wanted.until.at(now)
         if until is not None and until <= now:
             raise ConfigError(
@@ -48,24 +47,24 @@ def pause(
                 advice="give a time to come, as in +2h",
             )
         session.pause(wanted.pattern, until, given_by(), wanted.reason.strip())
-        _print(driver.source, session.pauses(), as_json=as_json, only=wanted.pattern)
+        _print(session.source, session.pauses(), as_json=as_json, only=wanted.pattern)
     return ExitCode.DONE
 
 
 def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json: bool) -> ExitCode:
     """End a pause."""
-    with _open(file, overrides, "resume") as (driver, session):
+    with _open(file, overrides, "resume") as session:
         was_paused = session.resume(pattern)
         code = ExitCode.DONE if was_paused else ExitCode.MESSAGES_FAILED
         others = session.pauses()
         holding = [one for one in others if fits_destination(pattern, one.pattern)]
         if as_json:
             ends = {"resumed": was_paused, "exit_code": int(code)}
-            print(json.dumps(_document(driver.source, others) | ends))
+            print(json.dumps(_document(session.source, others) | ends))
         elif was_paused:
             goes_on = f"{pattern} goes on with the next batch"
             text = f"the pause of {pattern} has ended" if holding else goes_on
-            print(make_printable(f"{driver.source}: {text}."))
+            print(make_printable(f"{session.source}: {text}."))
         if not was_paused:
             known = ", ".join(one.pattern for one in others) or "nothing"
             text = f"duesweep: {pattern} is not paused; paused is: {known}"
@@ -81,8 +80,8 @@ def resume(file: Path | None, overrides: Sequence[str], pattern: str, *, as_json
 
 def paused(file: Path | None, overrides: Sequence[str], *, as_json: bool) -> ExitCode:
     """List the pauses in force."""
-    with _open(file, overrides, "paused") as (driver, session):
-        _print(driver.source, session.pauses(), as_json=as_json)
+    with _open(file, overrides, "paused") as session:
+        _print(session.source, session.pauses(), as_json=as_json)
     return ExitCode.DONE
 
 
@@ -102,13 +101,12 @@ def _check(wanted: NewPause) -> None:
 
 
 @contextmanager
-def _open(
-    file: Path | None, overrides: Sequence[str], command: str
-) -> Iterator[tuple[DriverSession, PausesDestinations]]:
+def _open(file: Path | None, overrides: Sequence[str], command: str) -> Iterator[OperatorDriver]:
     store = wiring.sweep_context(configuration.load(file, overrides)).store
-    with store.open_driver() as driver:
-        driver.check()
-        yield driver, require(driver, PausesDestinations, command, store.source)  # type: ignore[type-abstract] # a protocol
+    operators = operators_of(store, f"the command `{command}`")
+    with operators.open_driver() as session:
+        session.check()
+        yield session
 
 
 def _document(source: str, pauses: Sequence[Pause]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from duesweep.ledger.opening import open_for_reading
 from duesweep.report import message as report
 from duesweep.report.bodies import BodyForm
 from duesweep.report.tables import print_table
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.base import OperatorDriver
 from duesweep.sweep.job import SweepContext
 from duesweep.texts import make_printable
 
@@ -64,9 +64,9 @@ def run(file: Path | None, overrides: Sequence[str], options: ShowOptions) -> in
     """Show a message. Exits with 3 if neither the store nor the ledger knows it."""
     config = configuration.load(file, overrides)
     context, own_queue = wiring.sweep_context(config), config.store.endpoint
-    with open_look(context.store) as (session, look):
+    with open_look(context.store) as session:
         now = session.horizon().server_time
-        messages = _find(look, options, own_queue)
+        messages = _find(session, options, own_queue)
     if options.body_to is not None:
         _write_body(options.body_to, messages, options)
     found = _with_history(context, options, messages, now)
@@ -77,7 +77,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ShowOptions) -> in
     return _exit_code(found, context.store.source, options)
 
 
-def _find(look: LooksAtMessages, options: ShowOptions, own_queue: str) -> Sequence[WaitingMessage]:
+def _find(look: OperatorDriver, options: ShowOptions, own_queue: str) -> Sequence[WaitingMessage]:
     if options.key is not None:
         return find_by_keys(look, [options.key], with_body=True)
     wanted = MessageFilter(message_ids=(options.message_id or "",))

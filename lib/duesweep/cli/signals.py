@@ -78,7 +78,7 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
     def heed(number: int, _: object) -> None:
         nonlocal first
         now = time.monotonic()
-        if not stop.is_possible or (first is not None and now - first > _ONE_SIGNAL_SECONDS):
+        if first is not None and now - first > _ONE_SIGNAL_SECONDS:
             signal.signal(number, heeded[signal.Signals(number)])
             # What the signal interrupts in a driver would complain about that on stderr.
             sys.unraisablehook = lambda _: None

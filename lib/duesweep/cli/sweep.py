@@ -27,7 +27,7 @@ from duesweep.sweep.stop import Stop
 from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
-    from duesweep.stores.journal import SweepReport
+    from duesweep.core.account import SweepReport
 
 # What `--gate` returns if Spark is needed, and no command runs it. No other command exits with it.
 WORK_FOR_SPARK = 10

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from duesweep.config.dsn import dialect_of
 from duesweep.config.section import Section, check_port
 from duesweep.core.routing import PLACEHOLDERS
-from duesweep.stores.values import TransactionMode
+from duesweep.stores.base import TransactionMode
 
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"

@@ -7,6 +7,7 @@ known, and never derived from the others. The rest, if the sum is too small, is 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
@@ -209,3 +210,66 @@ def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
 def _most_important(reports: Iterable[BreakerReport]) -> Sequence[BreakerReport]:
     ordered = sorted(reports, key=lambda report: (report.is_closed, -report.left, report.name))
     return ordered[:MOST_REPORTED]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReason:
+    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
+    cannot be read.
+    """
+
+    reason: str
+    count: int
+    destination: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSummary:
+    """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
+    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
+    `claimed + skipped + gone + eligible_later + held + left`, `claimed` is
+    `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
+    by others, `eligible_later` came to have a later Due or attempt, `held` are for paused
+    destinations, `left` were not reached.
+    `engine` is what dispatched its slices.
+    `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
+    `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
+    have the reason of each message. Nor are `breakers`: the destinations and services that took
+    nothing for some time.
+    """
+
+    sweep_id: str
+    source: str
+    start: datetime
+    end: datetime
+    horizon: datetime
+    found: int
+    claimed: int
+    dispatched: int
+    failed: int
+    exhausted: int
+    skipped: int
+    gone: int
+    eligible_later: int
+    held: int
+    left: int
+    over_limit: int
+    bytes: int
+    lateness_p50_ms: int | None
+    lateness_p95_ms: int | None
+    lateness_max_ms: int | None
+    rows_per_second: float
+    outcome: str
+    reason: str | None
+    engine: str | None = None
+    failures: tuple[FailureReason, ...] = ()
+    breakers: tuple[BreakerReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport(SweepSummary):
+    """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
+    sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
+    """
+
+    ledger_error: str | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
+from duesweep.core.account import SweepSummary
 from duesweep.demo import ledger_view
 from duesweep.demo.console import say, step
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
@@ -35,7 +36,6 @@ from duesweep.errors import ExitCode
 from duesweep.ledger.spark import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
 from duesweep.report.summary import print_summary
-from duesweep.stores.journal import SweepSummary
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import sweep
 

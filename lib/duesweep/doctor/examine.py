@@ -22,7 +22,6 @@ from duesweep.doctor.spark import Needs
 from duesweep.errors import DuesweepError
 from duesweep.ledger.locations import probe_writable
 from duesweep.stores.base import DriverSession
-from duesweep.stores.steering import pauses_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 
@@ -114,7 +113,7 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     for notice in notices:
         advice = capitalized(notice.advice or "look into it")
         yield warning(Check.STORE_NOTICES, source, notice.text, advice)
-    pauses = pauses_of(session)
+    pauses = session.pauses()
     for pause in pauses:
         yield _pause(source, pause)
     if not notices and not pauses:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from duesweep.core.account import SweepSummary
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.format import FORMAT_MARK, unknown_format
 from duesweep.core.patience import NO_PATIENCE, Patience
@@ -25,8 +26,7 @@ from duesweep.ledger.base import (
     LedgerTableFacts,
     LedgerTables,
 )
-from duesweep.stores.journal import ExhaustedPiece, Journal, SweepSummary
-from duesweep.stores.steering import CommandJournal
+from duesweep.stores.base import DriverSession, ExhaustedPiece
 
 # Properties of each table: the ledger's id, and the table's name, by which a copy of another table
 # is told.
@@ -201,7 +201,7 @@ class Ledger:
 
     def write_sweep(
         self,
-        journal: Journal,
+        journal: DriverSession,
         summary: SweepSummary,
         exhausted: Sequence[ExhaustedPiece],
         patience: Patience,
@@ -219,7 +219,7 @@ class Ledger:
 
     def write_command(
         self,
-        journal: CommandJournal,
+        journal: DriverSession,
         sweep_id: UUID,
         command: UnsettledCommand,
         patience: Patience,
@@ -315,7 +315,7 @@ class Ledger:
 
 
 def _writes_of(
-    journal: Journal,
+    journal: DriverSession,
     summary: SweepSummary,
     exhausted: Sequence[ExhaustedPiece],
     *,

@@ -11,11 +11,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from duesweep.core.account import SweepSummary
 from duesweep.core.change import ChangeKind
 from duesweep.core.world import micros
 from duesweep.ledger.base import Rows
-from duesweep.stores.journal import ExhaustedPiece, Journal, JournalBatch, SweepSummary
-from duesweep.stores.steering import CommandJournal
+from duesweep.stores.base import DriverSession, ExhaustedPiece, JournalBatch
 from duesweep.stores.tombstone import decode, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -124,13 +124,13 @@ SCHEMAS = {
 _RETRIES_PER_PAGE = 20_000
 
 
-def dispatched(journal: Journal, sweep_id: UUID) -> Iterator[Rows]:
+def dispatched(journal: DriverSession, sweep_id: UUID) -> Iterator[Rows]:
     """`tombstones` of what a sweep dispatched, in the journal's pieces."""
     for batches in journal.batches(sweep_id):
         yield _kept([_decoded(batch, journal.source) for batch in batches])
 
 
-def exhausted(journal: Journal, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+def exhausted(journal: DriverSession, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
     """A piece of what a sweep exhausted: for `tombstones`, and whole for `errors`."""
     rows = journal.exhausted_rows(sweep_id, piece)
     tombstones = _batch(TOMBSTONES, rows, {"source": journal.source, "outcome": "exhausted"})
@@ -138,7 +138,7 @@ def exhausted(journal: Journal, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[
     return _kept([tombstones]), _kept([errors])
 
 
-def changes(journal: CommandJournal, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+def changes(journal: DriverSession, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
     """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
     `changes`.
     """
@@ -153,7 +153,7 @@ def changes(journal: CommandJournal, sweep_id: UUID, piece: ExhaustedPiece) -> t
     return _kept([cancelled]), _kept([_batch(CHANGES, rows, {"source": journal.source})])
 
 
-def retries(journal: Journal) -> Rows:
+def retries(journal: DriverSession) -> Rows:
     """`retries`: the source's messages that failed and are still in the store."""
     # Packed, because there may be very many; their reasons are mostly the same.
     packed = pa.BufferOutputStream()

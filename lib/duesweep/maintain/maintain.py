@@ -8,7 +8,6 @@ and writers wait for the step.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from duesweep.core.patience import Patience
 from duesweep.core.retention import cut_before
@@ -16,9 +15,7 @@ from duesweep.errors import ConfigError
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.maintain.report import MaintainReport, TableReport
-from duesweep.stores.auditing import CanBeAudited
-from duesweep.stores.base import DriverSession
-from duesweep.stores.upkeep import DroppedSource, ForgetsSources, SourceUpkeep
+from duesweep.stores.base import DroppedSource, OperatorDriver
 from duesweep.sweep.settle import settle_leftovers, settle_sweep
 
 # The tables of which retention removes rows, with the instant that counts.
@@ -26,10 +23,6 @@ _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}
 _MOST_COUNTERS = 1_000_000
 # It runs once a day, so it is patient with sweeps that settle much.
 _LOCK_SECONDS = 60.0
-
-
-class Maintained(CanBeAudited, DriverSession, ForgetsSources, Protocol):
-    """A driver's session of a store that can be looked after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +36,11 @@ class Rules:
     forget: Sequence[str] = ()
 
 
-def maintain(session: Maintained, ledger: Ledger, rules: Rules) -> MaintainReport:
+def maintain(session: OperatorDriver, ledger: Ledger, rules: Rules) -> MaintainReport:
     """Look after a source. Raises `LedgerError` where the ledger cannot be written, `ConfigError`
     for a source that is not to be forgotten; what was done by then stays done.
     """
-    dropped = session.upkeep().dropped()
+    dropped = session.dropped()
     for source in rules.forget:
         _check_dropped(source, dropped)
     settled = _settle(session, ledger)
@@ -60,20 +53,20 @@ def maintain(session: Maintained, ledger: Ledger, rules: Rules) -> MaintainRepor
         kept_from=ledger.kept_from(session.source),
         tables=list(_tables(session.source, ledger, rules, cut=cut)),
         dropped=dropped,
-        forgotten=_forget(session.upkeep(), rules),
+        forgotten=_forget(session, rules),
     )
 
 
-def _settle(session: Maintained, ledger: Ledger) -> int:
+def _settle(session: OperatorDriver, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
-    left = {one.sweep_id for one in session.audited().unsettled_work() if not one.is_alive}
+    left = {one.sweep_id for one in session.unsettled_work() if not one.is_alive}
     settle_leftovers(session, ledger, Patience(_LOCK_SECONDS))
-    return len(left - {one.sweep_id for one in session.audited().unsettled_work()})
+    return len(left - {one.sweep_id for one in session.unsettled_work()})
 
 
-def _remove_counters(session: Maintained, ledger: Ledger) -> int:
+def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:
     """An empty sweep removes them, and brings the ledger's copy up to date."""
-    gone = len(session.audited().gone_counters(_MOST_COUNTERS))
+    gone = len(session.gone_counters(_MOST_COUNTERS))
     if gone:
         run = session.open_sweep(session.horizon(), engine="in-process")
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
@@ -131,5 +124,5 @@ def _check_dropped(source: str, dropped: Sequence[DroppedSource]) -> None:
         )
 
 
-def _forget(upkeep: SourceUpkeep, rules: Rules) -> int:
+def _forget(upkeep: OperatorDriver, rules: Rules) -> int:
     return sum(upkeep.forget(source) for source in rules.forget)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duesweep.ledger.base import TableSize
-from duesweep.stores.upkeep import DroppedSource
+from duesweep.stores.base import DroppedSource
 
 
 @dataclass(frozen=True, slots=True)

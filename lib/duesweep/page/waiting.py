@@ -5,7 +5,6 @@ from datetime import timedelta
 from duesweep.choose import open_look
 from duesweep.page.facts import Step, Waiting
 from duesweep.stores.base import Store
-from duesweep.stores.steering import pauses_of
 
 _HOURS = 24
 _WEEK = timedelta(days=7)
@@ -13,10 +12,10 @@ _WEEK = timedelta(days=7)
 
 def read_waiting(store: Store) -> Waiting:
     """What waits now. Raises `StoreError`, and `ConfigError` if the store cannot show messages."""
-    with open_look(store) as (session, look):
-        now, pauses = session.horizon().server_time, pauses_of(session)
+    with open_look(store) as session:
+        now, pauses = session.horizon().server_time, session.pauses()
         hours = [now + timedelta(hours=number) for number in range(1, _HOURS + 1)]
-        due, *by_hour, rest_of_week, later = look.count_waiting([now, *hours, now + _WEEK])
+        due, *by_hour, rest_of_week, later = session.count_waiting([now, *hours, now + _WEEK])
     day = sum(by_hour)
     return Waiting(
         now=now,

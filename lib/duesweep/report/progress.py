@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from duesweep.errors import StoreError
-from duesweep.stores.base import Store
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import Store, SweepRun
 from duesweep.sweep.sweep import Watch
 
 _POLL_SECONDS = 0.5

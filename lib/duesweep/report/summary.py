@@ -6,9 +6,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from duesweep.core.account import BreakerReport
+from duesweep.core.account import BreakerReport, SweepSummary
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
-from duesweep.stores.journal import SweepSummary
 from duesweep.texts import make_printable, shorten
 
 _NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}

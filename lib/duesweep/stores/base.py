@@ -1,35 +1,256 @@
-"""The contract of a store, and the values that cross it.
+"""The contract of a store, whole: the values that cross it, and the sessions that a store opens.
 
-A store is a value that travels to tasks; it opens two kinds of session. A *task session* claims a
-batch of messages and finishes it, on one connection, in one transaction. A *driver session* says
-what is due and keeps the sweeps: it opens and closes them, and hands what they did to settle.
+A store is a value that travels to tasks. A *task session* claims a batch of messages and finishes
+it, on one connection, in one transaction. A *driver session* says what is due and keeps the sweeps:
+it opens and closes them, and hands what they did to settle. A store inherits from these classes, so
+it has their answers where it does not give its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol, Self
 from uuid import UUID
 
-from duesweep.core.account import SliceEnd
-from duesweep.core.message import Message
+from duesweep.core.account import SliceEnd, SweepSummary
+from duesweep.core.change import Change, Command, UnsettledCommand
+from duesweep.core.message import Headers, Message
 from duesweep.core.outcome import BatchResult
-from duesweep.core.policy import Slicing
-from duesweep.errors import Problem
-from duesweep.stores.journal import JdbcSource, Journal
-from duesweep.stores.values import (
-    Claim,
-    Excluded,
-    Horizon,
-    NewMessage,
-    Slices,
-    SweepRun,
-    TransactionMode,
-)
+from duesweep.core.pauses import Pause
+from duesweep.core.policy import RateLimit, Slicing
+from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.errors import ConfigError, Problem, UnusualBatchError
+
+
+class TransactionMode(StrEnum):
+    """What is promised of moving a message; the names are NServiceBus's `TransportTransactionMode`.
+
+    `RECEIVE_ONLY` is at least once, `SENDS_ATOMIC_WITH_RECEIVE` exactly once where store and queue
+    share a transaction, `TRANSACTION_SCOPE` takes a transaction that spans servers.
+    """
+
+    NONE = "none"
+    RECEIVE_ONLY = "receive-only"
+    SENDS_ATOMIC_WITH_RECEIVE = "sends-atomic-with-receive"
+    TRANSACTION_SCOPE = "transaction-scope"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a custom store is made from: the section `store` of the configuration.
+
+    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` limits
+    what a claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how
+    long it may wait for a server that does not answer.
+    """
+
+    dsn: str = field(repr=False)
+    endpoint: str
+    name: str | None = None
+    schema: str | None = None
+    delayed_table: str | None = None
+    batch_bytes: int = 8_000_000
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to store until it is `due`, an aware datetime. `destination` None is the endpoint's
+    own queue. `stored_headers` is the text that a store of the same kind had for these headers and
+    this destination, to be stored as it is; None: the store writes one.
+    """
+
+    destination: str | None
+    headers: Headers
+    body: bytes | None
+    due: datetime
+    stored_headers: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What a sweep calls due: everything stored with a Due before `before`.
+
+    `server_time` is the server's clock at that moment. The two differ where the writers' time zone
+    is not UTC (docs/decisions/due-and-time-zones.md), and by how far a sweep looks `ahead`. The
+    sweep leaves what was stored with a Due before `since` to others; None: it leaves nothing.
+    `zone` is the one whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
+    """
+
+    before: datetime
+    server_time: datetime
+    ahead: timedelta = timedelta()
+    since: datetime | None = None
+    zone: str | None = None
+
+    def looking_ahead(self, ahead: timedelta) -> "Horizon":
+        """The horizon of a sweep that looks so far ahead, asked for at the same moment."""
+        return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
+
+    def cut_off(self, cutoff: datetime) -> "Horizon":
+        """The same horizon without what is due before an instant."""
+        return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
+
+    @property
+    def shift_us(self) -> int:
+        """How far the clock that stored Dues show is ahead of the server's, in microseconds, when
+        the sweep asked. For the instant of a Due the zone's own rules are exact, where they are
+        known.
+        """
+        shift = self.before - self.ahead - self.server_time
+        return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """An open sweep, as its tasks know it."""
+
+    sweep_id: UUID
+    horizon: Horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
+
+    Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
+    time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
+    their own: what they lead to was more than a batch may hold in bytes. Of the other claim keys
+    that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
+    messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
+    all five. `paused` are the patterns of destinations to which nothing may go now; messages for
+    them are among `messages`.
+    """
+
+    messages: tuple[Message, ...]
+    server_us: int
+    unread: Sequence[str] = ()
+    skipped: int = 0
+    gone: int = 0
+    later: int = 0
+    paused: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Without it a message that is not due yet would pass for one that is.
+        if any(m.instant_us is None and m.due_us is not None for m in self.messages):
+            raise ValueError("A claim has to set the instant_us of each message with a finite Due")
+
+
+class Excluded(NamedTuple):
+    """A message that a task's session must not claim for now: its claim key, its key, and the size
+    of its headers and body in bytes.
+    """
+
+    claim_key: str
+    key: str
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
+
+    A claim key is text without commas by which a claim finds one message again: its key, or where
+    no key is indexed its Due. The query's columns: `slice` (the number, from 0), `claim_keys` and
+    `sizes` (bytes of headers and body), the latter two lists separated by commas, oldest first, and
+    `total`: how many claim keys all rows of the slice have together. A slice without claim keys has
+    a row, too. Without one, an empty slice would look like a read that broke off.
+
+    A sweep that is planned again counts its slices on: `first` is how many it had before.
+    """
+
+    claim_keys_query: str
+    planned: tuple[int, ...]
+    first: int = 0
+
+    @property
+    def found(self) -> int:
+        """How many messages are eligible."""
+        return sum(self.planned)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSource:
+    """Where and how Spark reads from the store's database; the properties hold the password."""
+
+    url: str
+    properties: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"JdbcSource({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledSweep:
+    """A sweep whose outcomes the ledger may not have yet."""
+
+    sweep_id: UUID
+    is_closed: bool
+    sealed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many messages, bytes and sweeps a journal holds that the ledger has not got."""
+
+    rows: int
+    bytes: int
+    sweeps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalBatch:
+    """What one batch delivered: an Arrow IPC stream, see `duesweep.stores.tombstone`."""
+
+    sweep_id: UUID
+    outcomes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExhaustedPiece:
+    """Exhausted messages of a sealed sweep, from one id of the journal's to another, both included.
+    `longest_bytes` is the size of the largest.
+    """
+
+    first_id: int
+    last_id: int
+    rows: int
+    longest_bytes: int
+
+
+class UnsettledWork(NamedTuple):
+    """A sweep or command that the journal still has. `is_alive`: its driver runs, or somebody is
+    settling it.
+    """
+
+    sweep_id: UUID
+    started_at: datetime
+    is_alive: bool
+
+
+class DroppedSource(NamedTuple):
+    """A source whose delayed table does not exist any more. `unsettled`: how many sweeps and
+    commands of it the ledger may lack.
+    """
+
+    source: str
+    delayed: str
+    unsettled: int
 
 
 class TaskSession(Protocol):
-    """One task's session: the batch contract. Not thread-safe."""
+    """One task's session: the batch contract. Not thread-safe. What comes after `end_slice` has an
+    answer that most stores leave as it is.
+
+    `can_take`: it has the methods `take` and `finish_taken`, and its server can do it. A class that
+    changes `claim` has to bring its own: it does not inherit them unawares.
+    """
+
+    can_take: bool = False
 
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
@@ -39,22 +260,10 @@ class TaskSession(Protocol):
         """Lock what the claim keys lead to, at most one message a claim key, where it is still
         there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
         `SweepClosedError` when the sweep was closed meanwhile, and `SweepStoppedError` when it is
-        to stop (see `StopsSweeps`). Without claim keys, that is all it does.
+        to stop (see `stop_sweep`). Without claim keys, that is all it does.
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """
-        ...
-
-    def claim_key(self, message: Message) -> str:
-        """The claim key by which a claimed message that is released is found again."""
-        ...
-
-    def exclude(self, messages: Sequence[Excluded]) -> None:
-        """Do not claim these again in this session, because their destination takes nothing now."""
-        ...
-
-    def include(self, messages: Sequence[Excluded]) -> None:
-        """Undo `exclude` for these: they are about to be claimed again."""
         ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
@@ -72,6 +281,47 @@ class TaskSession(Protocol):
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, its account and whether it is complete."""
         ...
+
+    def claim_key(self, message: Message) -> str:
+        """The claim key by which a claimed message that is released is found again."""
+        return message.key
+
+    def exclude(self, messages: Sequence[Excluded]) -> None:
+        """Do not claim these again in this session, because their destination takes nothing now. A
+        claim key that is a message's key leads to no other one, so there is nothing to do.
+        """
+        return
+
+    def include(self, messages: Sequence[Excluded]) -> None:
+        """Undo `exclude` for these: they are about to be claimed again."""
+        return
+
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve so many messages of a limit, after all that is reserved already, by whichever
+        sweep. Returns after how many seconds they may go. Not within a transaction: others wait for
+        its end.
+        """
+        raise not_supported("[[limit]]")
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """As `claim`, but remove the messages at once.
+
+        Raises `UnusualBatchError` where it cannot take all that a claim might lock: others hold a
+        row for long, or a message is in back-off. Then the transaction has to be rolled back.
+        """
+        raise UnusualBatchError("the store removes no messages as it claims them")
+
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+    ) -> None:
+        """As `finish`, for messages that were taken and have all been delivered."""
+        raise UnusualBatchError("the store removes no messages as it claims them")
+
+    def expect_no_idle_client(self) -> None:
+        """Let the server end a transaction whose client sends nothing for long, if it can. For a
+        task whose batches wait for nothing else than this session.
+        """
+        return
 
 
 class MessageSession(Protocol):
@@ -107,22 +357,23 @@ class MessageSession(Protocol):
         ...
 
 
-class DriverSession(Journal, Protocol):
-    """The driver's session: what is due, and the life of its sweep.
+class DriverSession(Protocol):
+    """The driver's session: what is due, the life of its sweep, and the journal that settle reads.
 
-    It holds the sweep's liveness lock: when the session ends, the sweep counts as dead.
+    It holds the sweep's liveness lock: when the session ends, the sweep counts as dead. What comes
+    after `unsettled` has an answer that a store may leave as it is.
     """
 
-    def __enter__(self) -> "DriverSession": ...
+    source: str
+
+    def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
 
+    # What is due, and the life of a sweep.
+
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
-        ...
-
-    def notices(self) -> Sequence[Problem]:
-        """Problems that somebody should look at, although sweeps work. Cheap."""
         ...
 
     def has_work(self, ahead: timedelta) -> bool:
@@ -149,10 +400,6 @@ class DriverSession(Journal, Protocol):
         """The rows of one slice of `plan.claim_keys_query`, read by this session."""
         ...
 
-    def jdbc(self) -> JdbcSource:
-        """How Spark reads `plan.claim_keys_query`."""
-        ...
-
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible; counts up to `most`, which is cheap."""
         ...
@@ -171,23 +418,178 @@ class DriverSession(Journal, Protocol):
         """Batches and messages done so far by an open sweep."""
         ...
 
+    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+        """Let an open sweep stop so many seconds from now, by the server's clock. From then on its
+        tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
+        earlier stop stays as it is. Does nothing to a closed sweep.
+        """
+        ...
+
+    # The journal.
+
+    def try_settling(self) -> bool:
+        """Become the source's only settler, until `end_settling` or the session's end. Never waits:
+        False if another session is.
+        """
+        ...
+
+    def end_settling(self) -> None:
+        """Let others settle."""
+        ...
+
+    def settler(self) -> str:
+        """Which process settles the source, and since when, as a sentence's beginning: "Process 7
+        on web1, whose session has been idle since 12:03:04 UTC,".
+        """
+        ...
+
+    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
+        """Unsettled sweeps whose driver is gone, the oldest first, a bounded number of them. If
+        this session is the settler, only it may settle them until it is no more.
+        """
+        ...
+
+    def keep_sweep(self, sweep_id: UUID) -> bool:
+        """Let a sweep live by this session, since its own was lost; False: another one has it."""
+        ...
+
+    def close_sweep(
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Callable[[], int],
+        reason: str | None = None,
+        waits: bool = True,
+    ) -> bool:
+        """Close a sweep once its batches in flight have ended; False when it was closed already.
+        Unless it `waits`, False also while batches are in flight.
+        `remaining` messages or more are still due; a function is called when the batches have
+        ended, and need not be called if all slices are complete.
+        `reason`: why its dispatch was cut short; None if it was not.
+        """
+        ...
+
+    def seal(self, sweep_id: UUID) -> None:
+        """Note when a closed sweep was first settled."""
+        ...
+
+    def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
+        """The sweep's row for `sweeps`, and whether the retry counters changed."""
+        ...
+
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
+        ...
+
+    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What a sealed sweep exhausted, in pieces bounded in memory; always the same pieces."""
+        ...
+
+    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The messages of a piece. They have the columns of the ledger's `tombstones` and `errors`
+        that are not the same in all rows; headers are text, instants microseconds.
+        """
+        ...
+
+    def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
+        """The source's retry counters, at most `most` at a time, with the columns of the ledger's
+        `retries` but `source`; instants are microseconds.
+        """
+        ...
+
+    def delete_settled(self, sweep_id: UUID) -> None:
+        """Forget a sweep that the ledger has."""
+        ...
+
+    def binding(self) -> UUID | None:
+        """The ledger that the source is bound to. Raises `ConfigError` if another store
+        has the source's name.
+        """
+        ...
+
+    def bind(self, ledger_id: UUID) -> None:
+        """Bind the source to a ledger for good. A source that is bound already stays as it is."""
+        ...
+
+    def unsettled(self) -> Backlog:
+        """How much the journal holds of the source. Cheap."""
+        ...
+
+    # Answers that a store may leave as they are.
+
+    def jdbc(self) -> JdbcSource:
+        """How Spark reaches the store's database."""
+        raise not_supported("a sweep on Spark")
+
+    def notices(self) -> Sequence[Problem]:
+        """Problems that somebody should look at, although sweeps work. Cheap."""
+        return ()
+
+    def table_notices(self) -> Sequence[Problem]:
+        """What is wrong with its tables although sweeps work. The doctor finds that by itself."""
+        return ()
+
+    def next_due(self, horizon: Horizon) -> datetime | None:
+        """The instant, in UTC, at which the first message comes due that is not due by `horizon`,
+        if an index finds it; None if there is none, or the store cannot tell.
+        """
+        return None
+
+    def skip_held(self, horizon: Horizon) -> Horizon:
+        """The same horizon, from the first message on that was eligible when `has_work` looked: so
+        what is held back before that, perhaps a million messages, is looked at once only.
+        """
+        return horizon
+
+    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+        """Where messages go that are eligible: a bounded number, the commonest first, without the
+        empty ones. Cheap: those due for the longest are enough. None, if the store would have to
+        look into messages for it.
+        """
+        return ()
+
+    def stored_destinations(self) -> Sequence[str]:
+        """Where all stored messages go, whatever their Due. Asked where `due_destinations` gives
+        cause to.
+        """
+        return ()
+
+    def plan_sql(self, horizon: Horizon) -> str | None:
+        """The query by which a sweep in one slice would read its claim keys, if there is one."""
+        return None
+
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses in force, by the server's clock."""
+        return ()
+
+    def command(self, sweep_id: UUID) -> UnsettledCommand | None:
+        """What the operator's command is; None: it is a sweep."""
+        return None
+
+    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
+        """What a sealed command changed, in pieces bounded in memory; always the same pieces."""
+        return ()
+
+    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+        """The changes of a piece, with the columns of the ledger's `changes` but `source`, and
+        `attempts`; headers are text, instants microseconds.
+        """
+        raise not_supported("a command")
+
 
 class Store(Protocol):
-    """Where delayed messages wait. A value: plain, frozen, picklable; no secrets in its repr."""
+    """Where delayed messages wait. A value: plain, frozen, picklable; no secrets in its repr.
 
-    @property
-    def source(self) -> str:
-        """The stable name under which ledger and journal know the store."""
-        ...
+    `source` is the stable name under which ledger and journal know the store, `own_queue` the
+    address of the endpoint's own input queue.
+    """
 
-    @property
-    def own_queue(self) -> str:
-        """The address of the endpoint's own input queue."""
-        ...
+    source: str
+    own_queue: str
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:
-        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`, if the
-        store `HasInfrastructure`.
+        """Be ready to serve an endpoint; called before anything but `set_up_infrastructure`.
 
         Raises `ConfigError` for a mode that the store cannot honour.
         """
@@ -204,3 +606,177 @@ class Store(Protocol):
     def open_messages(self) -> AbstractContextManager[MessageSession]:
         """A session for one message at a time."""
         ...
+
+    def set_up_infrastructure(self) -> None:
+        """Create what the store needs and lacks, such as tables; part of the command `setup`. A
+        class that leaves this out expects it to exist already.
+        """
+        return
+
+    def operators(self) -> "Operators | None":
+        """What the store does for people; None: it only sweeps."""
+        return None
+
+
+class OperatorDriver(DriverSession, Protocol):
+    """A driver's session for people: it shows and pauses, keeps commands in the journal as it keeps
+    sweeps, and is compared with the ledger. It locks nothing that a mover or a sweep would wait
+    for, and waits for no lock of others. Dues are instants.
+    """
+
+    def look(self, span: DueSpan) -> AbstractContextManager[Iterator[Sequence[WaitingMessage]]]:
+        """The messages that are due in the span, those with the earliest Due first, in pages; the
+        first page comes quickly, however many wait. Without bodies.
+        """
+        ...
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        """The messages with these keys that are stored. May read the whole table where no key is
+        indexed. Texts that cannot be keys lead to none.
+        """
+        ...
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        """How many messages are due before the first instant, from the first to before the second,
+        and so on, and from the last on: one number more than `ends`.
+        """
+        ...
+
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        """Let nothing go to the destinations that fit `pattern`, until an instant; None: until they
+        are resumed. Changes a pause of the same pattern. Batches under way are not stopped.
+        """
+        ...
+
+    def resume(self, pattern: str) -> bool:
+        """End the pause of just this pattern; False if there is none."""
+        ...
+
+    def open_command(self, command: Command) -> SweepRun:
+        """Open a command. The horizon of its run says the server's time and the writers' zone."""
+        ...
+
+    def undoing(self) -> AbstractContextManager[None]:
+        """Be the source's only command that `undoes`; waits a short time for another one to end.
+        Raises `StoreError` if it does not end.
+        """
+        ...
+
+    def undoing_commands(self) -> Sequence[UUID]:
+        """The commands of the source that `undoes` and are not settled."""
+        ...
+
+    # What `audit` compares with the ledger. What others change meanwhile may be missing, or be
+    # there still.
+
+    def keys(self) -> AbstractContextManager[Iterator[Sequence[str]]]:
+        """The keys of all stored messages, in pages; no order is promised."""
+        ...
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        """The keys of retry counters whose messages are not stored, up to so many."""
+        ...
+
+    def unsettled_work(self) -> Sequence[UnsettledWork]:
+        """The source's sweeps and commands that are not settled, oldest first."""
+        ...
+
+    def orphaned_journal(self) -> Sequence[UUID]:
+        """Sweeps and commands, of any source, of which the journal has rows that nobody settles,
+        because their own row is gone.
+        """
+        ...
+
+    # Rows that duesweep keeps of all sources beside a store.
+
+    def dropped(self) -> Sequence[DroppedSource]:
+        """The sources whose endpoints are gone."""
+        ...
+
+    def forget(self, source: str) -> int:
+        """Delete a source's counters, pauses, limits and binding; how many rows."""
+        ...
+
+
+class OperatorTask(TaskSession, Protocol):
+    """A task's session that carries out an operator's command. Each method but `hold` is a part of
+    the transaction that `hold` began, and journals what it does in it.
+    """
+
+    def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
+        """Lock the messages that are still there, whatever their Due and back-off; skip what others
+        hold, wait for no row. `Claim.later` and `.unread` are empty. Raises `SweepClosedError` when
+        the command was closed meanwhile. Without keys it only does that, and tells what is paused.
+        """
+        ...
+
+    def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
+        """Remove messages that are held, with their retry counters. Headers and bodies are
+        journalled as they were stored.
+        """
+        ...
+
+    def reschedule(
+        self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
+    ) -> None:
+        """Give messages that are held a new Due, an instant. They keep their keys and their retry
+        counters; a message in back-off may be tried at its new Due.
+        """
+        ...
+
+    def put_back(
+        self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
+    ) -> Sequence[str]:
+        """Store messages again, and journal the changes with their new keys, which it returns, and
+        with the Dues that were stored.
+        """
+        ...
+
+    def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
+        """Journal what became of messages that are not in the store."""
+        ...
+
+
+class Operators(Protocol):
+    """What a store does for people, all of it or nothing: it shows what waits, pauses destinations,
+    changes messages, and can be audited and maintained.
+    """
+
+    def open_driver(self) -> AbstractContextManager[OperatorDriver]:
+        """A driver's session for people."""
+        ...
+
+    def open_changes(self) -> AbstractContextManager[OperatorTask]:
+        """A session for one command."""
+        ...
+
+
+def operators_of(store: Store, wanted: str) -> Operators:
+    """What the store does for people. Raises `ConfigError` if it does nothing; `wanted` says in a
+    few words what it is asked for.
+    """
+    operators = store.operators()
+    if operators is None:
+        raise ConfigError(
+            f"{store.source}: {wanted} is not supported by this store",
+            advice="its class can add it (docs/stores.md)",
+        )
+    return operators
+
+
+def not_supported(wanted: str) -> ConfigError:
+    """The error of a store that leaves the contract's answer as it is."""
+    return ConfigError(
+        f"{wanted} is not supported by this store",
+        advice="its class can add it (docs/stores.md)",
+    )
+
+
+def refuse_distributed(source: str, mode: TransactionMode) -> None:
+    """Raise `ConfigError` for a mode that takes a transaction across servers."""
+    if mode == TransactionMode.TRANSACTION_SCOPE:
+        raise ConfigError(
+            f"store.transaction_mode is {mode.value}, which takes a distributed transaction, and "
+            f"{source} cannot enlist in one",
+            advice=f"leave the setting out, or set {TransactionMode.RECEIVE_ONLY.value}",
+        )

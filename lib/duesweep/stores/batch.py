@@ -26,16 +26,16 @@ from duesweep.errors import (
     type_name,
 )
 from duesweep.stores import tombstone
+from duesweep.stores.base import Claim, Excluded, MessageSession, NewMessage, SweepRun, TaskSession
 from duesweep.stores.dialect import Claims, Location, Locked
 from duesweep.stores.due import next_due
 from duesweep.stores.sweeps import read_pauses
-from duesweep.stores.values import Claim, Excluded, NewMessage, SweepRun
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
 _FEW_COUNTERS = 100
 
 
-class SqlTask:
+class SqlTask(TaskSession):
     """One slice's session, on one connection; `connection` is for a queue in the same database,
     which delivers in the claim's own transaction.
     """
@@ -310,7 +310,7 @@ class SqlTask:
         return make_storable(self._endpoint if message.destination is None else message.destination)
 
 
-class SqlMessages(SqlTask):
+class SqlMessages(SqlTask, MessageSession):
     """One message at a time: a claim of one, without a sweep."""
 
     def __init__(self, session: Session, location: Location) -> None:

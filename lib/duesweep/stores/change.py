@@ -7,12 +7,12 @@ from duesweep.core.change import Change, ChangeKind
 from duesweep.core.message import Message
 from duesweep.core.world import instant_of
 from duesweep.errors import StoreError
+from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.stores.batch import SqlTask, storable_or_none
 from duesweep.stores.dialect import Values
-from duesweep.stores.values import Claim, NewMessage, SweepRun
 
 
-class SqlChanges(SqlTask):
+class SqlChanges(SqlTask, OperatorTask):
     """Holds messages whatever their Due, and journals what it does with them."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:

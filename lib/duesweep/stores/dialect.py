@@ -19,10 +19,10 @@ from duesweep.core.outcome import Failed
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.errors import Problem, StoreError, UnusualBatchError
+from duesweep.stores.base import Excluded, Horizon, NewMessage, SweepRun
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
-from duesweep.stores.values import Excluded, Horizon, NewMessage, SweepRun
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 

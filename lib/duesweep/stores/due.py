@@ -12,11 +12,10 @@ from duesweep.core.policy import Slicing
 from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.statements import Session
 from duesweep.errors import Problem
+from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
 from duesweep.stores.checks import check_tables
 from duesweep.stores.dialect import Location
-from duesweep.stores.journal import JdbcSource
 from duesweep.stores.sweeps import SqlJournal
-from duesweep.stores.values import Horizon, Slices, SweepRun
 
 _ALL = 2**62
 # More than any server rounds a Due: a message must not be left out because of that.
@@ -30,9 +29,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-class SqlDriver(SqlJournal):
-    """Its sweep lives as long as this session. It `KnowsDestinations`, unless the destination is in
-    the headers.
+class SqlDriver(SqlJournal, OperatorDriver):
+    """Its sweep lives as long as this session. It knows destinations, unless they are in the
+    headers.
     """
 
     def __init__(self, session: Session, location: Location) -> None:
@@ -200,7 +199,7 @@ class SqlDriver(SqlJournal):
 
     @contextmanager
     def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
-        """The messages that are due in the span, in pages; see `LooksAtMessages`."""
+        """The messages that are due in the span, in pages."""
         values = self._dialect.span(span.start, span.end, self._writers_zone())
         with (
             self._stream(is_ordered=True) as stream,
@@ -256,12 +255,6 @@ class SqlDriver(SqlJournal):
         )
 
     # What the audit compares with the ledger; see `AuditedStore`.
-
-    def audited(self) -> Self:
-        return self
-
-    def upkeep(self) -> Self:
-        return self
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:

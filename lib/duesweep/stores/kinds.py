@@ -22,7 +22,7 @@ from duesweep.core.patterns import EVERYTHING
 from duesweep.core.waiting import SAGA_ID
 from duesweep.drivers.statements import Session
 from duesweep.errors import MessageError, UnreadableHeadersError, make_storable
-from duesweep.stores.values import NewMessage
+from duesweep.stores.base import NewMessage
 
 # The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
 # `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.

@@ -21,10 +21,10 @@ from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, lite
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError, StoreError, UnusualBatchError
+from duesweep.stores.base import Horizon, NewMessage, SweepRun
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
 from duesweep.stores.kinds import TableKind, store_row
 from duesweep.stores.summary import Lateness
-from duesweep.stores.values import Horizon, NewMessage, SweepRun
 from duesweep.stores.zone import horizon_in, zone_of
 
 _BEFORE_ALL = "-infinity"

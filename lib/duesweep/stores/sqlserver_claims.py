@@ -22,9 +22,9 @@ from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
+from duesweep.stores.base import Excluded, NewMessage, SweepRun
 from duesweep.stores.dialect import Claims, Location, Locked, Values
 from duesweep.stores.kinds import store_row
-from duesweep.stores.values import Excluded, NewMessage, SweepRun
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4

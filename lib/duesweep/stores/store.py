@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
+from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
 from duesweep.stores.batch import SqlMessages, SqlTask
 from duesweep.stores.change import SqlChanges
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import SqlDriver
-from duesweep.stores.modes import refuse_distributed
 from duesweep.stores.setup import SqlSetup
-from duesweep.stores.values import TransactionMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlStore(Location):
+class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_queue`
     """Where it is, of which kind, and the sessions that it opens."""
 
     def set_up_infrastructure(self) -> None:
@@ -41,3 +40,6 @@ class SqlStore(Location):
 
     def open_driver(self) -> SqlDriver:
         return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)
+
+    def operators(self) -> Operators:
+        return self

@@ -12,12 +12,12 @@ from duesweep.core.account import (
     SliceAccount,
     SliceEnd,
     SweepAccount,
+    SweepSummary,
     add_accounts,
     merge_reports,
     report_from_text,
     slice_account,
 )
-from duesweep.stores.journal import SweepSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,24 +13,24 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.patience import Patience
 from duesweep.core.pauses import Pause
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.errors import ConfigError, StoreError, SweepClosedError, make_storable
-from duesweep.stores.auditing import UnsettledWork
-from duesweep.stores.dialect import Location
-from duesweep.stores.journal import (
+from duesweep.stores.base import (
     Backlog,
+    DroppedSource,
     ExhaustedPiece,
-    FailureReason,
+    Horizon,
     JournalBatch,
-    SweepSummary,
+    SweepRun,
     UnsettledSweep,
+    UnsettledWork,
 )
+from duesweep.stores.dialect import Location
 from duesweep.stores.summary import aware, planned_slices, summary_of
-from duesweep.stores.upkeep import DroppedSource
-from duesweep.stores.values import Horizon, SweepRun
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000

@@ -13,8 +13,8 @@ from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.session import connect_as_server, server_time_zone
 from duesweep.drivers.statements import Session
 from duesweep.errors import ConfigError
+from duesweep.stores.base import Horizon
 from duesweep.stores.dialect import Location
-from duesweep.stores.values import Horizon
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 

@@ -27,9 +27,7 @@ from duesweep.errors import (
     UnusualBatchError,
 )
 from duesweep.queues.base import QueueSession
-from duesweep.stores.abilities import TakesMessages
-from duesweep.stores.base import TaskSession
-from duesweep.stores.values import Excluded
+from duesweep.stores.base import Excluded, TaskSession
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination, send_span
 from duesweep.sweep.job import Job
@@ -86,8 +84,7 @@ class Batches:
         self._unusual = 0
         self._can_take = (
             context.queue.shares_transaction
-            # Not where the methods are inherited: see `TakesMessages`.
-            and "take" in vars(type(store))
+            and _takes(store)
             # The contract's own answer would roll back each batch.
             and type(queue).append is not QueueSession.append
         )
@@ -167,20 +164,17 @@ class Batches:
 
     def _taken(self, keys: Sequence[str]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
-        store = self._store
-        if not (isinstance(store, TakesMessages) and store.can_take):
-            return None
         try:
             with self._store.transaction():
-                return self._take_all(store, keys)
+                return self._take_all(keys)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual += 1
             reason = str(error)
         _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)
         return None
 
-    def _take_all(self, store: TakesMessages, keys: Sequence[str]) -> BatchEnd:
-        job = self._job
+    def _take_all(self, keys: Sequence[str]) -> BatchEnd:
+        job, store = self._job, self._store
         claim = store.take(job.run, keys)
         clock = StoreClock(claim.server_us, self._clock)
         paused = Paused(claim.paused, job.context.own_name)
@@ -247,3 +241,12 @@ def _staying(result: BatchResult) -> Iterator[Message]:
     yield from result.undeferred
     for failed in result.failed:
         yield failed.message
+
+
+def _takes(store: TaskSession) -> bool:
+    """Whether the session may run the short form: the class that has its `claim` has its `take`,
+    too. A store that derives from another one, and claims in its own way, has to be asked for its
+    claims.
+    """
+    owner = next(kind for kind in type(store).__mro__ if "claim" in vars(kind))
+    return store.can_take and "take" in vars(owner)

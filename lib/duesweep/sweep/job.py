@@ -10,8 +10,7 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Store
-from duesweep.stores.values import Horizon, SweepRun
+from duesweep.stores.base import Horizon, Store, SweepRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ import structlog
 
 from duesweep.core.account import BreakerState
 from duesweep.errors import StoreError, may_pass
-from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import DriverSession, Store, SweepRun
 from duesweep.sweep.breakers import CircuitBreaker
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 
 from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.abilities import KnowsDestinations
-from duesweep.stores.base import DriverSession
-from duesweep.stores.values import Horizon
+from duesweep.stores.base import DriverSession, Horizon
 from duesweep.sweep.job import SweepContext
 
 _SHOWN = 3
@@ -40,8 +38,6 @@ def refuse_missing_queues(
     Checks the messages that are due by `horizon` first (None: all messages at once). Does nothing
     for stores that would have to read each message to know its destination.
     """
-    if not isinstance(session, KnowsDestinations):
-        return
     asked = session.stored_destinations() if horizon is None else session.due_destinations(horizon)
     if not asked:
         return

@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
+from duesweep.core.account import SweepReport, SweepSummary
 from duesweep.core.patience import NO_PATIENCE, Patience
 from duesweep.errors import ConfigError, LedgerError, LedgerLockedError
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.journal import Journal, SweepReport, SweepSummary, UnsettledSweep
-from duesweep.stores.steering import CommandJournal
+from duesweep.stores.base import DriverSession, UnsettledSweep
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take
 # about 250 MB; exhausted messages are stored whole.
@@ -31,7 +31,7 @@ BRIEFLY_SECONDS = 1.0
 
 
 def settle_first(
-    journal: Journal, ledger: Ledger, patience: Patience, seconds: float = BRIEFLY_SECONDS
+    journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float = BRIEFLY_SECONDS
 ) -> LedgerError | None:
     """Settle what dead sweeps left, before anything is dispatched; begin none after `seconds`.
 
@@ -49,7 +49,7 @@ def settle_first(
 
 
 def settle_last(
-    journal: Journal,
+    journal: DriverSession,
     ledger: Ledger,
     sweep_id: UUID,
     patience: Patience,
@@ -75,7 +75,7 @@ def settle_last(
 
 
 def settle_leftovers(
-    journal: Journal, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
+    journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
 ) -> None:
     """Settle what dead sweeps and commands left; begin none after `seconds`, or after a stop. Those
     that nobody closed are closed as `abandoned`.
@@ -86,7 +86,9 @@ def settle_leftovers(
             _settle_dead(journal, ledger, patience, seconds)
 
 
-def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: float) -> None:
+def _settle_dead(
+    journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float
+) -> None:
     """Ask which sweeps are dead once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
@@ -107,7 +109,7 @@ def _settle_dead(journal: Journal, ledger: Ledger, patience: Patience, seconds: 
 
 
 def settle_sweep(
-    journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience = NO_PATIENCE
+    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience = NO_PATIENCE
 ) -> SweepSummary:
     """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
     with settling(journal, patience):
@@ -115,7 +117,7 @@ def settle_sweep(
 
 
 @contextmanager
-def settling(journal: Journal, patience: Patience) -> Iterator[None]:
+def settling(journal: DriverSession, patience: Patience) -> Iterator[None]:
     """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
     is, and patience is at its end.
     """
@@ -132,7 +134,7 @@ def settling(journal: Journal, patience: Patience) -> Iterator[None]:
         journal.end_settling()
 
 
-def is_settleable(journal: Journal, ledger: Ledger) -> bool:
+def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
     """Whether nobody holds a lock that settling needs. Never waits."""
     try:
         with settling(journal, NO_PATIENCE), ledger.lock_for_writing(NO_PATIENCE):
@@ -141,7 +143,7 @@ def is_settleable(journal: Journal, ledger: Ledger) -> bool:
         return False
 
 
-def check_binding(journal: Journal, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
+def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
     is_new = journal.binding() is None and _bind(journal, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
@@ -164,7 +166,7 @@ def check_binding(journal: Journal, ledger: Ledger, patience: Patience = NO_PATI
     ledger.check_writable()
 
 
-def _bind(journal: Journal, ledger: Ledger, patience: Patience) -> bool:
+def _bind(journal: DriverSession, ledger: Ledger, patience: Patience) -> bool:
     """Bind the journal to the ledger at the root. Returns whether this created the ledger.
 
     Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
@@ -178,7 +180,7 @@ def _bind(journal: Journal, ledger: Ledger, patience: Patience) -> bool:
         return is_new
 
 
-def check_backlog(journal: Journal, error: LedgerError) -> None:
+def check_backlog(journal: DriverSession, error: LedgerError) -> None:
     """Raise the error if the journal holds as much as it may while the ledger is not written."""
     held = journal.unsettled()
     if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
@@ -191,7 +193,7 @@ def check_backlog(journal: Journal, error: LedgerError) -> None:
 
 
 def settle_command(
-    journal: CommandJournal, ledger: Ledger, sweep_id: UUID, patience: Patience
+    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience
 ) -> None:
     """Settle a command that its own driver has closed."""
     check_binding(journal, ledger, patience)
@@ -199,19 +201,20 @@ def settle_command(
         _settle_any(journal, ledger, sweep_id, patience)
 
 
-def _settle_any(journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
+def _settle_any(journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
     """Settle a sweep or a command."""
-    if isinstance(journal, CommandJournal):
-        command = journal.command(sweep_id)
-        if command is not None:
-            journal.seal(sweep_id)
-            ledger.write_command(journal, sweep_id, command, patience)
-            _forget(journal, ledger, sweep_id)
-            return
+    command = journal.command(sweep_id)
+    if command is not None:
+        journal.seal(sweep_id)
+        ledger.write_command(journal, sweep_id, command, patience)
+        _forget(journal, ledger, sweep_id)
+        return
     _settle(journal, ledger, sweep_id, patience)
 
 
-def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience) -> SweepSummary:
+def _settle(
+    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience
+) -> SweepSummary:
     journal.seal(sweep_id)
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.exhausted(sweep_id)
@@ -220,7 +223,7 @@ def _settle(journal: Journal, ledger: Ledger, sweep_id: UUID, patience: Patience
     return summary
 
 
-def _forget(journal: Journal, ledger: Ledger, sweep_id: UUID) -> None:
+def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
     """Delete from the journal what the ledger has. Raises if another ledger took the place of the
     journal's while it was written: that one may have got rows which the journal's ledger lacks.
     """

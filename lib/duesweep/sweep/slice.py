@@ -25,7 +25,6 @@ from duesweep.errors import (
     may_pass,
 )
 from duesweep.queues.base import QueueSession
-from duesweep.stores.abilities import EndsIdleClients
 from duesweep.stores.base import TaskSession
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
@@ -281,7 +280,7 @@ def run_on_sessions(
         try:
             with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
                 # A batch for another server may wait for that one.
-                if job.context.queue.shares_transaction and isinstance(store, EndsIdleClients):
+                if job.context.queue.shares_transaction:
                     store.expect_no_idle_client()
                 run(store, queue)
             return

@@ -15,9 +15,7 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.errors import raise_interruption
-from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.journal import JdbcSource
-from duesweep.stores.values import Slices, SweepRun
+from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 

@@ -11,10 +11,7 @@ from itertools import accumulate
 
 from duesweep.core.waits import Waits
 from duesweep.core.world import Clock
-from duesweep.errors import ConfigError
-from duesweep.stores.abilities import StopsSweeps
-from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import DriverSession, Store, SweepRun
 
 _POLL_SECONDS = 0.2
 
@@ -30,14 +27,12 @@ class Stop:
     in seconds since 1970-01-01 UTC; None: only when asked.
 
     `most`: it may claim so many messages, those that have been due for the longest; None: all.
-    `is_possible` is False from when it is known that the store cannot stop a sweep. `waits` are
-    told of each wait that may take long; parts share them.
+    `waits` are told of each wait that may take long; parts share them.
     """
 
     def __init__(
         self, at: float | None = None, most: int | None = None, clock: Clock | None = None
     ) -> None:
-        self.is_possible = True
         self.waits = Waits()
         self._most = most
         self._at = at
@@ -69,20 +64,6 @@ class Stop:
         while not self.is_wanted and (left := end - self._clock.seconds()) > 0:
             self._clock.sleep(min(left, _POLL_SECONDS))
 
-    def check(self, session: DriverSession) -> None:
-        """Find out whether the store can stop a sweep. Raises `ConfigError` if it has to and
-        cannot.
-        """
-        self.is_possible = isinstance(session, StopsSweeps)
-        if not self.is_possible and (self._at is not None or self._most is not None):
-            raise ConfigError(
-                f"The store of {session.source} cannot stop a sweep before its end",
-                advice=(
-                    "sweep without --max-seconds and --max-messages, or see docs/stores.md "
-                    "(`stop_sweep`)"
-                ),
-            )
-
     def shares(self, planned: Sequence[int]) -> tuple[int, ...] | None:
         """How many messages each slice of a plan may claim, the first slices first; None: all."""
         if self._most is None or sum(planned) <= self._most:
@@ -100,9 +81,6 @@ class Stop:
     @contextmanager
     def passed_on(self, store: Store, session: DriverSession, run: SweepRun) -> Iterator[None]:
         """Within the block, tell `store` when the sweep is to stop."""
-        if not isinstance(session, StopsSweeps):
-            yield
-            return
         seconds = self._seconds_left()
         if seconds is not None:
             session.stop_sweep(run.sweep_id, seconds)
@@ -125,7 +103,6 @@ class Stop:
                 continue
             # After an error, again in the next round; a custom store may raise anything.
             with suppress(Exception), store.open_driver() as session:
-                assert isinstance(session, StopsSweeps)
                 session.stop_sweep(run.sweep_id, 0)
                 return
 

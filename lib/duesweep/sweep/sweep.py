@@ -12,6 +12,7 @@ from math import inf
 
 import structlog
 
+from duesweep.core.account import SweepReport, SweepSummary
 from duesweep.core.patience import Patience
 from duesweep.core.policy import BatchLimits, Slicing
 from duesweep.core.tracing import Attributes
@@ -28,11 +29,7 @@ from duesweep.errors import (
 )
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.opening import open_ledger
-from duesweep.stores.abilities import StopsSweeps, refuse_outdated
-from duesweep.stores.base import DriverSession
-from duesweep.stores.journal import SweepReport, SweepSummary
-from duesweep.stores.steering import LimitsRates, require
-from duesweep.stores.values import Horizon, Slices, SweepRun
+from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.lost_session import living_session
@@ -89,9 +86,7 @@ def _sweep(
 ) -> SweepReport:
     ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
     with context.store.open_driver() as session:
-        refuse_outdated(session)
         session.check()
-        stop.check(session)
         _check_limits(context)
         with stop.waits.waiting(STORAGE, _UNANSWERED):
             ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
@@ -149,10 +144,9 @@ def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
 
 
 def _check_limits(context: SweepContext) -> None:
-    """Raise `ConfigError` if there are limits, and the store cannot count what is reserved."""
+    """Raise `ConfigError` if there are limits, and the store does not count what is reserved."""
     if context.rate_limits.limits:
-        with context.store.open_task() as task:
-            require(task, LimitsRates, "sweep with [[limit]]", context.store.source)  # type: ignore[type-abstract] # a protocol
+        operators_of(context.store, "[[limit]]")
 
 
 @dataclass(slots=True)
@@ -179,7 +173,7 @@ class _Dispatching:
         with self.watch(run, plan.found) if self.watch else nullcontext():
             cut_short = engine.dispatch(session, plan, job)
         self.is_full = job.shares is not None
-        if self.is_full and isinstance(session, StopsSweeps):
+        if self.is_full:
             # So that what is left counts as left by a stop.
             session.stop_sweep(run.sweep_id, 0)
         return cut_short

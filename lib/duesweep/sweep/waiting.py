@@ -1,6 +1,6 @@
 """How many messages a second a destination may get, and which of a slice's messages may go now.
 
-Without I/O: the store counts what all slices and sweeps have reserved (`stores/steering.py`).
+Without I/O: the store counts what all slices and sweeps have reserved (`TaskSession.reserve`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,9 +12,7 @@ from duesweep.core.account import SERVICES, BreakerReport
 from duesweep.core.message import Address
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.core.world import Clock
-from duesweep.stores.base import TaskSession
-from duesweep.stores.steering import LimitsRates, require
-from duesweep.stores.values import Excluded
+from duesweep.stores.base import Excluded, TaskSession
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers, report_of
 from duesweep.sweep.job import Job
 
@@ -262,6 +260,4 @@ class Turns:
     def _reserve(self, store: TaskSession) -> None:
         waiting = self._blocked.limited()
         if waiting:
-            source = self._job.context.store.source
-            limiting = require(store, LimitsRates, "sweep with [[limit]]", source)  # type: ignore[type-abstract] # a protocol
-            self._limits.reserve(waiting, limiting.reserve)
+            self._limits.reserve(waiting, store.reserve)

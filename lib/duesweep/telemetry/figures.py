@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import ExitCode
-from duesweep.stores.journal import SweepReport
 from duesweep.telemetry import definitions as known
 from duesweep.telemetry.definitions import METRICS, Kind, Metric
 from duesweep.telemetry.run import Due, Run

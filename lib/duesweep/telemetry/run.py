@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from duesweep.core.account import SweepReport
 from duesweep.errors import DuesweepError
-from duesweep.stores.abilities import KnowsNextDue
 from duesweep.stores.base import Store
-from duesweep.stores.journal import SweepReport
 
 # So many due messages are counted: quick, and more than enough to see that a backlog grows.
 MOST_COUNTED = 100_000
@@ -47,8 +46,6 @@ def look_at_due(store: Store) -> Due | None:
         with store.open_driver() as session:
             horizon = session.horizon()
             messages = session.count_pending(horizon, most=MOST_COUNTED)
-            if not isinstance(session, KnowsNextDue):
-                return Due(messages)
             oldest = session.next_due(replace(horizon, before=_BEGINNING))
     except DuesweepError:
         return None

@@ -6,9 +6,9 @@ import time
 
 import structlog
 
+from duesweep.core.account import SweepReport
 from duesweep.core.waits import Wait, Waits
 from duesweep.errors import DuesweepError
-from duesweep.stores.journal import SweepReport
 from duesweep.texts import make_printable
 from duesweep.watch.tick import Tick
 

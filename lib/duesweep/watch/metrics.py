@@ -16,10 +16,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from duesweep.core.account import SweepReport
 from duesweep.core.waits import STORE, Waits
 from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
-from duesweep.stores.journal import SweepReport
 from duesweep.sweep.sweep import exit_code
 from duesweep.telemetry.definitions import LABEL, OLDEST_DUE
 from duesweep.telemetry.figures import Figures, figures_after, with_counters_of

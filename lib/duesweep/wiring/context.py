@@ -21,8 +21,7 @@ from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.ledger.opening import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.stores.base import Store
-from duesweep.stores.values import TransactionMode
+from duesweep.stores.base import Store, TransactionMode
 from duesweep.sweep.job import SweepContext
 from duesweep.wiring import custom
 from duesweep.wiring.dialects import (

@@ -5,12 +5,18 @@ from importlib import import_module  # noqa: TID251 - `store.kind` may name a cl
 
 from duesweep.config import Config
 from duesweep.errors import ConfigError, type_name
-from duesweep.stores.base import Store
-from duesweep.stores.values import StoreSettings
+from duesweep.stores.base import Store, StoreSettings
 from duesweep.wiring.dialects import timeouts_of
 
 _PROPERTIES = ("source", "own_queue")
-_METHODS = ("initialise", "open_task", "open_driver", "open_messages")
+_METHODS = (
+    "initialise",
+    "open_task",
+    "open_driver",
+    "open_messages",
+    "set_up_infrastructure",
+    "operators",
+)
 
 
 def store(config: Config) -> Store:
@@ -44,7 +50,8 @@ def store(config: Config) -> Store:
         ) from error
     if lacking:
         raise ConfigError(
-            f"{kind} is not a store: it lacks {', '.join(lacking)}", advice="see docs/stores.md"
+            f"{kind} is not a store: it lacks {', '.join(lacking)}",
+            advice="inherit from duesweep.stores.base.Store (docs/stores.md)",
         )
     return made
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from duesweep.config import Config
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.errors import ConfigError
-from duesweep.stores.abilities import HasInfrastructure
 from duesweep.stores.base import Store
 from duesweep.wiring import custom
 from duesweep.wiring.context import own_names
@@ -57,10 +56,14 @@ class CustomStoreStep:
     store: Store
     setting: str = "store.dsn"
 
+    @property
+    def _sets_itself_up(self) -> bool:
+        return type(self.store).set_up_infrastructure is not Store.set_up_infrastructure
+
     def script(self) -> str:
         """A comment: there are no statements to show."""
         name = type(self.store).__name__
-        if isinstance(self.store, HasInfrastructure):
+        if self._sets_itself_up:
             return f"-- {name} sets itself up."
         return f"-- {name} expects its tables to exist."
 
@@ -78,7 +81,7 @@ class CustomStoreStep:
                 "journal of its own",
                 advice="leave --rebind out, and free that journal with the store's own tools",
             )
-        if isinstance(self.store, HasInfrastructure):
+        if self._sets_itself_up:
             self.store.set_up_infrastructure()
         return []
 
@@ -86,7 +89,7 @@ class CustomStoreStep:
     def done(self) -> str:
         """What `install` has done."""
         name = type(self.store).__name__
-        if isinstance(self.store, HasInfrastructure):
+        if self._sets_itself_up:
             return f"{name} has run its own setup."
         return f"{name} has no set_up_infrastructure(), so what it needs has to exist already."
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from duesweep.core.message import Message
 from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 from duesweep_testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep_testing.journal import ChangeEntry, JournalEntry

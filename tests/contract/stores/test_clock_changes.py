@@ -11,7 +11,6 @@ import pytest
 from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.core.world import StoreClock, late_ms, micros
 from duesweep.errors import QueueNotFoundError
-from duesweep.stores.abilities import KnowsNextDue
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
@@ -45,7 +44,6 @@ def test_instants_are_those_of_the_writers_zone_on_their_day(
         for noon in noons:
             rows += subject.load([steps.row(subject, due=_stored(endpoint, noon))])
             with subject.store.open_driver() as driver, subject.store.open_messages() as messages:
-                assert isinstance(driver, KnowsNextDue)
                 assert driver.next_due(driver.horizon()) == messages.next_due() == noon
         with subject.store.open_driver() as driver:
             run = driver.open_sweep(driver.horizon().looking_ahead(24 * 3_650 * _HOUR))

@@ -1,8 +1,8 @@
 """Why messages failed, as the summary of their sweep tells it."""
 
 from duesweep import wiring
+from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.policy import Slicing
-from duesweep.stores.journal import FailureReason, SweepSummary
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from support.endpoint import Endpoint

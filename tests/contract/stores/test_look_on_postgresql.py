@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.waiting import DueSpan
 from duesweep.drivers.postgresql import session as driver
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.base import OperatorDriver
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
@@ -41,7 +41,6 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
 ) -> None:
     store = DelayedTableUnderTest(full).store
     with store.open_driver() as session:
-        assert isinstance(session, LooksAtMessages)
         with session.look(DueSpan()) as pages:
             next(pages)
             assert full.fetch(_LOCKS) == [("relation", "AccessShareLock")]
@@ -60,13 +59,12 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
 def test_nservicebus_moves_all_while_a_look_is_open(open_endpoint: OpenEndpoint) -> None:
     with open_endpoint("UTC") as endpoint:
         endpoint.set_up("Billing").delay_many(1_500)
-        with DelayedTableUnderTest(endpoint).store.open_driver() as session:
-            assert isinstance(session, LooksAtMessages)
-            with session.look(DueSpan()) as pages:
-                next(pages)
-                queue = endpoint.addresses.parse("Billing")
-                with Mover(endpoint.dsn, endpoint.delayed, queue, 0) as mover:
-                    until(lambda: mover.moved == 1_500)
+        store = DelayedTableUnderTest(endpoint).store
+        with store.open_driver() as session, session.look(DueSpan()) as pages:
+            next(pages)
+            queue = endpoint.addresses.parse("Billing")
+            with Mover(endpoint.dsn, endpoint.delayed, queue, 0) as mover:
+                until(lambda: mover.moved == 1_500)
 
 
 def test_first_page_needs_no_sort(
@@ -134,6 +132,6 @@ def test_row_is_shown_whose_due_no_clock_of_python_knows(open_endpoint: OpenEndp
     assert [one.due and one.due.year for one in shown] == [None, 1, shown[2].due.year, 9999]
 
 
-def _dues(look: LooksAtMessages, span: DueSpan) -> list[datetime]:
+def _dues(look: OperatorDriver, span: DueSpan) -> list[datetime]:
     with look.look(span) as pages:
         return [one.due for page in pages for one in page if one.due is not None]

@@ -12,8 +12,7 @@ from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import connect
 from duesweep.errors import ConfigError, StoreError
-from duesweep.stores.base import TaskSession
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest

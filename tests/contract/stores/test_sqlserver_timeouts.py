@@ -6,7 +6,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.errors import ConfigError
-from duesweep.stores.values import NewMessage
+from duesweep.stores.base import NewMessage
 from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint

@@ -12,8 +12,8 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
 from duesweep.errors import ConfigError, UnreadableAddressError
+from duesweep.stores.base import NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
-from duesweep.stores.values import NewMessage
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.sweeps import open_sweep

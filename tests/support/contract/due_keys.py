@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from duesweep.core.message import Message
 from duesweep.core.world import micros
-from duesweep.stores.values import Claim, Excluded, SweepRun
+from duesweep.stores.base import Claim, Excluded, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol
 
 from duesweep.core.account import SliceAccount, SliceEnd, report_from_text
 from duesweep.core.message import Message
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from duesweep_testing.journal import (

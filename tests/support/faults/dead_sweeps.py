@@ -1,8 +1,7 @@
 """Sweeps whose drivers died."""
 
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import DriverSession
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import DriverSession, SweepRun
 from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.job import SweepContext
 from support.endpoint import Endpoint

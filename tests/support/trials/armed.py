@@ -21,9 +21,14 @@ from duesweep.ledger import opening
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.abilities import TakesMessages
-from duesweep.stores.base import DriverSession, Store, TaskSession
-from duesweep.stores.steering import ChangesMessages, KeepsCommands, OpensChanges
+from duesweep.stores.base import (
+    DriverSession,
+    OperatorDriver,
+    OperatorTask,
+    Store,
+    TaskSession,
+    operators_of,
+)
 from duesweep.sweep.job import SweepContext
 from support.trials.points import (
     DIE,
@@ -85,22 +90,22 @@ def armed_store(store: Store, plan: Plan) -> Store:
     def open_task(_: Store) -> Iterator[TaskSession]:
         arm(plan)
         with store.open_task() as session:
-            yield _armed(session, TaskSession, TakesMessages)
+            yield _armed(session, TaskSession)
 
     @contextmanager
-    def open_changes(_: OpensChanges) -> Iterator[ChangesMessages]:
-        with store.open_changes() as session:
-            yield _armed(session, TaskSession, ChangesMessages)
+    def open_changes(_: Store) -> Iterator[OperatorTask]:
+        with operators_of(store, "a command").open_changes() as session:
+            yield _armed(session, TaskSession, OperatorTask)
 
     def open_driver(_: Store) -> DriverSession:
-        return _armed(store.open_driver(), DriverSession, KeepsCommands)
+        return _armed(store.open_driver(), DriverSession, OperatorDriver)
 
     methods = {
         "open_task": open_task,
         "open_driver": open_driver,
         "__reduce__": lambda _: (armed_store, (store, plan)),
     }
-    if isinstance(store, OpensChanges):
+    if store.operators() is not None:
         methods["open_changes"] = open_changes
     return _derived(copy.copy(store), **methods)
 
@@ -125,10 +130,8 @@ def _armed(subject: Any, *contracts: type) -> Any:
         name: _reaching(contract, name, getattr(kind, name))
         for contract in contracts
         for name in METHODS[contract]
-        # To inherit `take` does not count (see `TakesMessages`), so it must not seem to be its own.
-        if name in (vars(kind) if name == "take" else dir(kind))
-        # Nor must the contract's own answer, which says that the session cannot do it.
-        and getattr(kind, name) is not QueueSession.append
+        # Not the contract's own answers, which say that the session cannot do it.
+        if getattr(kind, name) not in {QueueSession.append, TaskSession.take}
     }
     return _derived(subject, **methods)
 

@@ -17,9 +17,7 @@ from typing import ClassVar
 
 from duesweep.ledger.base import LedgerTables
 from duesweep.queues.base import QueueSession
-from duesweep.stores.abilities import TakesMessages
-from duesweep.stores.base import DriverSession, TaskSession
-from duesweep.stores.steering import ChangesMessages, KeepsCommands
+from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, TaskSession
 
 _POLL_SECONDS = 0.01
 # Whoever does the harm has died, if it takes longer.
@@ -33,16 +31,15 @@ WHEN = ("before", "after")
 # The methods of each contract that have points, and that a sweep calls. `transaction` has them
 # before and after its COMMIT, unless it is a savepoint.
 _OF_SWEEPS: Mapping[type, Sequence[str]] = {
-    TaskSession: ("claim", "finish", "transaction", "end_slice"),
-    TakesMessages: ("take", "finish_taken"),
+    TaskSession: ("claim", "finish", "transaction", "end_slice", "take", "finish_taken"),
     QueueSession: ("deliver", "confirm", "commit", "append"),
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
     LedgerTables: ("create", "append", "replace_source"),
 }
 # What an operator's command calls besides.
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
-    KeepsCommands: ("open_command",),
-    ChangesMessages: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
+    OperatorDriver: ("open_command",),
+    OperatorTask: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
     LedgerTables: ("create", "append", "set_properties"),
 }
 METHODS: Mapping[type, Collection[str]] = {
@@ -63,8 +60,8 @@ _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
 # What a batch in the short form (`duesweep.sweep.sweep.batch`) calls instead of the careful form's
 # methods: a plan for a point of the one is followed at that of the other, too.
 SHORT_FORM = {
-    "TakesMessages.take": "TaskSession.claim",
-    "TakesMessages.finish_taken": "TaskSession.finish",
+    "TaskSession.take": "TaskSession.claim",
+    "TaskSession.finish_taken": "TaskSession.finish",
     "QueueSession.append": "QueueSession.deliver",
 }
 

@@ -11,8 +11,7 @@ import pytest
 from duesweep.cli import counting as module
 from duesweep.cli.counting import counted, counting
 from duesweep.steer import Tally
-from duesweep.stores.steering import ChangesMessages
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import OperatorTask, SweepRun
 
 
 class _Stderr(StringIO):
@@ -62,12 +61,12 @@ def test_short_command_shows_nothing_and_so_does_one_without_a_terminal(
 
 
 def test_work_tells_after_each_batch_what_it_has_changed() -> None:
-    def work(_: ChangesMessages, __: SweepRun) -> Iterator[Tally]:
+    def work(_: OperatorTask, __: SweepRun) -> Iterator[Tally]:
         yield Tally(changed=2, held=1)
         yield Tally(changed=3)
 
     told: list[int] = []
-    batches = counted(work, told.append)(cast(ChangesMessages, None), cast(SweepRun, None))
+    batches = counted(work, told.append)(cast(OperatorTask, None), cast(SweepRun, None))
 
     assert list(batches) == [Tally(changed=2, held=1), Tally(changed=3)]
     assert told == [2, 5]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from duesweep.cli.handover import parse_cutoff
+from duesweep.core.account import SweepSummary
 from duesweep.errors import ConfigError, ExitCode
 from duesweep.handover import Handover
-from duesweep.stores.journal import SweepSummary
 
 
 @pytest.mark.parametrize(

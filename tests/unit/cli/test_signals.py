@@ -62,20 +62,6 @@ def test_second_signal_does_what_it_did_before(
     assert stop.is_wanted
 
 
-@_both
-@pytest.mark.usefixtures("now")
-def test_signal_does_at_once_what_it_did_before_if_no_stop_is_possible(
-    number: signal.Signals,
-) -> None:
-    stop = Stop()
-    stop.is_possible = False
-
-    with pytest.raises(_SIGNALS[number]), stop_on_signals(stop):
-        signal.raise_signal(number)
-
-    assert not stop.is_wanted
-
-
 @pytest.mark.usefixtures("now")
 def test_signal_that_the_process_ignores_stays_ignored() -> None:
     stop, before = Stop(), signal.signal(signal.SIGINT, signal.SIG_IGN)

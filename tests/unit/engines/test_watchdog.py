@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 
 from duesweep.core.world import SettableClock
 from duesweep.errors import StoreError
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep.sweep import spark as module
 from duesweep.sweep.spark import Watchdog
 from duesweep_testing.builders import DelayedRow

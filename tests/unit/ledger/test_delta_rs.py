@@ -13,6 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
+from duesweep.core.account import SweepSummary
 from duesweep.core.outcome import Delivered
 from duesweep.core.patience import Patience
 from duesweep.core.world import micros
@@ -23,7 +24,7 @@ from duesweep.ledger.base import LedgerPiece, Rows
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import ERRORS, RETRIES, TOMBSTONES, exhausted
-from duesweep.stores.journal import ExhaustedPiece, JournalBatch, SweepSummary
+from duesweep.stores.base import ExhaustedPiece, JournalBatch
 from duesweep.stores.tombstone import encode
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, piece_of

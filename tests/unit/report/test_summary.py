@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.account import BreakerReport
+from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
 from duesweep.report.summary import as_json, print_summary
-from duesweep.stores.journal import FailureReason, SweepSummary
 from duesweep.texts import make_printable
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)

@@ -14,12 +14,12 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
 from duesweep.errors import DeliveryFailedError
+from duesweep.stores.base import Excluded, Horizon, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
-from duesweep.stores.values import Excluded, Horizon, SweepRun
 from duesweep_testing.builders import message
 
 DUE = "2026-11-21 09:21:19.0033333"

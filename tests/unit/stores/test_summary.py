@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.account import SweepSummary
 from duesweep.errors import ExitCode
-from duesweep.stores.journal import SweepSummary
 from duesweep.stores.summary import Lateness, summary_of
 from support.sweeps import exit_code
 

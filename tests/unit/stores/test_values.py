@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.stores.values import Claim
+from duesweep.stores.base import Claim
 from duesweep_testing.builders import DelayedRow, delayed_row, message
 
 

@@ -99,7 +99,10 @@ CANNOT = "{kind} cannot be made from a StoreSettings"
         (f"{MODULE}:RaisingStore", (CANNOT, "it raises builtins.RuntimeError;")),
         (f"{MODULE}:LazilyRaisingStore", (CANNOT, "it raises builtins.KeyError;")),
         (f"{MODULE}:StoreOfNothing", (CANNOT, "it raises builtins.TypeError;")),
-        (f"{MODULE}:HalfAStore", ("is not a store: it lacks open_messages;",)),
+        (
+            f"{MODULE}:HalfAStore",
+            ("is not a store: it lacks open_messages, set_up_infrastructure, operators;",),
+        ),
     ],
 )
 def test_store_that_cannot_be_made_is_named_and_its_words_are_not_repeated(

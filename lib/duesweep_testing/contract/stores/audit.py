@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 
-import pytest
-
-from duesweep.stores.auditing import AuditedStore, CanBeAudited
+from duesweep.stores.base import OperatorDriver
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.sweeps import open_sweep
@@ -49,9 +47,7 @@ class AuditContract:
 
 
 @contextmanager
-def audited(subject: StoreUnderTest) -> Iterator[AuditedStore]:
+def audited(subject: StoreUnderTest) -> Iterator[OperatorDriver]:
     """What is compared; skips the test where the store cannot be audited."""
-    with subject.store.open_driver() as driver:
-        if not isinstance(driver, CanBeAudited):
-            pytest.skip("the store cannot be audited")
-        yield driver.audited()
+    with steps.operators(subject).open_driver() as session:
+        yield session

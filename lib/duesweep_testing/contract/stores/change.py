@@ -11,9 +11,7 @@ from duesweep.core.change import Change, ChangeKind
 from duesweep.core.message import Headers, Message
 from duesweep.core.waiting import WaitingMessage
 from duesweep.errors import MessageError, SweepClosedError
-from duesweep.stores.base import TaskSession
-from duesweep.stores.steering import ChangesMessages, OpensChanges
-from duesweep.stores.values import Claim, NewMessage, SweepRun
+from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.stores.look import look
@@ -241,24 +239,23 @@ class ChangeContract:
 
 
 @contextmanager
-def opened(subject: StoreUnderTest) -> Iterator[ChangesMessages]:
+def opened(subject: StoreUnderTest) -> Iterator[OperatorTask]:
     """A session; skips the test if the store has none."""
-    if not isinstance(subject.store, OpensChanges):
-        pytest.skip("operators cannot change its messages")
-    with subject.store.open_changes() as session:
+    with steps.operators(subject).open_changes() as session:
         yield session
 
 
 @contextmanager
-def batch(subject: StoreUnderTest) -> Iterator[ChangesMessages]:
+def batch(subject: StoreUnderTest) -> Iterator[OperatorTask]:
     """A session with an open transaction."""
     with opened(subject) as session, session.transaction():
         yield session
 
 
 @contextmanager
-def changing(subject: StoreUnderTest) -> Iterator[tuple[ChangesMessages, SweepRun]]:
+def changing(subject: StoreUnderTest) -> Iterator[tuple[OperatorTask, SweepRun]]:
     """A session with an open transaction, and a new command."""
+    steps.operators(subject)
     command = open_command(subject.store)
     with batch(subject) as session:
         yield session, command
@@ -266,8 +263,6 @@ def changing(subject: StoreUnderTest) -> Iterator[tuple[ChangesMessages, SweepRu
 
 def found(subject: StoreUnderTest, *rows: DelayedRow) -> list[WaitingMessage]:
     """The rows as they wait, in their order."""
-    if not isinstance(subject.store, OpensChanges):
-        pytest.skip("operators cannot change its messages")
     with look(subject) as session:
         by_key = {one.message.key: one for one in session.find([row.key for row in rows])}
     return [by_key[row.key] for row in rows]
@@ -282,7 +277,7 @@ def as_it_waits(subject: StoreUnderTest, row: DelayedRow) -> DelayedRow:
 
 
 def held(
-    subject: StoreUnderTest, session: ChangesMessages, command: SweepRun, *rows: DelayedRow
+    subject: StoreUnderTest, session: OperatorTask, command: SweepRun, *rows: DelayedRow
 ) -> Claim:
     """Hold these rows."""
     return session.hold(command, [one.lock_key for one in found(subject, *rows)])

@@ -7,8 +7,7 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Failed
 from duesweep.errors import MessageError, QueueNotFoundError
 from duesweep.stores import tombstone
-from duesweep.stores.base import TaskSession
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

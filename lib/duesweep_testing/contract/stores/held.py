@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
 
-import pytest
-
 from duesweep.core.pauses import Pause
 from duesweep.core.policy import RateLimit
-from duesweep.stores.steering import LimitsRates, PausesDestinations
+from duesweep.stores.base import OperatorDriver, TaskSession
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.sweeps import open_sweep
@@ -113,18 +111,15 @@ class HeldContract:
 
 
 @contextmanager
-def pausing(subject: StoreUnderTest) -> Iterator[PausesDestinations]:
+def pausing(subject: StoreUnderTest) -> Iterator[OperatorDriver]:
     """A session with the store's pauses; skips the test if it has none."""
-    with subject.store.open_driver() as session:
-        if not isinstance(session, PausesDestinations):
-            pytest.skip("it cannot pause destinations")
+    with steps.operators(subject).open_driver() as session:
         yield session
 
 
 @contextmanager
-def limiting(subject: StoreUnderTest) -> Iterator[LimitsRates]:
+def limiting(subject: StoreUnderTest) -> Iterator[TaskSession]:
     """A task's session that reserves; skips the test if it cannot."""
+    steps.operators(subject)
     with subject.store.open_task() as session:
-        if not isinstance(session, LimitsRates):
-            pytest.skip("it cannot limit rates")
         yield session

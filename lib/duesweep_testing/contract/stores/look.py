@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.message import Message
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.stores.steering import LooksAtMessages
+from duesweep.stores.base import OperatorDriver
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
@@ -189,11 +189,9 @@ class LookContract:
 
 
 @contextmanager
-def look(subject: StoreUnderTest) -> Iterator[LooksAtMessages]:
+def look(subject: StoreUnderTest) -> Iterator[OperatorDriver]:
     """The session; skips the test if the store has none."""
-    with subject.store.open_driver() as session:
-        if not isinstance(session, LooksAtMessages):
-            pytest.skip("it does not show what waits")
+    with steps.operators(subject).open_driver() as session:
         yield session
 
 

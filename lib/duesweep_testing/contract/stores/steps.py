@@ -11,8 +11,7 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.core.outcome import BatchResult, Delivered, Failed
 from duesweep.errors import QueueNotFoundError
-from duesweep.stores.base import TaskSession
-from duesweep.stores.values import Claim, Excluded, SweepRun
+from duesweep.stores.base import Claim, Excluded, Operators, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry
@@ -92,6 +91,14 @@ def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
 def batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
     """What the sweep's batches have journalled."""
     return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
+
+
+def operators(subject: StoreUnderTest) -> Operators:
+    """What the store does for people; skips the test if it does nothing."""
+    found = subject.store.operators()
+    if found is None:
+        pytest.skip("the store does nothing for people")
+    return found
 
 
 def need_skipping(subject: StoreUnderTest) -> None:

@@ -1,11 +1,9 @@
-"""Tests of sweeps that are stopped early, for stores that can."""
+"""Tests of sweeps that are stopped early."""
 
 import pytest
 
 from duesweep.core.account import SliceAccount, SliceEnd
 from duesweep.errors import SweepStoppedError
-from duesweep.stores.abilities import StopsSweeps, TakesMessages
-from duesweep.stores.values import SweepRun
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import SliceEntry
@@ -19,7 +17,7 @@ class StopContract:
 
     def test_sweep_that_is_to_stop_claims_nothing_more(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        stop(subject, run, 0)
+        stop_sweep(subject.store, run, 0)
 
         with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
@@ -33,7 +31,7 @@ class StopContract:
         with steps.batch(subject) as session:
             assert steps.claim(subject, session, run).messages == ()
 
-        stop(subject, run, 0)
+        stop_sweep(subject.store, run, 0)
 
         with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
             steps.claim(subject, session, run)
@@ -41,10 +39,10 @@ class StopContract:
 
     def test_sweep_that_is_to_stop_takes_nothing_more(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        stop(subject, run, 0)
+        stop_sweep(subject.store, run, 0)
 
         with subject.store.open_task() as session:
-            if not isinstance(session, TakesMessages) or not session.can_take:
+            if not session.can_take:
                 pytest.skip("it does not remove messages as it claims them")
             with pytest.raises(SweepStoppedError), session.transaction():
                 session.take(run, subject.claim_keys([row]))
@@ -58,7 +56,7 @@ class StopContract:
         with subject.store.open_task() as session:
             with session.transaction():
                 claim = steps.claim(subject, session, run, row)
-                stop(subject, run, 0)
+                stop_sweep(subject.store, run, 0)
                 session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
             session.end_slice(run, 0, whole)
 
@@ -69,7 +67,7 @@ class StopContract:
     def test_sweep_that_is_to_stop_later_goes_on_until_then(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
 
-        stop(subject, run, HOUR_SECONDS)
+        stop_sweep(subject.store, run, HOUR_SECONDS)
 
         assert steps.claimable(subject, run, row) == [row.key]
 
@@ -77,9 +75,9 @@ class StopContract:
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        stop(subject, run, HOUR_SECONDS)
-        stop(subject, run, 0)
-        stop(subject, run, HOUR_SECONDS)
+        stop_sweep(subject.store, run, HOUR_SECONDS)
+        stop_sweep(subject.store, run, 0)
+        stop_sweep(subject.store, run, HOUR_SECONDS)
 
         with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
@@ -88,14 +86,6 @@ class StopContract:
         run, [row] = steps.load(subject, steps.row(subject))
         other = open_sweep(subject.store)
 
-        stop(subject, other, 0)
+        stop_sweep(subject.store, other, 0)
 
         assert steps.claimable(subject, run, row) == [row.key]
-
-
-def stop(subject: StoreUnderTest, run: SweepRun, after_seconds: float) -> None:
-    """Stop the sweep; skips the test if the store cannot."""
-    with subject.store.open_driver() as driver:
-        if not isinstance(driver, StopsSweeps):
-            pytest.skip("its sweeps cannot be stopped early")
-    stop_sweep(subject.store, run, after_seconds)

@@ -12,7 +12,7 @@ from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
 from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores import tombstone
-from duesweep.stores.values import SweepRun
+from duesweep.stores.base import SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row

@@ -5,9 +5,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep.errors import SweepClosedError, UnusualBatchError
-from duesweep.stores.abilities import TakesMessages
-from duesweep.stores.base import TaskSession
-from duesweep.stores.values import Claim, SweepRun
+from duesweep.stores.base import Claim, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
@@ -109,12 +107,12 @@ class TakeContract:
 
 def take(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
     """Take by the rows' claim keys; skips the test if the store cannot."""
-    if not isinstance(session, TakesMessages) or not session.can_take:
+    if not session.can_take:
         pytest.skip("it does not remove messages as it claims them")
     return session.take(run, subject.claim_keys(rows))
 
 
 def finish(session: TaskSession, run: SweepRun, taken: Claim) -> None:
     """Account for all of them as delivered."""
-    assert isinstance(session, TakesMessages)
+    assert session.can_take
     session.finish_taken(run, 0, steps.delivered(*taken.messages), taken.server_us)

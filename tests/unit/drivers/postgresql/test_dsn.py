@@ -5,7 +5,7 @@ import pytest
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect, database_of, literal
 from duesweep.errors import ConfigError
-from duesweep.stores.journal import JdbcSource
+from duesweep.stores.base import JdbcSource
 
 
 @pytest.fixture(autouse=True)
