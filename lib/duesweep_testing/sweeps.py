@@ -10,17 +10,17 @@ from duesweep.core.policy import BatchLimits, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store, SweepRun, operators_of
-from duesweep.sweep.job import SweepContext
+from duesweep_testing.memory_ledger import MemoryContext, MemoryTables
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
 
 
 def context_of(
     store: Store, queue: Queue, clock: Clock | None = None, **settings: Any
-) -> SweepContext:
-    """What a sweep of a store works with; `settings` are fields of the context."""
+) -> MemoryContext:
+    """What a sweep of a store works with, with a ledger in memory; `settings` are fields of it."""
     values: dict[str, Any] = {
-        "ledger_root": "",
+        "ledger_root": MemoryTables.root,
         "ledger_writer": LedgerWriter.AUTO,
         "limits": BatchLimits(),
         "retry": Retry(),
@@ -28,7 +28,7 @@ def context_of(
         "error_queue": None,
         "world": World(clock or Clock()),
     }
-    return SweepContext(store=store, queue=queue, **values | settings)
+    return MemoryContext(store=store, queue=queue, **values | settings)
 
 
 def open_sweep(store: Store) -> SweepRun:

@@ -12,7 +12,6 @@ from duesweep.ledger.locations import is_path, local_folder
 from duesweep.ledger.opening import (
     can_delta_rs_reach,
     open_for_reading,
-    open_ledger,
     resolve_writer,
 )
 from duesweep.sweep.job import SweepContext
@@ -29,7 +28,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     root, writer = context.ledger_root, context.ledger_writer
     has_session = spark is not None or configuration.has_prepared_session()
     if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
-        yield open_ledger(root, writer, None, context.timeouts)
+        yield context.open_ledger()
         return
     if not has_session and not is_path(root) and not configuration.jars():
         raise ConfigError(
@@ -40,7 +39,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
 
     with map_spark_errors():
         session = spark or spark_session(configuration.jars())
-        yield open_ledger(root, writer, session, context.timeouts)
+        yield context.open_ledger(session)
 
 
 @contextmanager

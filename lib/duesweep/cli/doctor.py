@@ -167,7 +167,6 @@ def _import_fault(error: ImportError) -> Finding:
 def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> list[Finding]:
     from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
     from duesweep.drivers.spark import SPARK_ERRORS, sentence, spark_session  # noqa: PLC0415
-    from duesweep.ledger.opening import open_ledger  # noqa: PLC0415
 
     try:
         spark = spark_session(configuration.jars())
@@ -177,7 +176,7 @@ def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> l
     findings = [*spark_findings(spark_facts(spark, needs))]
     if examination is not None:
         context = examination.context
-        ledger = open_ledger(context.ledger_root, context.ledger_writer, spark, context.timeouts)
+        ledger = context.open_ledger(spark)
         facts = ledger_facts(ledger, binding)
         findings.append(ledger_finding(facts))
     return findings

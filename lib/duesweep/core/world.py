@@ -63,8 +63,7 @@ class World:
     travels to tasks.
     """
 
-    # All that is shipped compares equal there.
-    clock: Clock = field(default_factory=Clock, compare=False)
+    clock: Clock = field(default_factory=Clock)
 
     def chance(self) -> Random:
         """A source of random numbers, which is not shipped: all tasks would draw the same ones."""

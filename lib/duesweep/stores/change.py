@@ -1,4 +1,4 @@
-"""A session for an operator's command on a relational store; see `ChangesMessages`."""
+"""A session for an operator's command on a relational store."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.policy import BatchLimits, BreakerLimits, LookAhead, RateLimits, Retry
@@ -11,6 +12,11 @@ from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Horizon, Store, SweepRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,12 @@ class SweepContext:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""
         ahead = self.look_ahead.seconds(self.world.clock.now().timestamp())
         return horizon.looking_ahead(timedelta(seconds=ahead))
+
+    def open_ledger(self, spark: "SparkSession | None" = None) -> "Ledger":
+        """The ledger; Spark's writer needs the session."""
+        from duesweep.ledger.opening import open_ledger  # noqa: PLC0415 - no slice needs it
+
+        return open_ledger(self.ledger_root, self.ledger_writer, spark, self.timeouts)
 
 
 def _never() -> bool:

@@ -28,7 +28,6 @@ from duesweep.errors import (
     SweepClosedError,
 )
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.opening import open_ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import Job, SweepContext
@@ -84,7 +83,7 @@ def sweep(
 def _sweep(
     engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, *, stop: Stop
 ) -> SweepReport:
-    ledger = open_ledger(context.ledger_root, context.ledger_writer, engine.spark, context.timeouts)
+    ledger = context.open_ledger(engine.spark)
     with context.store.open_driver() as session:
         session.check()
         _check_limits(context)

@@ -1,0 +1,166 @@
+"""A ledger's tables in memory: each takes each piece once, as Delta's do."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from duesweep.ledger.base import (
+    COUNT,
+    ENCLOSED_TYPES,
+    Among,
+    Condition,
+    LedgerPiece,
+    LedgerRow,
+    LedgerTableFacts,
+    LedgerTables,
+    TableSize,
+)
+from duesweep.ledger.ledger import Ledger
+from duesweep.sweep.job import SweepContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True)
+class MemoryTable:
+    """A table: its rows, and the last version of each id that it has taken."""
+
+    properties: dict[str, str]
+    rows: list[LedgerRow] = field(default_factory=list)
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def has(self, piece: LedgerPiece) -> bool:
+        """Whether the table has taken this piece, or a later one of its id."""
+        return self.taken.get(piece.app_id, 0) >= piece.version
+
+    def take(self, piece: LedgerPiece) -> None:
+        """Add the rows of a piece."""
+        for batch in piece.rows.batches():
+            self.rows += map(_plain, batch.to_pylist())
+        self.taken[piece.app_id] = piece.version
+
+
+class MemoryTables(LedgerTables):
+    """The tables. Several threads may write them."""
+
+    # A catalog's schema: no folder has to be locked.
+    root = "memory"
+
+    def __init__(self) -> None:
+        self.tables: dict[str, MemoryTable] = {}
+        self._changing = threading.RLock()
+
+    def facts(self, name: str) -> LedgerTableFacts:
+        """What is known of a table."""
+        table = self.tables.get(name)
+        properties = None if table is None else dict(table.properties)
+        return LedgerTableFacts(name, f"{self.root}.{name}", properties)
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        """Create a table, unless it is there."""
+        with self._changing:
+            self.tables.setdefault(name, MemoryTable(dict(properties)))
+
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Add properties."""
+        with self._changing:
+            self.tables[name].properties |= properties
+
+    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+        """Append those that the table does not have."""
+        with self._changing:
+            table = self.tables[name]
+            for piece in pieces:
+                if not table.has(piece):
+                    table.take(piece)
+
+    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
+        """Replace a source's rows, unless the table has the piece."""
+        with self._changing:
+            table = self.tables[name]
+            if not table.has(piece):
+                table.rows = [row for row in table.rows if row["source"] != source]
+                table.take(piece)
+
+    def read(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
+    ) -> Iterator[LedgerRow]:
+        """The rows that fit."""
+        for row in self._fitting(name, conditions):
+            yield {column: _value(row, column) for column in columns}
+
+    def count(
+        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
+    ) -> Iterator[LedgerRow]:
+        """How often the values of these columns occur together."""
+        rows = self._fitting(name, conditions)
+        counted = Counter(tuple(_value(row, column) for column in columns) for row in rows)
+        for values, count in counted.items():
+            if count >= least:
+                yield dict(zip(columns, values, strict=True)) | {COUNT: count}
+
+    def _fitting(self, name: str, conditions: Sequence[Condition]) -> list[LedgerRow]:
+        with self._changing:
+            table = self.tables.get(name)
+            rows = [] if table is None else table.rows
+            return [row for row in rows if all(_fits(row, one) for one in conditions)]
+
+    def size(self, name: str) -> TableSize | None:
+        """No files."""
+        return TableSize() if name in self.tables else None
+
+    def remove(self, name: str, source: str, column: str, before: datetime) -> int:
+        """Remove a source's rows of earlier instants."""
+        with self._changing:
+            table = self.tables[name]
+            kept = [
+                row
+                for row in table.rows
+                if row["source"] != source or row[column] is None or row[column] >= before
+            ]
+            removed, table.rows = len(table.rows) - len(kept), kept
+            return removed
+
+    def compact(self, name: str) -> int:  # noqa: ARG002 - the contract's
+        """Nothing: there are no files."""
+        return 0
+
+    def vacuum(self, name: str, days: int) -> int:  # noqa: ARG002 - the contract's
+        """Nothing: there are no files."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext(SweepContext):
+    """What a sweep works with that writes its ledger into memory."""
+
+    tables: MemoryTables = field(default_factory=MemoryTables)
+
+    def open_ledger(self, spark: "SparkSession | None" = None) -> Ledger:  # noqa: ARG002 - in memory
+        """The ledger in memory."""
+        return Ledger(self.tables)
+
+
+def _plain(row: LedgerRow) -> LedgerRow:
+    """A row whose maps are dictionaries."""
+    if row.get("headers") is not None:
+        row["headers"] = dict(row["headers"])
+    return row
+
+
+def _value(row: LedgerRow, column: str) -> object:
+    return (row["headers"] or {}).get(column) if column == ENCLOSED_TYPES else row.get(column)
+
+
+def _fits(row: LedgerRow, condition: Condition) -> bool:
+    value = row[condition.column]
+    if isinstance(condition, Among):
+        return value in condition.values
+    if value is None:
+        return condition.start is None and condition.end is None
+    after = condition.start is None or value >= condition.start
+    return after and (condition.end is None or value < condition.end)
