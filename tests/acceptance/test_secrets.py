@@ -101,7 +101,7 @@ def test_password_shows_nowhere_in_a_whole_sweep(
         "spark.logConf": "true",
     }
     options = [part for name, value in spark.items() for part in ("--conf", f"{name}={value}")]
-    # Spark's writer reads the journal over JDBC, too.
+    # Claim keys come over JDBC, and Spark writes the ledger.
     spark_too = {"sweep__spark_from": 0, "ledger__writer": "spark"}
     file = _file(secretive, **(spark_too if engine == "spark" else {}))
 
@@ -120,7 +120,7 @@ def test_password_shows_nowhere_in_a_whole_sweep(
         # What was looked at has shown what it shows.
         assert {"ui: environment/", "ui: api environment", "ui: SQL/", "ps: java"} <= places
         log = "".join(file.read_text("utf-8") for file in events.rglob("*") if file.is_file())
-        assert "JDBCRelation" in log
+        assert "JDBCRDD" in log
         assert "SparkListenerEnvironmentUpdate" in log
 
 

@@ -1,8 +1,8 @@
 """`duesweep watch`, as systemd or a container runs it."""
 
 import signal
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from duesweep.core import waits
+from duesweep.core.world import SettableClock, World
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
@@ -90,18 +91,18 @@ def test_what_a_slow_look_found_is_swept_all_the_same(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing").delay()
-    context, now = endpoint.context(), [1_000.0]
+    clock = SettableClock()
+    context = replace(endpoint.context(), world=World(clock))
     open_driver = type(context.store).open_driver
 
     def open_slowly(store: Store) -> DriverSession:
         # The first session is the look's.
-        now[0] = 1_000.0 + 10 * MOST_TICK_SECONDS
+        if not clock.seconds():
+            clock.advance(10 * MOST_TICK_SECONDS)
         return open_driver(store)
 
-    # The end of a tick is by this clock.
-    monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(type(context.store), "open_driver", open_slowly)
-    ticker = Ticker(context, Stop(), has_spark=False)
+    ticker = Ticker(context, Stop(clock=clock), has_spark=False)
 
     tick = ticker.tick()
     ticker.close()

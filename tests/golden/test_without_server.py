@@ -134,7 +134,9 @@ def test_statements_for_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_configured")
-def test_servers_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where whoever runs this may write.
+    monkeypatch.setenv("DUESWEEP_LEDGER__ROOT", str(tmp_path / "ledger"))
     monkeypatch.setenv("DUESWEEP_STORE__DSN", "postgresql://sweeper:s3cret@127.0.0.1:1/nsb")
     monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqp://sweeper:s3cret@127.0.0.1:1/nsb")
     printed = {}

@@ -110,7 +110,8 @@ class Ticker:
         # Without the time limit: a look that takes long is no reason to leave what it found.
         with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
             seen = self._look(self._stop.part(most=most))
-        stop = self._stop.part(time.time() + MOST_TICK_SECONDS, most)
+        now = context.world.clock.now().timestamp()
+        stop = self._stop.part(now + MOST_TICK_SECONDS, most)
         if not seen.has_work:
             # Others have settled what waited for the ledger.
             self._stop.waits.end(LEDGER)

@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import random
 import re
 import socket
 import sys
@@ -42,13 +41,6 @@ per_second = 1000
 _SIZE = re.compile(r"\d[\d.]* (?:kB|MB)\b|(?<=\"bytes\": )[1-9]\d*")
 # Of a metric: an instant, a duration of days, or one of the run itself.
 _SECONDS = re.compile(r"(?<=seconds\{).*")
-
-
-class _Middle(random.Random):
-    """Chance that always falls in the middle: back-offs are as long each time."""
-
-    def random(self) -> float:
-        return 0.5
 
 
 class Recorder:
@@ -182,7 +174,7 @@ def prepare(endpoint: Endpoint[Any], patch: pytest.MonkeyPatch) -> Recorder:
     """A recorder in the endpoint's folder, with the same user, machine and chance each time."""
     patch.setattr(getpass, "getuser", lambda: "ops")
     patch.setattr(socket, "gethostname", lambda: "host")
-    patch.setattr(World, "chance", lambda _: _Middle())
+    patch.setattr(World, "chance", lambda _: world.Middle())
     # Another test of this process may have started a session; this one finds none.
     patch.delitem(sys.modules, "pyspark.sql", raising=False)
     file = endpoint.config_file(**SETTINGS)
