@@ -100,7 +100,9 @@ def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     assert planned.code == 4
     document = planned.document
     assert [each.get("eligible") for each in document["sources"]] == [1, 2, 3, None]
-    assert "Down" in planned.err
+    told = [line for line in planned.err.splitlines() if line.startswith("duesweep: ")]
+    assert len(told) == 1
+    assert "Down" in told[0]
 
     examined = run("doctor", "--no-spark", "--config", file)
     assert examined.code == 3
