@@ -155,7 +155,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
 ) -> None:
     monkeypatch.setattr(sweeps, "_BYTES_PER_PIECE", 5_000)
     # As if the pieces were too large to share a commit.
-    monkeypatch.setattr(ledger_module, "_BYTES_TOGETHER", 1)
+    monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     endpoint.set_up("Billing")
     endpoint.delay()
     sizes = [1_000] * 7 + [9_000] + [1_000] * 3

@@ -46,7 +46,7 @@ _RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 # Pieces are written together until they are so large. One of them may take 150 MB.
-_BYTES_TOGETHER = 4_000_000
+BYTES_TOGETHER = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ def _groups(writes: Iterable[_Write]) -> Iterator[Sequence[_Write]]:
     group: list[_Write] = []
     for write in writes:
         group.append(write)
-        if sum(one.piece.rows.bytes for one in group) >= _BYTES_TOGETHER:
+        if sum(one.piece.rows.bytes for one in group) >= BYTES_TOGETHER:
             yield group
             group = []
     if group:

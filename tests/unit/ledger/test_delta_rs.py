@@ -92,7 +92,7 @@ def test_all_pieces_of_a_sweep_are_written_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if the pieces were too large to share a commit.
-    monkeypatch.setattr(ledger_module, "_BYTES_TOGETHER", 1)
+    monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
     delivered = [encode([Delivered(message(row), "q")], [0], micros(DUE), "Sales") for row in rows]
     journal: Any = SimpleNamespace(
