@@ -172,8 +172,8 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoi
 @pytest.fixture(scope="session")
 def odbc() -> None:
     """The shared libraries of ODBC, the machine's or those that scripts/services.sh unpacked."""
+    from duesweep.core.errors import OdbcDriverError  # noqa: PLC0415
     from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415
-    from duesweep.errors import OdbcDriverError  # noqa: PLC0415
 
     try:
         odbc()

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from duesweep.api.configuration import load_config as load_config
     from duesweep.api.duesweep import Duesweep as Duesweep
     from duesweep.core.error_rows import ErrorFilter as ErrorFilter
+    from duesweep.core.errors import DuesweepError as DuesweepError
     from duesweep.core.moment import Moment as Moment
     from duesweep.core.waiting import DueSpan as DueSpan
     from duesweep.core.waiting import MessageFilter as MessageFilter
-    from duesweep.errors import DuesweepError as DuesweepError
 
 __version__ = "0.1.0"
 
@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "DueSpan": "duesweep.core.waiting",
     "Duesweep": "duesweep.api.duesweep",
-    "DuesweepError": "duesweep.errors",
+    "DuesweepError": "duesweep.core.errors",
     "ErrorFilter": "duesweep.core.error_rows",
     "MessageFilter": "duesweep.core.waiting",
     "Moment": "duesweep.core.moment",

@@ -10,10 +10,10 @@ from typing import Any
 
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
+from duesweep.core.errors import ConfigError
 from duesweep.core.message import first_type
 from duesweep.core.patterns import UnknownDestination, find_unknown
 from duesweep.core.replay import KeptMessage
-from duesweep.errors import ConfigError
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.base import Horizon
 from duesweep.sweep.engines import Engine

@@ -1,7 +1,7 @@
 """Whether a sweep met the objective `slo.lateness_seconds`."""
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import ConfigError, LedgerError
+from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.opening import open_for_reading
 from duesweep.sweep.job import SweepContext

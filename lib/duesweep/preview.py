@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from duesweep.core.errors import DestinationError, MessageError
 from duesweep.core.message import Message
 from duesweep.core.policy import delay_level
 from duesweep.core.world import Clock, StoreClock
-from duesweep.errors import DestinationError, MessageError
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Claim, Excluded, Horizon, Store, SweepRun, TaskSession
 from duesweep.sweep.job import SweepContext

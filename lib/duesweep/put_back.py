@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from duesweep.core.change import Change
+from duesweep.core.errors import MessageError
 from duesweep.drivers.statements import retry_lost_transactions
-from duesweep.errors import MessageError
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 
 

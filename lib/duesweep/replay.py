@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
+from duesweep.core.errors import MessageError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.moment import Moment
 from duesweep.core.replay import KeptMessage, Replayable, make_replayable
 from duesweep.drivers.statements import retry_lost_transactions
-from duesweep.errors import MessageError
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay_ways import Account, Delivery, Item, PutBack
 from duesweep.steer import Tally

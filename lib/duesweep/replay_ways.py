@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.error_rows import ErrorId
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Message
 from duesweep.core.outcome import BatchResult
 from duesweep.core.pauses import Paused
@@ -15,7 +16,6 @@ from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.core.replay import Replayable
 from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import try_again
-from duesweep.errors import MessageError
 from duesweep.put_back import put_back
 from duesweep.queues.base import QueueSession
 from duesweep.steer import Tally

@@ -12,8 +12,14 @@ from math import inf
 from uuid import UUID
 
 from duesweep.core.change import Command
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    LedgerError,
+    StoreError,
+    SweepClosedError,
+)
 from duesweep.core.patience import Patience
-from duesweep.errors import ConfigError, DuesweepError, LedgerError, StoreError, SweepClosedError
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, SweepRun, operators_of
 from duesweep.sweep.job import SweepContext

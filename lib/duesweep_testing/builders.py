@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
 from duesweep.core.world import micros
-from duesweep.errors import UnreadableHeadersError
 
 ENDPOINT = "Sales.Orders"
 BODY = b'{"OrderId":1}'

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
+from duesweep.core.errors import MessageError, format_stack, type_name
 from duesweep.core.message import Message
 from duesweep.core.outcome import BatchResult, Exhausted
-from duesweep.errors import MessageError, format_stack, type_name
 from duesweep.stores import tombstone
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from duesweep.core.message import Message
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     MessageError,
     QueueNotFoundError,
     UnusualBatchError,
 )
+from duesweep.core.message import Message
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import ENDPOINT

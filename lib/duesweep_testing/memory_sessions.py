@@ -8,12 +8,12 @@ from functools import partial
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change, ChangeKind
+from duesweep.core.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
 from duesweep.core.outcome import BatchResult
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
-from duesweep.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import (

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from duesweep.cli import commands
+from duesweep.core.errors import LedgerError
 from duesweep.core.message import MESSAGE_ID
-from duesweep.errors import LedgerError
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep_testing.builders import headers_text
 from support.commands import Ran

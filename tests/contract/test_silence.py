@@ -10,10 +10,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep.core.address import TableName
+from duesweep.core.errors import DestinationError, SilentServiceError, StoreError
 from duesweep.core.timeouts import Limits, Timeouts
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
-from duesweep.errors import DestinationError, SilentServiceError, StoreError
 from support.endpoint import Endpoint
 from support.proxy import Moment, Proxy, Way, proxied
 from support.rabbitmq.sessions import connections, queue_of, sent, session_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from duesweep.core.errors import ExitCode
 from duesweep.demo.server import EmbeddedServer
-from duesweep.errors import ExitCode
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

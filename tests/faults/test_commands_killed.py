@@ -14,9 +14,9 @@ import pytest
 
 from duesweep.cli.app import main
 from duesweep.core.change import Command, CommandName
+from duesweep.core.errors import StoreError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.errors import StoreError
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_locks

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.engines import Engine

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.cli.app import main
-from duesweep.errors import LedgerError
+from duesweep.core.errors import LedgerError
 from duesweep.ledger.opening import open_ledger
 from duesweep.sweep import settle
 from duesweep.sweep.engines import Engine, InProcessEngine

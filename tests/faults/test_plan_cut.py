@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode
 from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep import spark as engine_module

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from duesweep import Duesweep, ErrorFilter
 from duesweep.api.replaying import ErrorsReport
+from duesweep.core.errors import StoreError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.errors import StoreError
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

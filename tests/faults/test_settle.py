@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
 from duesweep.stores import sweeps
 from duesweep.sweep.engines import Engine, InProcessEngine

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from duesweep.errors import SweepClosedError
+from duesweep.core.errors import SweepClosedError
 from duesweep_testing.builders import delayed_row
 from support.sweeps import run_sweep
 from support.trials.armed import following

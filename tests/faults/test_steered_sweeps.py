@@ -14,8 +14,8 @@ import pytest
 
 from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment, wiring
 from duesweep.audit.audit import AuditReport
+from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
-from duesweep.errors import DuesweepError
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.faults.mover import Mover

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from duesweep.core.errors import ExitCode
 from duesweep.core.policy import Slicing
-from duesweep.errors import ExitCode
 from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.batch import BatchEnd, Batches, Form

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 
 from duesweep.cli.app import main
+from duesweep.core.errors import make_printable
 from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql.session import PostgreSqlSession
-from duesweep.texts import make_printable
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.bad_input import corpus
 from support.endpoint import Endpoint

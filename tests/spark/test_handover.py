@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep import wiring
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import topology

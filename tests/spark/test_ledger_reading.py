@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
-from duesweep.errors import ConfigError
 from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger

@@ -17,8 +17,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep import wiring
+from duesweep.core.errors import ConfigError
 from duesweep.demo.server import EmbeddedServer
-from duesweep.errors import ConfigError
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row

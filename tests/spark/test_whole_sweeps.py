@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from duesweep.core.account import SweepSummary
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.sweep.engines import Engine
 from duesweep_testing.builders import DelayedRow
 from support import recordings

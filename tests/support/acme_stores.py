@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.core.errors import StoreError
 from duesweep.drivers.postgresql.session import connect
-from duesweep.errors import StoreError
 from duesweep.stores import base
 from duesweep.stores.base import Horizon, StoreSettings
 from duesweep.stores.due import SqlDriver

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from duesweep.core.errors import DuesweepError, MessageError
 from duesweep.core.message import Message
 from duesweep.core.policy import BreakerLimits, RateLimits
 from duesweep.core.tracing import NoTracing
 from duesweep.core.world import SettableClock, StoreClock, micros
-from duesweep.errors import DuesweepError, MessageError
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import BatchResult, SliceDelivery

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
-from duesweep.core.headers.json import remove_forward_destination
-from duesweep.core.world import SettableClock
-from duesweep.errors import (
+from duesweep.core.errors import (
     DuesweepError,
 )
+from duesweep.core.headers.json import remove_forward_destination
+from duesweep.core.world import SettableClock
 from duesweep.stores.base import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from duesweep.core.address import bracket_name
+from duesweep.core.errors import UnreadableHeadersError, make_storable
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Message
-from duesweep.errors import UnreadableHeadersError, make_storable
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.contract import JsonHeaders
 from support.timeouts import SQL_SERVER_TABLE, destination_of, timeout_headers, timeout_of

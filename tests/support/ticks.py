@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import StoreError
+from duesweep.core.errors import StoreError
 from duesweep.report.idle import NextDue
 from duesweep.watch.tick import Tick
 

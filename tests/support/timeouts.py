@@ -6,9 +6,9 @@ A builder's row is written in it by its meaning; headers that are no JSON go in 
 import json
 from dataclasses import replace
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Message
-from duesweep.errors import UnreadableHeadersError
 from duesweep_testing.builders import DelayedRow, message
 
 # Where nothing can be read, the destination column still has one.

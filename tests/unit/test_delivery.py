@@ -8,10 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.core.message import Message
-from duesweep.core.outcome import Delivered
-from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
     MessageError,
@@ -19,6 +16,9 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
+from duesweep.core.message import Message
+from duesweep.core.outcome import Delivered
+from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.sweep.delivery import BatchResult
 from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early

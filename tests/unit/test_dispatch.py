@@ -13,11 +13,7 @@ import pytest
 from pyspark.sql import Row
 
 from duesweep.core.account import CUT, slice_account
-from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
-from duesweep.core.world import SettableClock
-from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -27,6 +23,10 @@ from duesweep.errors import (
     TransactionLostError,
     UnusualBatchError,
 )
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
+from duesweep.core.world import SettableClock
+from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
 from duesweep.stores.base import Claim, SweepRun
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry
 from duesweep.core.world import SettableClock
-from duesweep.errors import DestinationError, DuesweepError
 from duesweep.stores.base import Claim
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row

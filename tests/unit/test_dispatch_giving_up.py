@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
-from duesweep.core.policy import BatchLimits, Retry
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
     RefusedMessageError,
 )
+from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
+from duesweep.core.policy import BatchLimits, Retry
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry

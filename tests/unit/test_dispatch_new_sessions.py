@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.account import SweepAccount, slice_account
-from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -18,6 +16,8 @@ from duesweep.errors import (
     SilentServiceError,
     StoreError,
 )
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession

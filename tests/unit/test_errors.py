@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from duesweep import errors
-from duesweep.core import routing
-from duesweep.drivers.rabbitmq import errors as rabbitmq_errors
-from duesweep.drivers.rabbitmq import management
-from duesweep.errors import (
+from duesweep.core import errors, routing
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -20,6 +17,8 @@ from duesweep.errors import (
     TransactionLostError,
     raise_interruption,
 )
+from duesweep.drivers.rabbitmq import errors as rabbitmq_errors
+from duesweep.drivers.rabbitmq import management
 from duesweep.queues.rabbitmq import session
 
 _MODULES = (errors, routing, rabbitmq_errors, management, session)

@@ -9,10 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.policy import BatchLimits, Retry
-from duesweep.core.routing import Route
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -20,6 +17,9 @@ from duesweep.errors import (
     StoreError,
     UnreadableAddressError,
 )
+from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import DriverSession, Horizon, TaskSession

@@ -13,6 +13,13 @@ import pytest
 
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorId, ErrorRow
+from duesweep.core.errors import (
+    DestinationError,
+    DuesweepError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+)
 from duesweep.core.message import Message
 from duesweep.core.moment import Moment
 from duesweep.core.pauses import Pause
@@ -20,13 +27,6 @@ from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits, Rate
 from duesweep.core.replay import KeptMessage
 from duesweep.core.tracing import NoTracing
 from duesweep.core.world import SettableClock, World
-from duesweep.errors import (
-    DestinationError,
-    DuesweepError,
-    RefusedMessageError,
-    StoreError,
-    TransactionLostError,
-)
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally

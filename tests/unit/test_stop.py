@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
-from duesweep.core.world import SettableClock
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
     QueueNotFoundError,
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.message import Message
+from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.core.world import SettableClock
 from duesweep.sweep import stop as module
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry, Slicing
-from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.stores.base import DriverSession, SweepRun
 from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.job import Job

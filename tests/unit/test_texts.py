@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.errors import QueueNotFoundError, format_stack
-from duesweep.texts import make_printable, shorten
+from duesweep.core.errors import QueueNotFoundError, format_stack, make_printable, shorten
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import getpass
 import os
 import socket
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 
 def given_by() -> str:

@@ -27,9 +27,9 @@ from duesweep.config import Config
 from duesweep.core.account import SweepReport
 from duesweep.core.change import Command, CommandName
 from duesweep.core.error_rows import ErrorFilter, ErrorRow
+from duesweep.core.errors import ConfigError
 from duesweep.core.moment import Moment
 from duesweep.core.waiting import MessageFilter
-from duesweep.errors import ConfigError
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep.maintain.report import MaintainReport

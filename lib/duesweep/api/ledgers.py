@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
+from duesweep.core.errors import ConfigError
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.locations import is_path, local_folder
 from duesweep.ledger.opening import (

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.ledger import locations
 from duesweep.ledger.base import CHANGES, TABLES
 from duesweep.ledger.opening import require_delta_rs_root

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from duesweep.errors import ConfigError, Problem
+from duesweep.core.errors import ConfigError, Problem
 
 
 class Severity(StrEnum):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duesweep.checks.finding import Check, Finding, capitalized, fault, ok, warning
-from duesweep.errors import DuesweepError, OdbcDriverError
+from duesweep.core.errors import DuesweepError, OdbcDriverError
 
 # No message is early or late by this machine's clock: it is only for logs and fault headers.
 _SKEW = timedelta(seconds=5)

@@ -30,8 +30,7 @@ from duesweep.cli import (
 from duesweep.cli.endings import ending
 from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_signals
-from duesweep.errors import DuesweepError, ExitCode, raise_interruption
-from duesweep.texts import make_printable
+from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130

@@ -7,9 +7,8 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.auditing import audit_source
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.report.audit import document, sentences
-from duesweep.texts import make_printable
 
 
 def run(file: Path | None, overrides: Sequence[str], *, as_json: bool) -> ExitCode:

@@ -8,11 +8,10 @@ from typing import Any
 
 from duesweep.cli.confirm import confirm
 from duesweep.core.change import CommandName
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.report.changes import Words, gone_sentence, report_document, sentences
 from duesweep.report.quantities import count_text
 from duesweep.steer import CommandReport
-from duesweep.texts import make_printable
 
 
 @dataclass(frozen=True, slots=True)

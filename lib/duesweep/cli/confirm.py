@@ -2,8 +2,7 @@
 
 import sys
 
-from duesweep.errors import ConfigError
-from duesweep.texts import make_printable
+from duesweep.core.errors import ConfigError, make_printable
 
 _YES = {"y", "yes"}
 

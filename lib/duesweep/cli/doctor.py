@@ -21,11 +21,10 @@ from duesweep.checks.finding import (
     worst_first,
 )
 from duesweep.config import Config
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
-from duesweep.errors import ExitCode
 from duesweep.report.quantities import count_text
-from duesweep.texts import make_printable
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
 # Longer than any line; rich has no width that means "as wide as it is".

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep.errors import DuesweepError, ExitCode
-from duesweep.texts import make_printable
+from duesweep.core.errors import DuesweepError, ExitCode, make_printable
 
 # The worst of several last: a fault that only a person can correct is worse than one that may pass.
 _FROM_BAD_TO_WORSE = (

@@ -15,12 +15,11 @@ from duesweep.api.ledgers import command_ledger
 from duesweep.cli.unknown import print_unknown, unknown_document
 from duesweep.core.change import ChangeKind
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorRow
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.moment import Moment
-from duesweep.errors import ConfigError, ExitCode
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.report import exhausted as report
 from duesweep.report.tables import print_table
-from duesweep.texts import make_printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,14 @@ from typing import Any
 from duesweep.cli.unknown import unknown_document
 from duesweep.core.change import CommandName
 from duesweep.core.error_rows import ErrorFilter, ErrorGroups
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.core.patterns import UnknownDestination
-from duesweep.errors import ExitCode
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.replay import Discard, Found, Replay
 from duesweep.report import exhausted as report
 from duesweep.report.quantities import count_text
 from duesweep.report.tables import print_table
 from duesweep.steer import CommandReport
-from duesweep.texts import make_printable
 
 _SHOWN_FAILURES = 20
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from duesweep.core import moment
+from duesweep.core.errors import ConfigError
 from duesweep.core.moment import Moment
 from duesweep.core.waiting import DueSpan, MessageFilter
-from duesweep.errors import ConfigError
 
 # A scan of so many messages takes about half a minute.
 DEFAULT_SCAN_LIMIT = 1_000_000

@@ -10,14 +10,13 @@ from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.each import worst
 from duesweep.cli.monitored import Ran, tell_of
+from duesweep.core.errors import ExitCode, NothingDueError, make_printable
 from duesweep.core.held import held_in_sweep
-from duesweep.errors import ExitCode, NothingDueError
 from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.sweep.stop import Stop
-from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

@@ -12,11 +12,10 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.report.quantities import count_text
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.texts import make_printable
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"

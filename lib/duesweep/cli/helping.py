@@ -11,7 +11,7 @@ from duesweep import config as configuration
 from duesweep.api.engines import opened_engine
 from duesweep.cli.each import worst
 from duesweep.cli.signals import stop_on_signals
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError
 from duesweep.fleet.members import members_of
 from duesweep.report.progress import configure_logging
 from duesweep.sweep.stop import Stop

@@ -13,8 +13,8 @@ from duesweep.cli.counting import counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.unknown import print_unknown, unknown_document
 from duesweep.core.buckets import BUCKETS
+from duesweep.core.errors import ExitCode
 from duesweep.core.waiting import WaitingMessage
-from duesweep.errors import ExitCode
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep.report.quantities import count_text
 from duesweep.report.tables import print_table

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep.api.maintaining import maintain_source
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.report.maintain import COLUMNS, document, sentences, table_row
 from duesweep.report.tables import print_table
-from duesweep.texts import make_printable
 
 
 def run(

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from duesweep.config import Config, MetricsConfig, otlp_settings
 from duesweep.core.account import SweepReport
-from duesweep.errors import DuesweepError, ExitCode
+from duesweep.core.errors import DuesweepError, ExitCode, make_printable
 from duesweep.stores.base import Store
-from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
     from duesweep.telemetry.run import Run

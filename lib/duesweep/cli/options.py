@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _MAY_BE_SECRET = re.compile(r"[^=]*(dsn|url|password|pwd|secret|token)\s*=", re.IGNORECASE)
 

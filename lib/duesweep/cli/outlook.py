@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.api.planning import look_ahead
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.outlook import DestinationOutlook
 from duesweep.report.outlook import COLUMNS, destination_row, document, sentences
 from duesweep.report.tables import print_table
-from duesweep.texts import make_printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from duesweep.cli.options import (
     Overrides,
     PrintSql,
 )
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,9 +12,8 @@ from typing import Any
 from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.core import duration
+from duesweep.core.errors import ConfigError, ExitCode, MessageError, make_printable
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
-from duesweep.errors import ConfigError, ExitCode, MessageError
-from duesweep.texts import make_printable
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
 

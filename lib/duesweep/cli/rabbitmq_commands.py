@@ -10,8 +10,8 @@ from duesweep.cli import queue_commands
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import Target
+from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
 from duesweep.core.transport_message import OutgoingMessage
-from duesweep.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
 from duesweep.report.quantities import duration_text
 from duesweep.wiring import rabbitmq_tools
 

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from duesweep.cli.queue_commands import Target
-from duesweep.errors import DuesweepError, ExitCode
-from duesweep.texts import make_printable
+from duesweep.core.errors import DuesweepError, ExitCode, make_printable
 from duesweep.wiring import rabbitmq_tools
 from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationReport
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import structlog
 
 from duesweep import config as configuration
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError, make_printable
 from duesweep.fleet.members import Member, members_of
-from duesweep.texts import make_printable
 from duesweep.watch.tick import Ticker
 from duesweep.wiring import sweep_context
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep.config import EndpointSettings
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.fleet.members import members_of
 from duesweep.page.facts import SourceFacts
 from duesweep.page.gather import gather
 from duesweep.page.render import render
-from duesweep.texts import make_printable
 
 DEFAULT_DAYS = 7
 _STANDARD_OUTPUT = Path("-")

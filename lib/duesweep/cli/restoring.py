@@ -21,16 +21,15 @@ from duesweep.cli.commands import (
 from duesweep.cli.counting import counted, counting
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import Command, CommandName
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.moment import Moment
 from duesweep.core.waiting import spelled_alike
-from duesweep.errors import ConfigError, ExitCode
 from duesweep.ledger.ledger import Ledger
 from duesweep.report.changes import Words, print_destinations
 from duesweep.restore import CancelledId, CancelledMessages, Restore, cancelled_id
 from duesweep.steer import run_command, settle_earlier
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.texts import make_printable
 
 _WORDS = Words(
     CommandName.RESTORE,

@@ -8,8 +8,7 @@ import typer
 
 from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.core import duration
-from duesweep.errors import ConfigError, ExitCode
-from duesweep.texts import make_printable
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.errors import ConfigError, ExitCode, Problem
+from duesweep.core.errors import ConfigError, ExitCode, Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 

@@ -12,8 +12,8 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.choose import choose, find_by_keys, open_look
 from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
+from duesweep.core.errors import ConfigError, ExitCode, LedgerError, Problem, make_printable
 from duesweep.core.waiting import MessageFilter, WaitingMessage
-from duesweep.errors import ConfigError, ExitCode, LedgerError, Problem
 from duesweep.history import Event, read_history
 from duesweep.ledger.opening import open_for_reading
 from duesweep.report import message as report
@@ -21,7 +21,6 @@ from duesweep.report.bodies import BodyForm
 from duesweep.report.tables import print_table
 from duesweep.stores.base import OperatorDriver
 from duesweep.sweep.job import SweepContext
-from duesweep.texts import make_printable
 
 
 @dataclass(frozen=True, slots=True)

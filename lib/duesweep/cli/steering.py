@@ -7,8 +7,8 @@ import typer
 from duesweep.cli import filters
 from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.core import duration, moment
+from duesweep.core.errors import ConfigError
 from duesweep.core.moment import Moment
-from duesweep.errors import ConfigError
 
 KeyArguments = Annotated[
     list[str] | None,

@@ -17,14 +17,13 @@ from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
+from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_printable
 from duesweep.core.held import held_in_sweep
-from duesweep.errors import DuesweepError, ExitCode, NothingDueError
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.texts import make_printable
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

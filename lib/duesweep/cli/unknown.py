@@ -3,11 +3,10 @@
 import sys
 from typing import Any
 
+from duesweep.core.errors import ConfigError, make_printable, shorten
 from duesweep.core.patterns import UnknownDestination
-from duesweep.errors import ConfigError
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
-from duesweep.texts import make_printable, shorten
 
 
 def refuse_unknown(

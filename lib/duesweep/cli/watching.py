@@ -16,11 +16,11 @@ from duesweep.cli.each import worst
 from duesweep.cli.fresh_page import FreshPage
 from duesweep.cli.reloading import reload
 from duesweep.cli.signals import note_sighup, stop_on_signals
+from duesweep.core.errors import make_printable
 from duesweep.core.waits import Waits
 from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
 from duesweep.sweep.stop import Stop
-from duesweep.texts import make_printable
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log

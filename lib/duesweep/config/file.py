@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 # UTF-32's little-endian mark begins with that of UTF-16.
 _OTHER_MARKS = {

@@ -16,8 +16,7 @@ from typing import Any
 
 from duesweep.config.file import content_of
 from duesweep.config.places import Part
-from duesweep.errors import ConfigError
-from duesweep.texts import shorten
+from duesweep.core.errors import ConfigError, shorten
 
 _DEFAULTS, _ENDPOINTS = "defaults", "endpoint"
 _FOLDER_FILE = "defaults.toml"

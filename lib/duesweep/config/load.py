@@ -27,8 +27,7 @@ from duesweep.config.wording import (
     unknown_setting,
     variable_of,
 )
-from duesweep.errors import ConfigError, Problem
-from duesweep.texts import shorten
+from duesweep.core.errors import ConfigError, Problem, shorten
 
 DEFAULT_FILE = Path("duesweep.toml")
 # As pydantic masks.

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from duesweep.config.file import text_of
 from duesweep.config.model import ENVIRONMENT
-from duesweep.errors import ConfigError
-from duesweep.texts import shorten
+from duesweep.core.errors import ConfigError, shorten
 
 # No setting has so many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8

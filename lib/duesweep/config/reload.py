@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from duesweep.config.model import Config
 from duesweep.config.rules import first_problem
 from duesweep.config.sections import QueueConfig
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _SERVER = ("dsn", "url")
 

@@ -10,8 +10,8 @@ from duesweep.config.dsn import dialect_of
 from duesweep.config.model import Config
 from duesweep.config.sections import QueueConfig, StoreConfig
 from duesweep.config.wording import variable_of
+from duesweep.core.errors import Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
-from duesweep.errors import Problem
 
 _SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 _RABBITMQ_ONLY = {

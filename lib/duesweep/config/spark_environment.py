@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set if the session is prepared by spark-submit or spark-submit.sh.

@@ -12,8 +12,7 @@ from duesweep.config.dsn import holds_password
 from duesweep.config.model import ENVIRONMENT, Config
 from duesweep.config.places import Places
 from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig
-from duesweep.errors import Problem
-from duesweep.texts import shorten
+from duesweep.core.errors import Problem, shorten
 
 # Sections that may be there several times.
 _LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfig}

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from duesweep.core.errors import MessageError
 from duesweep.core.patterns import fits_destination
-from duesweep.errors import MessageError
 
 
 class DestinationNotAllowedError(MessageError):

@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import NamedTuple
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 # The servers count a duration's seconds in 32 bits: 68 years.
 LONGEST = timedelta(days=24_855)

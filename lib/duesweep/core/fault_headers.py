@@ -6,9 +6,9 @@ NServiceBus, as seen in the transport's error queue. ServicePulse reads them.
 
 from datetime import UTC, datetime
 
+from duesweep.core.errors import MessageError, format_stack, make_storable, type_name
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers, Message
-from duesweep.errors import MessageError, format_stack, make_storable, type_name
 
 EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
 INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"

@@ -6,7 +6,7 @@ column that an older version may leave empty is no such change.
 
 import re
 
-from duesweep.errors import Problem
+from duesweep.core.errors import Problem
 
 FORMAT = 1
 # The first version that knows it.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from duesweep.errors import MessageError
+from duesweep.core.errors import MessageError
 
 Headers = Mapping[str, str | None]
 # Of a destination, as it was written; None: the endpoint's own queue.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from duesweep.core import duration
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _NOW = "now"
 _ADVICE = "write one as in 2026-12-01T08:00:00Z, or from now on as in +2h or -1d12h"

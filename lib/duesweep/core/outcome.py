@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Message
-from duesweep.errors import MessageError
 
 # A message, and why it could not be delivered.
 Fault = tuple[Message, MessageError]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Address, Message
 from duesweep.core.patterns import EVERYTHING, fits_destination
-from duesweep.errors import MessageError
 
 
 @dataclass(frozen=True, slots=True)

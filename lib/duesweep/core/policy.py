@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Address
 from duesweep.core.patterns import fits_destination
-from duesweep.errors import MessageError
 
 # A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
 MAX_SLICE_ROWS = 500_000

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.core.fault_headers import is_fault_header
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import Headers, Message
-from duesweep.errors import MessageError, UnreadableHeadersError, make_storable
 
 
 @dataclass(frozen=True, slots=True)

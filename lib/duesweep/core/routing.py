@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from duesweep.errors import MessageError
+from duesweep.core.errors import MessageError
 
 PLACEHOLDERS = ("queue", "machine", "destination")
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")

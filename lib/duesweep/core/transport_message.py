@@ -6,9 +6,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from duesweep.core import duration
+from duesweep.core.errors import ConfigError, MessageError, UnreadableHeadersError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers
-from duesweep.errors import ConfigError, MessageError, UnreadableHeadersError
 
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Headers, Message
 from duesweep.core.patterns import fits_any, fits_destination
-from duesweep.errors import MessageError
 
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.

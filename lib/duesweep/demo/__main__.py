@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from duesweep import config as configuration
+from duesweep.core.errors import DuesweepError, ExitCode
 from duesweep.demo.folder import lock_folder
 from duesweep.demo.server import EmbeddedServer
-from duesweep.errors import DuesweepError, ExitCode
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 # Marks a folder of the demonstration: no other folder is ever cleared. Locked while in use.
 _MARK = ".duesweep-demo"

@@ -11,6 +11,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.core.account import SweepSummary
+from duesweep.core.errors import ExitCode
 from duesweep.demo import ledger_view
 from duesweep.demo.console import say, step
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
@@ -32,7 +33,6 @@ from duesweep.demo.stage import (
     traffic_of,
 )
 from duesweep.drivers.spark import spark_session
-from duesweep.errors import ExitCode
 from duesweep.ledger.spark import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
 from duesweep.report.summary import print_summary

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from duesweep.errors import ConfigError, StoreError
+from duesweep.core.errors import ConfigError, StoreError
 
 with warnings.catch_warnings():
     # It warns if the environment names no folder for run-time files, and then finds one itself.

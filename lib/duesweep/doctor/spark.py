@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from duesweep.checks.finding import Check, Finding, fault, fault_of, ok, skipped, warning
-from duesweep.errors import Problem
+from duesweep.core.errors import Problem
 
 _SESSION = "the Spark session"
 _ENOUGH_TRIES = 2

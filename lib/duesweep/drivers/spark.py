@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from duesweep.errors import SparkError, raise_interruption
+from duesweep.core.errors import SparkError, raise_interruption
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 

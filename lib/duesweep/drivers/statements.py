@@ -12,10 +12,10 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
+from duesweep.core.errors import TransactionLostError
 from duesweep.core.timeouts import Limits
 from duesweep.core.world import Clock
 from duesweep.drivers.sql import statement
-from duesweep.errors import TransactionLostError
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)
 # A name, in quotes or brackets if it is a word of SQL, and a type without its length.

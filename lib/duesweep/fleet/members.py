@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from duesweep.config import Config, EndpointSettings, load
-from duesweep.errors import DuesweepError, QueueError, StoreError, TransactionLostError
+from duesweep.core.errors import DuesweepError, QueueError, StoreError, TransactionLostError
 from duesweep.sweep.job import SweepContext
 from duesweep.wiring import sweep_context
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, is_for_spark, look_at
 from duesweep.core.account import SweepReport
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError
 from duesweep.fleet.members import Failure, Job, Member, side_by_side
 from duesweep.objective import misses_objective
 from duesweep.sweep.stop import Stop

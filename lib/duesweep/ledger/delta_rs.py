@@ -26,8 +26,8 @@ from deltalake.exceptions import (
 )
 from pyarrow import fs
 
+from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
-from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.change import CommandName, UnsettledCommand
+from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.format import FORMAT_MARK, unknown_format
 from duesweep.core.patience import NO_PATIENCE, Patience
-from duesweep.errors import ConfigError, LedgerError
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     CHANGES,

@@ -13,8 +13,8 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.patience import Patience
-from duesweep.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000

@@ -3,9 +3,9 @@
 import sys
 from typing import TYPE_CHECKING
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.errors import ConfigError
 from duesweep.ledger import locations
 from duesweep.ledger.ledger import Ledger
 

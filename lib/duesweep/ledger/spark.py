@@ -28,9 +28,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from duesweep.core.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
-from duesweep.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.patience import Patience
 from duesweep.core.retention import cut_before
-from duesweep.errors import ConfigError
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.maintain.report import MaintainReport, TableReport

@@ -9,10 +9,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from duesweep.core.errors import make_printable, shorten
 from duesweep.page.facts import SourceFacts
 from duesweep.page.plots import bars
 from duesweep.report.quantities import duration_text
-from duesweep.texts import make_printable, shorten
 
 _TEMPLATE = "page.html"
 

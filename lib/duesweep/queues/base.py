@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from duesweep.core.errors import MessageError, Problem, UnusualBatchError
 from duesweep.core.message import Message
 from duesweep.core.world import StoreClock
-from duesweep.errors import MessageError, Problem, UnusualBatchError
 from duesweep.stores.base import TaskSession
 
 # Where messages go; its text is the queue's name in the ledger.

@@ -13,16 +13,16 @@ from duesweep.checks.tables import (
     wrong_columns,
 )
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.core.message import Message
-from duesweep.drivers.postgresql.catalog import column_lists, find_table
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     NotAQueueError,
     QueueNotFoundError,
     RefusedMessageError,
     UnusualBatchError,
 )
+from duesweep.core.message import Message
+from duesweep.drivers.postgresql.catalog import column_lists, find_table
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession

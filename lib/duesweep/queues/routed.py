@@ -7,11 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from duesweep.core.allowed import Allowed
-from duesweep.core.message import Message
-from duesweep.core.policy import PAUSE_PER_TRY
-from duesweep.core.routing import NoRouteError, Route, first_route, own_route
-from duesweep.core.world import StoreClock
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -21,6 +17,10 @@ from duesweep.errors import (
     TransactionLostError,
     may_pass,
 )
+from duesweep.core.message import Message
+from duesweep.core.policy import PAUSE_PER_TRY
+from duesweep.core.routing import NoRouteError, Route, first_route, own_route
+from duesweep.core.world import StoreClock
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 

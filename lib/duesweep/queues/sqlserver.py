@@ -13,11 +13,7 @@ from duesweep.checks.tables import (
     wrong_columns,
 )
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import Message
-from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
-from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     MessageError,
     NotAQueueError,
@@ -26,6 +22,10 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.headers import json as headers_json
+from duesweep.core.message import Message
+from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.parsers import expat  # noqa: TID251 - refuses document types, and builds nothing
 
-from duesweep.texts import make_printable
+from duesweep.core.errors import make_printable
 
 # About what somebody reads on a screen.
 LONGEST = 20_000

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.error_rows import ErrorGroup, ErrorId, ErrorRow
+from duesweep.core.errors import make_printable
 from duesweep.exhausted import Fate
 from duesweep.ledger.base import LedgerRow
 from duesweep.report.bodies import view_body
 from duesweep.report.quantities import size_text, time_text
 from duesweep.report.tables import Cell, Column, Row
-from duesweep.texts import make_printable
 
 GROUP_COLUMNS = (
     Column("group", least=None),

@@ -7,14 +7,13 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from duesweep.core.errors import MessageError, make_printable, shorten
 from duesweep.core.waiting import WaitingMessage
-from duesweep.errors import MessageError
 from duesweep.history import Event
 from duesweep.report.bodies import BodyForm, view_body
 from duesweep.report.quantities import size_text, time_text
 from duesweep.report.tables import Column, Row
 from duesweep.report.waiting import destination_text, message_document, wait_text
-from duesweep.texts import make_printable, shorten
 
 EVENT_COLUMNS = (
     Column("at (UTC)", least=None),

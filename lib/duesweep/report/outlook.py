@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from duesweep.core.errors import shorten
 from duesweep.outlook import LATENESS, DestinationOutlook, Outlook
 from duesweep.report.held import held_document, held_sentence
 from duesweep.report.quantities import count_text, duration_text
 from duesweep.report.tables import Column, Row
-from duesweep.texts import shorten
 
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
 COLUMNS = (

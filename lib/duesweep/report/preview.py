@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from duesweep.core.errors import make_printable, shorten
 from duesweep.preview import PreviewEntry
-from duesweep.texts import make_printable, shorten
 
 
 def print_preview(found: Counter[PreviewEntry], own_queue: str) -> None:

@@ -10,7 +10,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from duesweep.errors import StoreError
+from duesweep.core.errors import StoreError
 from duesweep.stores.base import Store, SweepRun
 from duesweep.sweep.sweep import Watch
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duesweep.core.account import BreakerReport, SweepSummary
+from duesweep.core.errors import make_printable, shorten
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
-from duesweep.texts import make_printable, shorten
 
 _NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}
 # A median of 0 ms has a row with larger figures beside it.

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from duesweep.texts import make_printable
+from duesweep.core.errors import make_printable
 
 _GAP = "  "
 _CUT = "…"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 # A sweep ends so long before the next one begins, so that its batch in hand is done by then.
 _SPARE_SECONDS = 10

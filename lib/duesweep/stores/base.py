@@ -16,13 +16,13 @@ from uuid import UUID
 
 from duesweep.core.account import SliceEnd, SweepSummary
 from duesweep.core.change import Change, Command, UnsettledCommand
+from duesweep.core.errors import ConfigError, Problem, UnusualBatchError
 from duesweep.core.message import Headers, Message
 from duesweep.core.outcome import BatchResult
 from duesweep.core.pauses import Pause
 from duesweep.core.policy import RateLimit, Slicing
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.waiting import DueSpan, WaitingMessage
-from duesweep.errors import ConfigError, Problem, UnusualBatchError
 
 
 class TransactionMode(StrEnum):

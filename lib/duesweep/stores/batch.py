@@ -11,11 +11,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from duesweep.core.account import SliceEnd, report_as_text
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult, Exhausted, Failed
-from duesweep.core.policy import RateLimit
-from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.errors import (
+from duesweep.core.errors import (
     DeliveryFailedError,
     MessageError,
     SweepClosedError,
@@ -25,6 +21,10 @@ from duesweep.errors import (
     make_storable,
     type_name,
 )
+from duesweep.core.message import Message
+from duesweep.core.outcome import BatchResult, Exhausted, Failed
+from duesweep.core.policy import RateLimit
+from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores import tombstone
 from duesweep.stores.base import Claim, Excluded, MessageSession, NewMessage, SweepRun, TaskSession
 from duesweep.stores.dialect import Claims, Location, Locked

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from duesweep.core.change import Change, ChangeKind
+from duesweep.core.errors import StoreError
 from duesweep.core.message import Message
 from duesweep.core.world import instant_of
-from duesweep.errors import StoreError
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.stores.batch import SqlTask, storable_or_none
 from duesweep.stores.dialect import Values

@@ -16,8 +16,8 @@ from duesweep.checks.tables import (
     compare,
     newer_format,
 )
+from duesweep.core.errors import ConfigError
 from duesweep.drivers.statements import Session, journal_columns
-from duesweep.errors import ConfigError
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.kinds import TableKind
 

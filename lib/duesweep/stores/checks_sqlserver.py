@@ -8,13 +8,13 @@ from duesweep.checks.sqlserver import SqlServerFacts
 from duesweep.checks.table_findings import TableFacts
 from duesweep.checks.tables import FoundTable, WantedTable, index_notices
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.errors import ConfigError, Problem, StoreError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
     with_indexes,
 )
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.errors import ConfigError, Problem, StoreError
 from duesweep.stores.checks import read_clock, wanted_journals, wanted_tables
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import destinations

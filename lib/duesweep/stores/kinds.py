@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import duesweep
 from duesweep.core.address import TableName, quote_name
+from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.headers.json import FORWARD_DESTINATION
@@ -21,7 +22,6 @@ from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.core.patterns import EVERYTHING
 from duesweep.core.waiting import SAGA_ID
 from duesweep.drivers.statements import Session
-from duesweep.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.stores.base import NewMessage
 
 # The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS, FoundTable, WantedIndex
 from duesweep.core.address import TableName, quote_name
+from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.format import FORMAT_MARK
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
@@ -20,7 +21,6 @@ from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal, text_of
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
-from duesweep.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.stores.base import Horizon, NewMessage, SweepRun
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
 from duesweep.stores.kinds import TableKind, store_row

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.errors import Problem
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session, journal_columns
-from duesweep.errors import Problem
 from duesweep.stores.checks import refuse_newer_format, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound

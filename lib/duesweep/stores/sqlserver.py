@@ -14,6 +14,7 @@ from uuid import UUID
 
 from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS, FoundTable, WantedIndex
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.errors import ConfigError, Problem, StoreError, TransactionLostError
 from duesweep.core.format import FORMAT_MARK
 from duesweep.core.message import Message
 from duesweep.core.timeouts import Limits
@@ -36,7 +37,6 @@ from duesweep.drivers.sqlserver.catalog import (
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
-from duesweep.errors import ConfigError, Problem, StoreError, TransactionLostError
 from duesweep.stores.base import Horizon
 from duesweep.stores.checks_sqlserver import check_session, delayed_index_notices
 from duesweep.stores.dialect import Dialect, Location, Values, numbered

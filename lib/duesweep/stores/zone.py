@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from duesweep.core.address import TableName
+from duesweep.core.errors import ConfigError
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.session import connect_as_server, server_time_zone
 from duesweep.drivers.statements import Session
-from duesweep.errors import ConfigError
 from duesweep.stores.base import Horizon
 from duesweep.stores.dialect import Location
 

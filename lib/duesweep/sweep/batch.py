@@ -14,18 +14,18 @@ from datetime import datetime
 from random import Random
 
 from duesweep.core.account import SliceAccount
+from duesweep.core.errors import (
+    DestinationError,
+    MessageError,
+    TransactionLostError,
+    UnusualBatchError,
+)
 from duesweep.core.fault_headers import make_error_message
 from duesweep.core.message import Address, Message
 from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Failed, Fault
 from duesweep.core.pauses import Paused
 from duesweep.core.policy import CLAIM_SECONDS, Retry
 from duesweep.core.world import StoreClock
-from duesweep.errors import (
-    DestinationError,
-    MessageError,
-    TransactionLostError,
-    UnusualBatchError,
-)
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Excluded, TaskSession
 from duesweep.sweep.breakers import DestinationBreakers

@@ -7,12 +7,12 @@ that may have arrived or not is released: the slice claims and delivers it again
 from collections.abc import Iterable, Sequence
 from copy import copy
 
+from duesweep.core.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.core.message import Message
 from duesweep.core.outcome import BatchResult, Delivered, Fault, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.tracing import Attributes, Tracing
 from duesweep.core.world import Clock, StoreClock
-from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.queues.base import Destination, QueueSession
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.waiting import SliceLimits

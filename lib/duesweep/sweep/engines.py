@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError
 from duesweep.stores.base import DriverSession, Slices
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import structlog
 
 from duesweep.core.account import BreakerState
-from duesweep.errors import StoreError, may_pass
+from duesweep.core.errors import StoreError, may_pass
 from duesweep.stores.base import DriverSession, Store, SweepRun
 from duesweep.sweep.breakers import CircuitBreaker
 from duesweep.sweep.job import SweepContext

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from duesweep.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
+from duesweep.core.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import DriverSession, Horizon
 from duesweep.sweep.job import SweepContext

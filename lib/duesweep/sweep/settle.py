@@ -17,8 +17,8 @@ from math import inf
 from uuid import UUID
 
 from duesweep.core.account import SweepReport, SweepSummary
+from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError
 from duesweep.core.patience import NO_PATIENCE, Patience
-from duesweep.errors import ConfigError, LedgerError, LedgerLockedError
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.base import DriverSession, UnsettledSweep
 

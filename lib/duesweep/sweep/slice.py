@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.account import BreakerState, SliceAccount, SliceEnd
-from duesweep.core.tracing import Attributes
-from duesweep.drivers.statements import try_again
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     StoreError,
     SweepClosedError,
     SweepStoppedError,
+    make_printable,
     may_pass,
 )
+from duesweep.core.tracing import Attributes
+from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
 from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns
-from duesweep.texts import make_printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from duesweep.core.errors import raise_interruption
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
-from duesweep.errors import raise_interruption
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys

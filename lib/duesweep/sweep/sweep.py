@@ -13,12 +13,7 @@ from math import inf
 import structlog
 
 from duesweep.core.account import SweepReport, SweepSummary
-from duesweep.core.patience import Patience
-from duesweep.core.policy import BatchLimits, Slicing
-from duesweep.core.tracing import Attributes
-from duesweep.core.waits import LEDGER, STORAGE
-from duesweep.core.watching import REST_SECONDS
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     ExitCode,
     LedgerError,
@@ -27,6 +22,11 @@ from duesweep.errors import (
     StoreError,
     SweepClosedError,
 )
+from duesweep.core.patience import Patience
+from duesweep.core.policy import BatchLimits, Slicing
+from duesweep.core.tracing import Attributes
+from duesweep.core.waits import LEDGER, STORAGE
+from duesweep.core.watching import REST_SECONDS
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
 from duesweep.sweep.engines import Engine

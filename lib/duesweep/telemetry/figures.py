@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode
 from duesweep.telemetry import definitions as known
 from duesweep.telemetry.definitions import METRICS, Kind, Metric
 from duesweep.telemetry.run import Due, Run

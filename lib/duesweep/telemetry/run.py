@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from duesweep.core.account import SweepReport
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError
 from duesweep.stores.base import Store
 
 # So many due messages are counted: quick, and more than enough to see that a backlog grows.

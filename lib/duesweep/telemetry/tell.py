@@ -6,7 +6,7 @@ from http.client import HTTPException
 from typing import Protocol
 from urllib.error import HTTPError, URLError
 
-from duesweep.errors import Problem
+from duesweep.core.errors import Problem
 from duesweep.telemetry.figures import Figures
 from duesweep.telemetry.run import Run
 

@@ -22,10 +22,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.re import parse_env_headers
 
 from duesweep import __version__
+from duesweep.core.errors import MessageError, make_printable
 from duesweep.core.message import Message
 from duesweep.core.tracing import Attributes
-from duesweep.errors import MessageError
-from duesweep.texts import make_printable
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
+from duesweep.core.errors import DuesweepError
 from duesweep.core.waits import Waits
-from duesweep.errors import DuesweepError
 from duesweep.report.idle import NextDue
 from duesweep.watch.tick import MOST_TICK_SECONDS, Tick
 

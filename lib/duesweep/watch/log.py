@@ -7,9 +7,8 @@ import time
 import structlog
 
 from duesweep.core.account import SweepReport
+from duesweep.core.errors import DuesweepError, make_printable
 from duesweep.core.waits import Wait, Waits
-from duesweep.errors import DuesweepError
-from duesweep.texts import make_printable
 from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)

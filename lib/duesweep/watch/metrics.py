@@ -17,8 +17,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from duesweep.core.account import SweepReport
+from duesweep.core.errors import DuesweepError, ExitCode
 from duesweep.core.waits import STORE, Waits
-from duesweep.errors import DuesweepError, ExitCode
 from duesweep.stores.base import Store
 from duesweep.sweep.sweep import exit_code
 from duesweep.telemetry.definitions import LABEL, OLDEST_DUE

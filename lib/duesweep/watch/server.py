@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from duesweep.errors import DuesweepError, ExitCode
-from duesweep.texts import make_printable
+from duesweep.core.errors import DuesweepError, ExitCode, make_printable
 
 _log = structlog.get_logger(__name__)
 

@@ -8,8 +8,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
-from duesweep.errors import DuesweepError
-from duesweep.texts import make_printable, shorten
+from duesweep.core.errors import DuesweepError, make_printable, shorten
 from duesweep.watch.health import Health
 from duesweep.watch.tick import Tick
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from duesweep.api.engines import opened_engine
 from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
 from duesweep.core.account import SweepReport
+from duesweep.core.errors import NothingDueError, StoreError
 from duesweep.core.policy import LookAhead
 from duesweep.core.waits import LEDGER, QUEUES, STORAGE, STORE
-from duesweep.errors import NothingDueError, StoreError
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.core.watching import (
     LEAST_WAIT_SECONDS,
     MOST_WAIT_AFTER_ERRORS_SECONDS,
@@ -16,7 +17,6 @@ from duesweep.core.watching import (
     wait_after,
     wait_for_next,
 )
-from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from duesweep.config import Config, has_cluster_files, started
 from duesweep.core.allowed import Allowed
+from duesweep.core.errors import ConfigError, QueueNotFoundError
 from duesweep.core.ledger_writer import LedgerWriter
 from duesweep.core.patterns import EVERYTHING
 from duesweep.core.policy import (
@@ -17,7 +18,6 @@ from duesweep.core.policy import (
     Retry,
 )
 from duesweep.core.routing import Route
-from duesweep.errors import ConfigError, QueueNotFoundError
 from duesweep.ledger.opening import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue

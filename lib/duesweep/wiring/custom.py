@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 
 from duesweep.config import Config
-from duesweep.errors import ConfigError, type_name
+from duesweep.core.errors import ConfigError, type_name
 from duesweep.stores.base import Store, StoreSettings
 from duesweep.wiring.dialects import timeouts_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from duesweep.checks.finding import Check, Finding, fault, skipped
 from duesweep.config import Config
+from duesweep.core.errors import DuesweepError
 from duesweep.core.routing import NoRouteError, Route, first_route
-from duesweep.errors import DuesweepError
 from duesweep.queues.tables import ROUTED, WAITED_FOR
 from duesweep.wiring.dialects import QueueConnection
 from duesweep.wiring.services import services

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from pydantic import SecretStr
 
 from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
+from duesweep.core.errors import ConfigError
 from duesweep.core.timeouts import Timeouts
-from duesweep.errors import ConfigError
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 

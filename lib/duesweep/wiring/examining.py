@@ -5,10 +5,10 @@ from functools import partial
 
 from duesweep.checks.finding import Check, Finding, fault, fault_of, ok
 from duesweep.config import Config, route_notice
+from duesweep.core.errors import ConfigError
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
 from duesweep.doctor.examine import Examination, Service
 from duesweep.doctor.spark import Needs
-from duesweep.errors import ConfigError
 from duesweep.queues.tables import ERROR, OWN
 from duesweep.wiring.context import own_names, sweep_context
 from duesweep.wiring.destinations import Destinations

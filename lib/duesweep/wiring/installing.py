@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from duesweep.config import Config
+from duesweep.core.errors import ConfigError
 from duesweep.core.routing import NoRouteError, Route, first_route, own_route
-from duesweep.errors import ConfigError
 from duesweep.stores.base import Store
 from duesweep.wiring import custom
 from duesweep.wiring.context import own_names

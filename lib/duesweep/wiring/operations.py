@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 
 from duesweep.config import Config
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
 from duesweep.wiring.context import store

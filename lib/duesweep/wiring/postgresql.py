@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.core.errors import ConfigError, MessageError
 from duesweep.drivers.postgresql.session import database_of
-from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.postgresql import PostgreSqlQueue
 from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store

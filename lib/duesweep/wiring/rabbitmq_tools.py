@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from duesweep.config import Config
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.report import (
     LevelReport,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.errors import ConfigError, MessageError
 from duesweep.drivers.sqlserver.dsn import database_of
-from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.sqlserver import SqlServerQueue
 from duesweep.queues.tables import SUBSCRIPTION_TABLE
 from duesweep.stores.base import Store

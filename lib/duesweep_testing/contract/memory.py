@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.message import Message
-from duesweep.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 from duesweep_testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.queues.operations import TransportSession
 from support.operations.steps import BILLING, fill, receive_all
 from support.operations.subjects import Subject

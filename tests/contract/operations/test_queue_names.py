@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import NotAQueueError, QueueNotFoundError, UnreadableAddressError
+from duesweep.core.errors import NotAQueueError, QueueNotFoundError, UnreadableAddressError
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep_testing.builders import BODY
 from support.operations.steps import BILLING, fill, held, message, number_of, receive_all

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import psycopg
 import pytest
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.errors import ConfigError
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep.wiring import operations
 from duesweep_testing.builders import BODY, ENDPOINT

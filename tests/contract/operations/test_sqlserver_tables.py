@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import StoreError
+from duesweep.core.errors import StoreError
 from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
 from support.operations.steps import BILLING, HOUR, fill, message, receive_all

@@ -7,8 +7,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.core.timeouts import Limits
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     MessageError,
     NotAQueueError,
@@ -16,6 +15,7 @@ from duesweep.errors import (
     RefusedMessageError,
     StoreError,
 )
+from duesweep.core.timeouts import Limits
 from support.contract import queue_steps
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint

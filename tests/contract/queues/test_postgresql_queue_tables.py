@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import (
+from duesweep.core.errors import (
     NotAQueueError,
     QueueNotFoundError,
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.address import bracket_name
-from duesweep.errors import QueueNotFoundError
+from duesweep.core.errors import QueueNotFoundError
 from duesweep_testing.contract import roll_back
 from support.contract import queue_steps
 from support.sqlserver_server import SqlServerEndpoint

@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers import json as headers_json
-from duesweep.errors import UnreadableHeadersError
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import DelayedRow
 from support.bad_input import corpus

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from duesweep.core.errors import ConfigError, QueueError
 from duesweep.core.policy import BatchLimits
-from duesweep.errors import ConfigError, QueueError
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from duesweep.core.errors import QueueError
 from duesweep.core.policy import BatchLimits
 from duesweep.core.timeouts import Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
-from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.queues.rabbitmq.verification.verify import Verification

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import QueueNotFoundError
+from duesweep.core.errors import QueueNotFoundError
 from duesweep.queues.rabbitmq.topology import Style
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (

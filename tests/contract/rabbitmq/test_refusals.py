@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.errors import QueueNotFoundError, RefusedMessageError
 from duesweep.core.message import Message
-from duesweep.errors import QueueNotFoundError, RefusedMessageError
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import delayed_row, message
 from support.rabbitmq.broker import Broker

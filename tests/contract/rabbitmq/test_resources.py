@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from duesweep.core.errors import QueueNotFoundError
 from duesweep.drivers.rabbitmq import connection
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.errors import QueueNotFoundError
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import connections, queue_of, sent, session_of

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.message import MESSAGE_ID
-from duesweep.core.transport_message import OutgoingMessage
-from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     MessageError,
     QueueError,
@@ -20,6 +17,9 @@ from duesweep.errors import (
     RefusedMessageError,
     UnreadableAddressError,
 )
+from duesweep.core.message import MESSAGE_ID
+from duesweep.core.transport_message import OutgoingMessage
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession, open_sender
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from duesweep.core.errors import ConfigError, DuesweepError
 from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.errors import ConfigError, DuesweepError
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import ENDPOINT

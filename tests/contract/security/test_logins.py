@@ -23,6 +23,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
+from duesweep.core.errors import ConfigError, DuesweepError, StoreError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.postgresql import session as postgresql
@@ -30,7 +31,6 @@ from duesweep.drivers.spark import SPARK_ERRORS
 from duesweep.drivers.sqlserver import session as sqlserver
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import jdbc_properties
-from duesweep.errors import ConfigError, DuesweepError, StoreError
 from support.certificates import Authority
 from support.needle import ODD
 from support.password_server import create_role, password_server

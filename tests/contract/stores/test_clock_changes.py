@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.core.world import StoreClock, late_ms, micros
-from duesweep.errors import QueueNotFoundError
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint

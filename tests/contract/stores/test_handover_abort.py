@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import SweepClosedError
+from duesweep.core.errors import SweepClosedError
 from duesweep.handover import abort
 from support.endpoint import Endpoint
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import TransactionLostError
+from duesweep.core.errors import TransactionLostError
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from duesweep.errors import UnusualBatchError
+from duesweep.core.errors import UnusualBatchError
 from duesweep.stores.base import Claim, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.postgresql import ClaimsByKey

@@ -7,11 +7,11 @@ from dataclasses import replace
 import psycopg
 import pytest
 
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.outcome import BatchResult, Delivered
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import connect
-from duesweep.errors import ConfigError, StoreError
 from duesweep.stores.base import SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep

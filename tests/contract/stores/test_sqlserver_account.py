@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.outcome import BatchResult, Exhausted
-from duesweep.errors import QueueNotFoundError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import change, steps
 from support.contract.store_subjects import DelayedTableUnderTest

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep import wiring
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.stores.base import NewMessage
 from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest

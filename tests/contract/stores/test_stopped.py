@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint

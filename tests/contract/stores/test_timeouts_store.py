@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from duesweep import wiring
+from duesweep.core.errors import ConfigError, UnreadableAddressError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
-from duesweep.errors import ConfigError, UnreadableAddressError
 from duesweep.stores.base import NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep_testing.builders import delayed_row

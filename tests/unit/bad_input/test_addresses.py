@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duesweep.core.address import MsmqAddress, PostgreSqlAddresses, SqlServerAddresses
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 POSTGRESQL = PostgreSqlAddresses("Sales.Orders", "public")
 SQL_SERVER = SqlServerAddresses("Sales.Orders", "dbo", "nsb")

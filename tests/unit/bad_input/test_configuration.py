@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from duesweep.config import Config, load
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from support.config_files import MINIMAL, file_of
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")

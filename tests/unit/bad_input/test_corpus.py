@@ -11,20 +11,20 @@ import pytest
 
 from duesweep.cli.app import main
 from duesweep.core.address import MsmqAddress, PostgreSqlAddresses, SqlServerAddresses
-from duesweep.core.headers import json as headers_json
-from duesweep.core.headers import xml as headers_xml
-from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.errors import (
+from duesweep.core.errors import (
     DestinationError,
     MessageError,
     UnreadableAddressError,
     UnreadableHeadersError,
+    make_printable,
 )
+from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import xml as headers_xml
+from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import Punctuality
-from duesweep.texts import make_printable
 from support.bad_input import BadInput, each_of
 from support.config_files import MINIMAL, file_of
 

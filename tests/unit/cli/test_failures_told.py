@@ -14,8 +14,8 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from duesweep.cli import app, documents
+from duesweep.core.errors import ConfigError, SparkError, StoreError
 from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
-from duesweep.errors import ConfigError, SparkError, StoreError
 from support.commands import Ran, run
 
 Meet = Callable[[Callable[[], object]], None]

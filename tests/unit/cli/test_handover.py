@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.cli.handover import parse_cutoff
 from duesweep.core.account import SweepSummary
-from duesweep.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.handover import Handover
 
 

@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from duesweep.cli.signals import TerminatedError, raise_on_signals, stop_on_signals
+from duesweep.core.errors import SparkError, raise_interruption
 from duesweep.drivers.spark import map_spark_errors
-from duesweep.errors import SparkError, raise_interruption
 from duesweep.sweep.stop import Stop
 
 _SIGNALS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import load
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from support.config_files import MINIMAL
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.config import load, settings_of
 from duesweep.config.fleet import merged
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _FLEET = """
 [defaults.store]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import jars, load, mask_secrets
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from support.config_files import MINIMAL, file_of
 
 

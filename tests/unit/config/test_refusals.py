@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import Config, load
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from support.config_files import MINIMAL, SQL_SERVER, file_of, refusal_of
 
 URL = "amqps://sweeper:s3cret@mq.example:5671/sales"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from duesweep.core.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
 from duesweep.core.fault_headers import (
     EXCEPTION_MESSAGE,
     EXCEPTION_TYPE,
@@ -19,7 +20,6 @@ from duesweep.core.fault_headers import (
 )
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.message import Headers
-from duesweep.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
 from duesweep_testing.builders import DelayedRow, delayed_row, message
 from support import recordings
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, LookAhead, Retry, Slicing
-from duesweep.errors import QueueNotFoundError
 
 RNG = st.integers().map(random.Random)
 _SECONDS = st.floats(0, 1e9)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from duesweep.core.errors import QueueNotFoundError, UnreadableHeadersError
 from duesweep.core.fault_headers import FAILED_QUEUE, fault_headers
 from duesweep.core.headers import json as headers_json
 from duesweep.core.headers import xml as headers_xml
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.replay import KeptMessage, make_replayable
-from duesweep.errors import QueueNotFoundError, UnreadableHeadersError
 from duesweep_testing.builders import BODY, DUE, ENDPOINT, headers_text, message
 from support import recordings
 

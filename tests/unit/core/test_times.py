@@ -16,10 +16,10 @@ from duesweep.core.duration import (
     split,
     write_time_span,
 )
+from duesweep.core.errors import ConfigError
 from duesweep.core.patience import NO_PATIENCE, Patience
 from duesweep.core.retention import cut_before
 from duesweep.core.watching import REST_SECONDS, wait_after, wait_for_next
-from duesweep.errors import ConfigError
 
 _NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)

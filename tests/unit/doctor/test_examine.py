@@ -10,9 +10,9 @@ from duesweep.checks.finding import Check, Finding, Severity, fault, ok
 from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
 from duesweep.checks.tables import FoundTable, WantedTable
 from duesweep.checks.time_outs import TimeOut, time_out_findings
+from duesweep.core.errors import ConfigError
 from duesweep.doctor.examine import Examination, Service, examine_services
 from duesweep.doctor.spark import Needs
-from duesweep.errors import ConfigError
 
 _WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
 _GRANT = "ON t TO u"

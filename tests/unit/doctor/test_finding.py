@@ -16,7 +16,7 @@ from duesweep.checks.finding import (
     without,
     worst_first,
 )
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 FOUND = [
     ok(Check.POOLER, "store.dsn", "fine"),

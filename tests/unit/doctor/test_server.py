@@ -7,10 +7,10 @@ import pytest
 
 from duesweep.checks.finding import Check
 from duesweep.checks.server import unreachable
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.drivers.sqlserver import library
 from duesweep.drivers.sqlserver.errors import connect_errors
 from duesweep.drivers.sqlserver.library import driver_library, odbc
-from duesweep.errors import ConfigError, StoreError
 
 
 @pytest.fixture(autouse=True)

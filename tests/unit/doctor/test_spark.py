@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.checks.finding import Check, Severity, is_to_mend
+from duesweep.core.errors import Problem
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import (
     ExecutorFacts,
@@ -17,7 +18,6 @@ from duesweep.doctor.spark import (
     ledger_finding,
     spark_findings,
 )
-from duesweep.errors import Problem
 
 OURS = Versions("3.11", "0.1.0")
 FACTS = SparkFacts(

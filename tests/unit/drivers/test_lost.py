@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from duesweep.core.errors import StoreError, TransactionLostError
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS, retry_lost_transactions, wait_seconds
-from duesweep.errors import StoreError, TransactionLostError
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from duesweep.core.errors import StoreError
 from duesweep.core.world import SettableClock
-from duesweep.errors import StoreError
 from duesweep.stores.base import SweepRun
 from duesweep.sweep import spark as module
 from duesweep.sweep.spark import Watchdog

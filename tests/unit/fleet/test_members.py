@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.errors import QueueError, StoreError, TransactionLostError
+from duesweep.core.errors import QueueError, StoreError, TransactionLostError
 from duesweep.fleet.members import Failure, Job, side_by_side
 
 _LOST = StoreError("no server answers", transient=True)

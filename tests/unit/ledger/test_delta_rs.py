@@ -14,10 +14,10 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
 from duesweep.core.account import SweepSummary
+from duesweep.core.errors import LedgerError
 from duesweep.core.outcome import Delivered
 from duesweep.core.patience import Patience
 from duesweep.core.world import micros
-from duesweep.errors import LedgerError
 from duesweep.ledger import delta_rs
 from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import LedgerPiece, Rows

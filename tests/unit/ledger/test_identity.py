@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.ledger.base import TABLES, LedgerTableFacts
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, identify
 

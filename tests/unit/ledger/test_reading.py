@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from duesweep.core.errors import LedgerError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from duesweep.errors import LedgerError
 from duesweep.ledger import delta_rs
 from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between
 from duesweep.ledger.delta_rs import DeltaRsTables

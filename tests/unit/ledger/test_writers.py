@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.errors import ConfigError
 from duesweep.ledger.opening import require_delta_rs_root, resolve_writer
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.policy import BatchLimits
-from duesweep.core.routing import Route
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     Problem,
@@ -18,6 +16,8 @@ from duesweep.errors import (
     SilentServiceError,
     StoreError,
 )
+from duesweep.core.policy import BatchLimits
+from duesweep.core.routing import Route
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import make_printable
 from duesweep.report.bodies import LONGEST, BodyForm, view_body
-from duesweep.texts import make_printable
 
 HTML = b"<!DOCTYPE html><html><body onload=\"alert('x')\"><br>Hello</body></html>"
 JSON = b'{"Id":1,"Price":1.10,"Big":123456789012345678901234567890,"Lines":[{"a":null},{}],"e":[]}'

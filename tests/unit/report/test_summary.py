@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
+from duesweep.core.errors import make_printable
 from duesweep.report.summary import as_json, print_summary
-from duesweep.texts import make_printable
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _COUNTS = (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
-from duesweep.errors import Problem, StoreError
+from duesweep.core.errors import Problem, StoreError
 from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import SQL_SERVER_KINDS

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.errors import DeliveryFailedError
 from duesweep.core.message import Message
 from duesweep.core.outcome import Failed
-from duesweep.errors import DeliveryFailedError
 from duesweep.stores.base import Excluded, Horizon, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location

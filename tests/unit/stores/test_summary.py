@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import SweepSummary
-from duesweep.errors import ExitCode
+from duesweep.core.errors import ExitCode
 from duesweep.stores.summary import Lateness, summary_of
 from support.sweeps import exit_code
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from duesweep.errors import Problem
+from duesweep.core.errors import Problem
 from duesweep.telemetry.definitions import METRICS
 from duesweep.telemetry.prometheus import figures_in
 from duesweep.telemetry.run import Run

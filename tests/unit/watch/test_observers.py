@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from duesweep.core.account import BreakerReport, SweepReport
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.waits import Waits
-from duesweep.errors import ConfigError, StoreError
 from duesweep.telemetry.run import Due
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.watch.several import run_all
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.core.watching import LEAST_WAIT_SECONDS, REST_SECONDS
-from duesweep.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch

@@ -7,8 +7,8 @@ import pytest
 from duesweep import wiring
 from duesweep.config import Config, load
 from duesweep.core.address import TableName
+from duesweep.core.errors import ConfigError
 from duesweep.core.policy import BatchLimits, Retry
-from duesweep.errors import ConfigError
 from duesweep.stores.dialect import JOURNAL_TABLES
 
 DSN = "postgresql://sweeper:s3cret@db.example:5432/sales"

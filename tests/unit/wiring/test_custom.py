@@ -10,7 +10,7 @@ import pytest
 from duesweep import wiring
 from duesweep.config import Config, load
 from duesweep.core.address import TableName
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
 from duesweep.wiring import operations

@@ -9,7 +9,7 @@ from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config import load
-from duesweep.errors import Problem
+from duesweep.core.errors import Problem
 from duesweep.wiring.examining import examination
 from support.commands import run
 

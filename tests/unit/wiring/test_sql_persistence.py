@@ -8,7 +8,7 @@ import pytest
 from duesweep import wiring
 from duesweep.config import Config, load
 from duesweep.core.address import SqlServerTable, TableName
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.wiring.examining import examination
 from duesweep.wiring.installing import installer
 from support.commands import run

@@ -2,7 +2,7 @@
 
 import re
 
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 

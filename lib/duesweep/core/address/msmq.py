@@ -8,7 +8,7 @@ table can also read addresses of the SQL Server transport (`table@[schema]@[cata
 from dataclasses import dataclass
 
 from duesweep.core.address.characters import refuse_unstorable
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ outside quotes. Each part may be quoted, with quotes doubled inside. Names are c
 from dataclasses import dataclass
 
 from duesweep.core.address.characters import refuse_unstorable
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 
 import msgspec
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.message import Headers
-from duesweep.errors import UnreadableHeadersError
 
 FORWARD_DESTINATION = "NServiceBus.SqlServer.ForwardDestination"
 

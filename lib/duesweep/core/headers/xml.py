@@ -8,8 +8,8 @@ The transport refuses document types, and ignores what follows the last end tag.
 import re
 from xml.etree import ElementTree  # noqa: TID251 - see _make_parsable
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.message import Headers
-from duesweep.errors import UnreadableHeadersError
 
 PROPERTY_PREFIX = "NServiceBus.Timeouts.Properties."
 

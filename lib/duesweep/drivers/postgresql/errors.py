@@ -12,8 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.address import TableName, quote_name
-from duesweep.drivers.statements import Names
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     MissingRightError,
@@ -26,6 +25,7 @@ from duesweep.errors import (
     make_storable,
     raise_interruption,
 )
+from duesweep.drivers.statements import Names
 
 _HOW_TO = (
     "write it as postgresql://user@host:5432/database, with % and other special characters "

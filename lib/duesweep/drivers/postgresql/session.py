@@ -23,6 +23,7 @@ from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
+from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
@@ -36,7 +37,6 @@ from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_setti
 from duesweep.drivers.postgresql.wire import UuidArray, UuidArrayDumper, copy_chunks
 from duesweep.drivers.sql import statement
 from duesweep.drivers.statements import Names, Session, describe_statement
-from duesweep.errors import ConfigError, RefusedMessageError
 
 _T = TypeVar("_T")
 # It warns of a rollback or a pipeline that fails, after an error that is reported anyway.

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _REVOKED = ("sslcrl", "sslcrldir")

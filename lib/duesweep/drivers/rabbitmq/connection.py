@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import pika
 import pika.exceptions
 
+from duesweep.core.errors import ConfigError, DuesweepError, QueueError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq.errors import (
     UnansweredError,
@@ -28,7 +29,6 @@ from duesweep.drivers.rabbitmq.errors import (
     connect_error,
     lost_error,
 )
-from duesweep.errors import ConfigError, DuesweepError, QueueError
 
 # Errors are raised, so pika's log lines are not printed as well. A handler of one's own for pika's
 # logger still gets them.

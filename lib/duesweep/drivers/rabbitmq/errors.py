@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pika.exceptions
 
-from duesweep.errors import ConfigError, DuesweepError, QueueError
+from duesweep.core.errors import ConfigError, DuesweepError, QueueError
 
 NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 

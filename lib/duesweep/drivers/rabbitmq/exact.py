@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import pika
 
+from duesweep.core.errors import QueueError
 from duesweep.drivers.rabbitmq.connection import SEQUENCE_HEADER, RabbitMqConnection, open_channel
 from duesweep.drivers.rabbitmq.errors import channel_error
 from duesweep.drivers.rabbitmq.publisher import require_header_size
-from duesweep.errors import QueueError
 
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 1 << 15, 1 << 14, 1 << 13
 _TEXTS = {b"S", b"x"}

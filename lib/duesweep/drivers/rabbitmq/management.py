@@ -19,8 +19,8 @@ from urllib.request import (
     build_opener,
 )
 
+from duesweep.core.errors import ConfigError, QueueError
 from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.errors import ConfigError, QueueError
 
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 

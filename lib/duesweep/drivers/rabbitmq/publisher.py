@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import pika
 import pika.exceptions
 
+from duesweep.core.errors import QueueError
 from duesweep.drivers.rabbitmq.connection import SEQUENCE_HEADER, RabbitMqConnection, open_channel
 from duesweep.drivers.rabbitmq.errors import channel_error
-from duesweep.errors import QueueError
 
 # A frame has a head and an end; a content header has its class, size and flags.
 _FRAME_OVERHEAD = 8 + 16

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from uuid import UUID
 
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.errors import StoreError
 from duesweep.drivers.sql import statement
 from duesweep.drivers.statements import Names
-from duesweep.errors import StoreError
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 _PAIR = re.compile(r"[\s;]*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;|$)")
 _SAME = {

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duesweep.drivers.sqlserver.library import INSTALL, odbc
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     MissingRightError,
@@ -20,6 +19,7 @@ from duesweep.errors import (
     TransactionLostError,
     make_storable,
 )
+from duesweep.drivers.sqlserver.library import INSTALL, odbc
 
 if TYPE_CHECKING:
     import pyodbc

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from duesweep.errors import OdbcDriverError
+from duesweep.core.errors import OdbcDriverError
 
 INSTALL = (
     "install unixODBC and Kerberos (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2; "

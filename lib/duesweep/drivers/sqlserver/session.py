@@ -11,6 +11,14 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from duesweep.core.errors import (
+    DestinationError,
+    DuesweepError,
+    MessageError,
+    RefusedMessageError,
+    StoreError,
+    TransactionLostError,
+)
 from duesweep.core.timeouts import Limits
 from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import (
@@ -31,14 +39,6 @@ from duesweep.drivers.sqlserver.errors import (
 from duesweep.drivers.sqlserver.library import driver_library, odbc
 from duesweep.drivers.sqlserver.watch import SilenceWatch, refuse_closed_port
 from duesweep.drivers.statements import Names, Session, describe_statement
-from duesweep.errors import (
-    DestinationError,
-    DuesweepError,
-    MessageError,
-    RefusedMessageError,
-    StoreError,
-    TransactionLostError,
-)
 
 if TYPE_CHECKING:
     import pyodbc

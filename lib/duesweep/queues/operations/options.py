@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 
 SHORTEST_DELAY = timedelta(milliseconds=100)
 LONGEST_DELAY = timedelta(seconds=10)

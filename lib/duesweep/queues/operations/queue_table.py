@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core import duration
+from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers
 from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
-from duesweep.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueDialect, QueueStatements
 from duesweep.queues.tables import SHARED_COLUMNS

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import structlog
 
-from duesweep.errors import DuesweepError
+from duesweep.core.errors import DuesweepError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import ReusableSession, open_session

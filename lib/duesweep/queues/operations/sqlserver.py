@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver.binding import creation, script, table_names
 from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
-from duesweep.errors import ConfigError, StoreError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueStatements
 

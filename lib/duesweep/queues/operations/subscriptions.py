@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueDialect
 from duesweep.queues.tables import SUBSCRIPTION_TABLE

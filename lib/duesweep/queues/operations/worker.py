@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import structlog
 
+from duesweep.core.errors import MessageError, StoreError
 from duesweep.core.fault_headers import fault_headers
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import Headers
 from duesweep.core.transport_message import ReceivedMessage
-from duesweep.errors import MessageError, StoreError
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import ReusableSession, TransportSession

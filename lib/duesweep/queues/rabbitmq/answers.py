@@ -8,6 +8,13 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from duesweep.core.errors import (
+    DestinationError,
+    MessageError,
+    QueueError,
+    QueueNotFoundError,
+    RefusedMessageError,
+)
 from duesweep.drivers.rabbitmq.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -15,13 +22,6 @@ from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
 )
 from duesweep.drivers.rabbitmq.publisher import Publication, PublishResult
-from duesweep.errors import (
-    DestinationError,
-    MessageError,
-    QueueError,
-    QueueNotFoundError,
-    RefusedMessageError,
-)
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.topology import DELAY_HEADER

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 from duesweep.core.policy import CLAIM_SECONDS, PAUSE_PER_TRY
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import ChannelClosedError, UnansweredError
 from duesweep.drivers.rabbitmq.publisher import Publisher
-from duesweep.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 
 Found = TypeVar("Found")
 

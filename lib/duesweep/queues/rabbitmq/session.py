@@ -13,13 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from duesweep.core.message import Message
-from duesweep.core.transport_message import OutgoingMessage
-from duesweep.core.world import StoreClock
-from duesweep.drivers.rabbitmq.connection import Brokers, Channel
-from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
-from duesweep.drivers.rabbitmq.publisher import Publication, Publisher
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     MessageError,
@@ -27,6 +21,12 @@ from duesweep.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
+from duesweep.core.message import Message
+from duesweep.core.transport_message import OutgoingMessage
+from duesweep.core.world import StoreClock
+from duesweep.drivers.rabbitmq.connection import Brokers, Channel
+from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
+from duesweep.drivers.rabbitmq.publisher import Publication, Publisher
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.answers import Probe, Sent, answer_of, suspects

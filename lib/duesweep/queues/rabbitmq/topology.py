@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from duesweep.core.errors import ConfigError
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, PRECONDITION_FAILED, ChannelClosedError
-from duesweep.errors import ConfigError
 
 LEVELS = 28
 LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1

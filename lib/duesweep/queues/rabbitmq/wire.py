@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 from duesweep.core.duration import read_time_span, write_time_span
+from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.fault_headers import FAILED_QUEUE
 from duesweep.core.headers.json import FORWARD_DESTINATION
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.policy import delay_level
 from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
 from duesweep.drivers.rabbitmq.publisher import Publication
-from duesweep.errors import ConfigError, MessageError
 from duesweep.queues.rabbitmq.topology import (
     BROKER_HEADERS,
     DELAY_HEADER,

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from duesweep.core.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.core.message import Message
-from duesweep.errors import DestinationError, MessageError, TransactionLostError
 from duesweep_testing.builders import delayed_row, message
 from duesweep_testing.contract.queues import steps
 from duesweep_testing.contract.subjects import REFUSED_BODY, QueueUnderTest

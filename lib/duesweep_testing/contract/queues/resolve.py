@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import ConfigError, QueueNotFoundError
+from duesweep.core.errors import ConfigError, QueueNotFoundError
 from duesweep_testing.builders import ENDPOINT
 from duesweep_testing.contract.queues import steps
 from duesweep_testing.contract.subjects import BrokerUnderTest

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Message
-from duesweep.errors import MessageError
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep_testing.builders import delayed_row, message

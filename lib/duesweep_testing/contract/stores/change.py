@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.change import Change, ChangeKind
+from duesweep.core.errors import MessageError, SweepClosedError
 from duesweep.core.message import Headers, Message
 from duesweep.core.waiting import WaitingMessage
-from duesweep.errors import MessageError, SweepClosedError
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps

@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.errors import MessageError, UnreadableHeadersError
 from duesweep.core.world import late_ms, micros
-from duesweep.errors import MessageError, UnreadableHeadersError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.errors import StoreError
+from duesweep.core.errors import StoreError
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

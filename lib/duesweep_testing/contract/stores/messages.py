@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.message import MESSAGE_ID, Message
-from duesweep.errors import ConfigError, MessageError
 from duesweep.stores.base import MessageSession, NewMessage, Store, TransactionMode
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

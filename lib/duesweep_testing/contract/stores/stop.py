@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.account import SliceAccount, SliceEnd
-from duesweep.errors import SweepStoppedError
+from duesweep.core.errors import SweepStoppedError
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import SliceEntry

@@ -8,9 +8,9 @@ from time import monotonic
 import pytest
 
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
+from duesweep.core.errors import QueueNotFoundError, SweepClosedError
 from duesweep.core.outcome import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
-from duesweep.errors import QueueNotFoundError, SweepClosedError
 from duesweep.stores import tombstone
 from duesweep.stores.base import SweepRun
 from duesweep.sweep.job import Job

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.errors import SweepClosedError, UnusualBatchError
+from duesweep.core.errors import SweepClosedError, UnusualBatchError
 from duesweep.stores.base import Claim, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps

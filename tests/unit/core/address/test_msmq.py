@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.address import MsmqAddress, SqlServerTable
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 names = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0") | st.sampled_from("@.[]\" '"),

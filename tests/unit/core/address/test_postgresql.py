@@ -5,7 +5,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 ADDRESSES = PostgreSqlAddresses("Sales.Orders", "public")
 

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
-from duesweep.errors import UnreadableAddressError
+from duesweep.core.errors import UnreadableAddressError
 
 ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "sales")
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers.json import (
     FORWARD_DESTINATION,
     escape_non_ascii,
@@ -16,7 +17,6 @@ from duesweep.core.headers.json import (
     write,
 )
 from duesweep.core.message import Headers
-from duesweep.errors import UnreadableHeadersError
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
 from duesweep.core.message import Headers
-from duesweep.errors import UnreadableHeadersError
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "msmq_headers.jsonl"
 RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect, database_of, literal
-from duesweep.errors import ConfigError
 from duesweep.stores.base import JdbcSource
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.errors import ConfigError
 from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
-from duesweep.errors import ConfigError
 
 
 def test_settings_of_tls_are_passed_on_and_no_others() -> None:

@@ -17,6 +17,7 @@ from pika.adapters.utils.connection_workflow import (
     AMQPConnectorSocketConnectError,
 )
 
+from duesweep.core.errors import ConfigError, DuesweepError, QueueError
 from duesweep.drivers.rabbitmq.connection import Brokers, describe_broker
 from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
@@ -24,7 +25,6 @@ from duesweep.drivers.rabbitmq.errors import (
     connect_error,
     lost_error,
 )
-from duesweep.errors import ConfigError, DuesweepError, QueueError
 from support.certificates import Authority
 
 

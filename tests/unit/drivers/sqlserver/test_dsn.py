@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import ConfigError
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of, split_jdbc_url
-from duesweep.errors import ConfigError
 
 DSN = "Driver={ODBC Driver 18 for SQL Server};Server=db.example,1433;Database=nsb;Uid=u;Pwd=p"
 

@@ -2,11 +2,7 @@
 
 import pytest
 
-from duesweep.drivers.sql import statement
-from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
-from duesweep.drivers.sqlserver.library import odbc
-from duesweep.drivers.statements import describe_statement
-from duesweep.errors import (
+from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     DuesweepError,
@@ -15,6 +11,10 @@ from duesweep.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.drivers.sql import statement
+from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
+from duesweep.drivers.sqlserver.library import odbc
+from duesweep.drivers.statements import describe_statement
 
 pytestmark = pytest.mark.usefixtures("odbc")
 

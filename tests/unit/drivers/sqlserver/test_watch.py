@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.sqlserver.watch import refuse_closed_port
-from duesweep.errors import ExitCode, StoreError
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("odbc")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.errors import ConfigError
+from duesweep.core.errors import ConfigError
 from duesweep.queues.operations import ReceiverOptions
 
 

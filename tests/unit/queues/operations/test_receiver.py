@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep.errors import QueueNotFoundError, StoreError
+from duesweep.core.errors import QueueNotFoundError, StoreError
 from duesweep.queues.operations import (
     OutgoingMessage,
     ReceivedMessage,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerAddresses
-from duesweep.errors import ConfigError, StoreError
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.queues.operations.sqlserver import SqlServerDialect, SqlServerTransport
 
 ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "nsb")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from duesweep.core.errors import QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.drivers.rabbitmq.errors import ChannelClosedError, UnansweredError
 from duesweep.drivers.rabbitmq.publisher import Publication, PublishResult
-from duesweep.errors import QueueError, QueueNotFoundError, RefusedMessageError
 from duesweep.queues.rabbitmq.answers import Answer, Sent, answer_of
 from duesweep.queues.rabbitmq.topology import DELAY_HEADER
 

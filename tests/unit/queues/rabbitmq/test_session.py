@@ -2,8 +2,8 @@
 
 import pytest
 
+from duesweep.core.errors import DestinationError, UnreadableAddressError
 from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.errors import DestinationError, UnreadableAddressError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession

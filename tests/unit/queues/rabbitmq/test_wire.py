@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.fault_headers import make_error_message
 from duesweep.core.headers import json as headers_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
 from duesweep.drivers.rabbitmq.publisher import Publication
-from duesweep.errors import ConfigError, RefusedMessageError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep.queues.rabbitmq.wire import (

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from duesweep.core.errors import QueueError
 from duesweep.drivers.rabbitmq.connection import Channel
 from duesweep.drivers.rabbitmq.exact import Consumer, Delivery, ExactRabbitMqConnection
 from duesweep.drivers.rabbitmq.publisher import Publisher, PublishResult
-from duesweep.errors import QueueError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.migration.destinations import MigrationDestinations
 from duesweep.queues.rabbitmq.migration.plan import PlannedDelay, Poison, decide

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from duesweep.checks.finding import Check, Finding, Severity
+from duesweep.core.errors import ConfigError
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
-from duesweep.errors import ConfigError
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Binding, Kind
 from duesweep.queues.rabbitmq.verification import facts

@@ -1,4 +1,4 @@
-"""The errors of duesweep, by whose fault they are.
+"""The errors of duesweep, by whose fault they are, and how texts of others are told.
 
 Two families, never mixed: a :class:`MessageError` is one message's own fault and costs that
 message an attempt; every other :class:`DuesweepError` is the fault of a setting or a service and
@@ -6,14 +6,23 @@ costs no message an attempt.
 """
 
 import copyreg
+import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
 
-from duesweep.texts import shorten
-
+# A sentence of ours without the names in it is far shorter.
+_LONGEST = 500
+_TAIL = 100
+# Characters that a terminal obeys, does not show, or shows in another order: control characters
+# (but a tab), those that Unicode calls format characters, line separators, and halves of surrogate
+# pairs.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 # A cause may quote a whole message.
 _LONGEST_STACK = 20_000
 
@@ -333,3 +342,19 @@ def format_stack(error: BaseException) -> str:
 def make_storable(text: str) -> str:
     """`text` without what a text column or UTF-8 cannot hold: NUL and lone surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def shorten(text: str, longest: int = _LONGEST) -> str:
+    """`text`, with its middle left out if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head = longest - _TAIL
+    return f"{text[:head]} [{len(text) - longest:,} more characters] {text[-_TAIL:]}"
+
+
+def make_printable(text: str) -> str:
+    """`text` with an escape, such as `\\x1b`, for each character that a terminal obeys or hides.
+
+    Names and texts of others could clear its screen, or pretend to be another text.
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
