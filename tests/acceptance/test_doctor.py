@@ -94,7 +94,8 @@ POSTGRESQL = {
     "type of due": Harm("ALTER TABLE {delayed} ALTER due TYPE timestamp", WRONG_DELAYED),
     "no journal": Harm("DROP TABLE {journal}", "fault table-exists {journal}", SETUP),
     "journal of an earlier version": Harm(
-        "ALTER TABLE {journal} DROP COLUMN given", "fault table-shape {journal}", SETUP),
+        "ALTER TABLE {journal} DROP COLUMN given", "fault table-shape {journal}",
+        words=("let that version settle", SETUP)),
     "no own queue": Harm("DROP TABLE {own}", "fault table-exists {own}", SETUP),
     "no error queue": Harm("DROP TABLE {error}", "fault table-exists {error}", SETUP),
     "headers of the error queue": Harm(

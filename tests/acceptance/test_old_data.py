@@ -138,6 +138,13 @@ def test_it_is_read_and_audited_as_by_d91097e(old: Old) -> None:
         assert (shown.code, group["example"]["error_text"] in shown.out) == (0, True)
 
 
+def test_setup_and_the_check_of_tables_find_it_complete(old: Old) -> None:
+    done = old.run("setup")
+
+    assert (done.code, "duesweep_" in done.out) == (0, False), done
+    assert old.run("plan").code == 0
+
+
 def test_report_and_plan_read_it(old: Old) -> None:
     page = old.endpoint.folder / "report.html"
 

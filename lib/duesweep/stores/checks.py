@@ -38,8 +38,8 @@ def _wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
         rights=_JOURNAL_RIGHTS,
         create="run the command `setup` once",
         reshape=(
-            "another version of duesweep created it; run the command `setup`, which adds missing "
-            "columns"
+            "another version of duesweep created it: let that version settle its sweeps, drop the "
+            "tables duesweep_…, and run the command `setup`"
         ),
         is_journal=True,
     )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from duesweep.core.errors import Problem
 from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.statements import Session, journal_columns
+from duesweep.drivers.statements import Session
 from duesweep.stores.checks import refuse_newer_format, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
@@ -79,9 +79,7 @@ class SqlSetup:
             if self.store.kind.create is not None:
                 yield {delayed: ()}, [create(self.store.kind.create, delayed=delayed)]
             journal = journal_tables(delayed)
-            columns = journal_columns(self.dialect.statements)
-            wanted = {table: columns[name] for name, table in journal.items()}
-            yield wanted, [create("create_journal", **journal)]
+            yield dict.fromkeys(journal.values(), ()), [create("create_journal", **journal)]
         if self.subscriptions is not None:
             text = create("create_subscriptions", subscriptions=self.subscriptions)
             yield {self.subscriptions: ()}, [text]

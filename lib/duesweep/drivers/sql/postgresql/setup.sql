@@ -186,24 +186,6 @@ CREATE TABLE IF NOT EXISTS {limits} (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
--- Columns that tables of earlier versions lack.
-ALTER TABLE {sweeps}
-    ADD COLUMN IF NOT EXISTS command text,
-    ADD COLUMN IF NOT EXISTS given_by text,
-    ADD COLUMN IF NOT EXISTS given_reason text,
-    ADD COLUMN IF NOT EXISTS reason text,
-    ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS engine text,
-    ADD COLUMN IF NOT EXISTS stop_at timestamptz;
-ALTER TABLE {journal}
-    ADD COLUMN IF NOT EXISTS given bigint,
-    ADD COLUMN IF NOT EXISTS claimed bigint,
-    ADD COLUMN IF NOT EXISTS skipped bigint,
-    ADD COLUMN IF NOT EXISTS gone bigint,
-    ADD COLUMN IF NOT EXISTS later bigint,
-    ADD COLUMN IF NOT EXISTS held bigint,
-    ADD COLUMN IF NOT EXISTS "left" bigint,
-    ADD COLUMN IF NOT EXISTS breakers text;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;

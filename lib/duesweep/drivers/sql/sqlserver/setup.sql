@@ -204,7 +204,9 @@ CREATE TABLE {journal} (
     body varbinary(max),
     PRIMARY KEY (sweep_id, id)
 );
+-- Not with a primary key: a clustered key may have 900 bytes, and this one can have more.
 IF OBJECT_ID(N'{attempts_literal}', 'U') IS NULL
+BEGIN
 CREATE TABLE {attempts} (
     source nvarchar(400) NOT NULL,
     message_key nvarchar(250) NOT NULL,
@@ -218,16 +220,8 @@ CREATE TABLE {attempts} (
     error_class nvarchar(max) NOT NULL,
     error_text nvarchar(max) NOT NULL
 );
-IF NOT EXISTS (
-    SELECT 1
-    FROM sys.index_columns i
-    JOIN sys.columns c ON c.object_id = i.object_id AND c.column_id = i.column_id
-    WHERE i.object_id = OBJECT_ID(N'{attempts_literal}') AND LOWER(c.name) = 'message_key'
-)
--- Not the primary key: a clustered key may have 900 bytes, and this one can have more.
-BEGIN
-    CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
-    CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
+CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
 END;
 -- What an operator's commands changed. The reference keeps earlier versions, which know of no commands,
 -- from deleting one before its changes are in the ledger.
@@ -279,23 +273,6 @@ CREATE TABLE {limits} (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
 END;
--- Columns that tables of earlier versions lack.
-IF COL_LENGTH(N'{journal_literal}', 'held') IS NULL
-ALTER TABLE {journal} ADD held bigint;
-IF COL_LENGTH(N'{sweeps_literal}', 'command') IS NULL
-ALTER TABLE {sweeps} ADD command nvarchar(50), given_by nvarchar(max), given_reason nvarchar(max);
-IF COL_LENGTH(N'{sweeps_literal}', 'reason') IS NULL
-ALTER TABLE {sweeps} ADD reason nvarchar(max);
-IF COL_LENGTH(N'{sweeps_literal}', 'over_limit') IS NULL
-ALTER TABLE {sweeps} ADD over_limit bigint NOT NULL DEFAULT 0;
-IF COL_LENGTH(N'{sweeps_literal}', 'engine') IS NULL
-ALTER TABLE {sweeps} ADD engine nvarchar(50);
-IF COL_LENGTH(N'{sweeps_literal}', 'stop_at') IS NULL
-ALTER TABLE {sweeps} ADD stop_at datetime2(3);
-IF COL_LENGTH(N'{journal_literal}', 'given') IS NULL
-ALTER TABLE {journal} ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
-IF COL_LENGTH(N'{journal_literal}', 'breakers') IS NULL
-ALTER TABLE {journal} ADD breakers nvarchar(max);
 -- The format of all these tables. What another version has noted stays.
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
