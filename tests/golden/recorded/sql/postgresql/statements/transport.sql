@@ -302,23 +302,6 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_limits" (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
-ALTER TABLE "public"."duesweep_sweeps"
-    ADD COLUMN IF NOT EXISTS command text,
-    ADD COLUMN IF NOT EXISTS given_by text,
-    ADD COLUMN IF NOT EXISTS given_reason text,
-    ADD COLUMN IF NOT EXISTS reason text,
-    ADD COLUMN IF NOT EXISTS over_limit bigint NOT NULL DEFAULT 0,
-    ADD COLUMN IF NOT EXISTS engine text,
-    ADD COLUMN IF NOT EXISTS stop_at timestamptz;
-ALTER TABLE "public"."duesweep_journal"
-    ADD COLUMN IF NOT EXISTS given bigint,
-    ADD COLUMN IF NOT EXISTS claimed bigint,
-    ADD COLUMN IF NOT EXISTS skipped bigint,
-    ADD COLUMN IF NOT EXISTS gone bigint,
-    ADD COLUMN IF NOT EXISTS later bigint,
-    ADD COLUMN IF NOT EXISTS held bigint,
-    ADD COLUMN IF NOT EXISTS "left" bigint,
-    ADD COLUMN IF NOT EXISTS breakers text;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';

@@ -314,6 +314,7 @@ CREATE TABLE [nsb].[dbo].[journal] (
     PRIMARY KEY (sweep_id, id)
 );
 IF OBJECT_ID(N'[nsb].[dbo].[attempts]', 'U') IS NULL
+BEGIN
 CREATE TABLE [nsb].[dbo].[attempts] (
     source nvarchar(400) NOT NULL,
     message_key nvarchar(250) NOT NULL,
@@ -327,15 +328,8 @@ CREATE TABLE [nsb].[dbo].[attempts] (
     error_class nvarchar(max) NOT NULL,
     error_text nvarchar(max) NOT NULL
 );
-IF NOT EXISTS (
-    SELECT 1
-    FROM sys.index_columns i
-    JOIN sys.columns c ON c.object_id = i.object_id AND c.column_id = i.column_id
-    WHERE i.object_id = OBJECT_ID(N'[nsb].[dbo].[attempts]') AND LOWER(c.name) = 'message_key'
-)
-BEGIN
-    CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON [nsb].[dbo].[attempts] (source, message_key);
-    CREATE NONCLUSTERED INDEX duesweep_attempts_due ON [nsb].[dbo].[attempts] (source, due_at);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON [nsb].[dbo].[attempts] (source, message_key);
+CREATE NONCLUSTERED INDEX duesweep_attempts_due ON [nsb].[dbo].[attempts] (source, due_at);
 END;
 IF OBJECT_ID(N'[nsb].[dbo].[changes]', 'U') IS NULL
 CREATE TABLE [nsb].[dbo].[changes] (
@@ -380,22 +374,6 @@ CREATE TABLE [nsb].[dbo].[limits] (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON [nsb].[dbo].[limits] (source, pattern);
 END;
-IF COL_LENGTH(N'[nsb].[dbo].[journal]', 'held') IS NULL
-ALTER TABLE [nsb].[dbo].[journal] ADD held bigint;
-IF COL_LENGTH(N'[nsb].[dbo].[sweeps]', 'command') IS NULL
-ALTER TABLE [nsb].[dbo].[sweeps] ADD command nvarchar(50), given_by nvarchar(max), given_reason nvarchar(max);
-IF COL_LENGTH(N'[nsb].[dbo].[sweeps]', 'reason') IS NULL
-ALTER TABLE [nsb].[dbo].[sweeps] ADD reason nvarchar(max);
-IF COL_LENGTH(N'[nsb].[dbo].[sweeps]', 'over_limit') IS NULL
-ALTER TABLE [nsb].[dbo].[sweeps] ADD over_limit bigint NOT NULL DEFAULT 0;
-IF COL_LENGTH(N'[nsb].[dbo].[sweeps]', 'engine') IS NULL
-ALTER TABLE [nsb].[dbo].[sweeps] ADD engine nvarchar(50);
-IF COL_LENGTH(N'[nsb].[dbo].[sweeps]', 'stop_at') IS NULL
-ALTER TABLE [nsb].[dbo].[sweeps] ADD stop_at datetime2(3);
-IF COL_LENGTH(N'[nsb].[dbo].[journal]', 'given') IS NULL
-ALTER TABLE [nsb].[dbo].[journal] ADD given bigint, claimed bigint, skipped bigint, gone bigint, later bigint, [left] bigint;
-IF COL_LENGTH(N'[nsb].[dbo].[journal]', 'breakers') IS NULL
-ALTER TABLE [nsb].[dbo].[journal] ADD breakers nvarchar(max);
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
     WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'[nsb].[dbo].[journal]', 'U') AND p.minor_id = 0
