@@ -15,33 +15,12 @@ def _file(content: bytes) -> Path:
     return path
 
 
-def _refused(content: bytes) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        load(_file(content))
-    return str(refusal.value)
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_file_of_any_editor_is_read(encoding: str, end: str) -> None:
     text = MINIMAL.replace("Sales.Orders", "Söle.Orders").replace("\n", end)
 
     assert load(_file(text.encode(encoding))).store.endpoint == "Söle.Orders"
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_file_in_another_unicode_is_told_to_be_saved_as_utf_8(encoding: str) -> None:
-    refusal = _refused(MINIMAL.encode(encoding))
-
-    assert refusal.endswith(f"sales.toml is written in {encoding.upper()}; save it as UTF-8")
-
-
-def test_byte_that_is_no_utf_8_is_told_with_its_place() -> None:
-    refusal = _refused(MINIMAL.replace("Sales.Orders", "Sàles.Örders").encode("latin-1"))
-
-    assert refusal.endswith(
-        "sales.toml is not UTF-8: byte 0xE0 in line 4, column 14; save it as UTF-8"
-    )
 
 
 def test_file_that_may_not_be_read_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

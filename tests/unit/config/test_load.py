@@ -7,49 +7,7 @@ import pytest
 
 from duesweep.config import jars, load, mask_secrets
 from duesweep.core.errors import ConfigError
-from support.config_files import MINIMAL, file_of
-
-
-def test_everything_but_store_and_ledger_has_a_default() -> None:
-    assert mask_secrets(load(file_of())) == {
-        "store": {
-            "kind": "postgresql",
-            "dsn": "**********",
-            "endpoint": "Sales.Orders",
-            "name": None,
-            "schema": None,
-            "delayed_table": None,
-            "table_prefix": None,
-            "writer_time_zone": None,
-            "jdbc_url": None,
-            "number_of_retries": None,
-            "transaction_mode": None,
-            "options": {},
-        },
-        "queues": {},
-        "route": [],
-        "limit": [],
-        "retry": {
-            "max_attempts": 5,
-            "initial_seconds": 30,
-            "max_seconds": 3600,
-            "error_queue": None,
-            "max_exhausted_per_sweep": 1000,
-        },
-        "ledger": {"root": "/ledger", "writer": "auto", "keep_days": None, "vacuum_days": 7},
-        "sweep": {
-            "batch_rows": None,
-            "batch_bytes": 8_000_000,
-            "slices": 0,
-            "spark_from": 50_000,
-            "look_ahead_seconds": 0,
-            "allow_destinations": ["*"],
-        },
-        "breaker": {"trigger_seconds": 30, "recovery_failures_per_second": 1},
-        "timeouts": {"silence_seconds": 60},
-        "slo": {"lateness_seconds": None},
-        "metrics": {"textfile": None, "pushgateway": None},
-    }
+from support.config_files import MINIMAL, SQL_SERVER, file_of
 
 
 def test_file_in_the_current_folder_is_the_default() -> None:
@@ -96,35 +54,25 @@ def test_one_file_leaves_nothing_to_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "schema"),
+    ("overrides", "schema"),
     [
-        ("store.schema=my schema", "my schema"),
-        (" store.schema =x", "x"),
-        ("store.schema=a=b", "a=b"),
-        ("store.schema=100", "100"),
+        (["store.schema=my schema"], "my schema"),
+        ([" store.schema =x"], "x"),
+        (["store.schema=a=b"], "a=b"),
+        (["store.schema=100"], "100"),
+        (["store.schema=earlier", "store.schema=later"], "later"),
     ],
 )
 def test_setting_on_the_command_line_is_what_follows_the_first_equals_sign(
-    override: str, schema: str
+    overrides: list[str], schema: str
 ) -> None:
-    assert load(file_of(), [override]).store.db_schema == schema
-
-
-def test_later_setting_on_the_command_line_overrides_an_earlier_one() -> None:
-    assert load(file_of(), ["sweep.slices=1", "sweep.slices=2"]).sweep.slices == 2
-
-
-def test_queue_may_have_a_database_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", "postgresql://other/queues")
-
-    dsn = load(file_of()).queues["default"].dsn
-
-    assert dsn is not None
-    assert dsn.get_secret_value() == "postgresql://other/queues"
+    assert load(file_of(), overrides).store.db_schema == schema
 
 
 def test_secrets_are_masked_for_people_and_in_every_repr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", "postgresql://q:0ther@db.example/q")
+    on_sql_server = load(file_of(SQL_SERVER), ["store.jdbc_url=jdbc:sqlserver://h;password=0ther"])
+    other = "postgresql://q:0ther@db.example/q"
+    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__DSN", other)
     config = load(file_of())
 
     shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()
@@ -133,6 +81,11 @@ def test_secrets_are_masked_for_people_and_in_every_repr(monkeypatch: pytest.Mon
     assert "0ther" not in shown
     assert shown.count("*****") >= 2
     assert config.store.dsn.get_secret_value().endswith("s3cret@db.example:5432/sales")
+    (dsn,) = (queue.dsn for queue in config.queues.values())
+    assert dsn is not None
+    assert dsn.get_secret_value() == other
+    shown = repr(on_sql_server) + on_sql_server.model_dump_json()
+    assert ("s3cret" in shown, "0ther" in shown) == (False, False)
 
 
 def test_options_of_a_custom_store_are_masked_whatever_they_are() -> None:
@@ -164,21 +117,12 @@ def test_jars_are_those_of_the_folder_that_the_environment_names(
 ) -> None:
     for name in ("b.jar", "a.jar", "c.txt"):
         (tmp_path / name).touch()
-    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
+    monkeypatch.delenv("DUESWEEP_JARS", raising=False)
+    assert jars() == ()
 
+    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
     assert jars() == [tmp_path / "a.jar", tmp_path / "b.jar"]
 
-
-def test_folder_without_jars_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
-
+    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path.parent))
     with pytest.raises(ConfigError, match="has no jars"):
         jars()
-
-
-def test_without_a_folder_there_are_no_jars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DUESWEEP_JARS", raising=False)
-
-    assert jars() == ()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duesweep.cli.app import main
 from duesweep.config import load
 from support.config_files import MINIMAL, file_of, refusal_of
 
@@ -42,6 +41,12 @@ def _queue(kind: str, *lines: str) -> str:
         *(("queues.main.url", _queue("rabbitmq", f'url = "{url}"')) for url in AMQP),
         *(("queues.main.url", _queue("rabbitmq", f'url = ["amqp://o", "{url}"]')) for url in AMQP),
         (
+            "store.jdbc_url",
+            _with_store("sqlserver", "Server=h;Database=db").replace(
+                "\n[ledger]", "jdbc_url = 'jdbc:sqlserver://h:abc;encrypt=true'\n[ledger]"
+            ),
+        ),
+        (
             "queues.main.management_url",
             _queue("rabbitmq", 'url = "amqp://h"', 'management_url = "http://h:x"'),
         ),
@@ -53,22 +58,6 @@ def test_bad_port_is_a_wrong_setting(setting: str, text: str) -> None:
     assert refusal.startswith(f"{setting} {REFUSED}")
     assert "s3cret" not in refusal
     assert "w0rd" not in refusal
-
-
-def test_bad_port_of_the_jdbc_url_is_a_wrong_setting() -> None:
-    text = _with_store("sqlserver", "Server=h;Database=db")
-
-    refusal = refusal_of(text, "store.jdbc_url=jdbc:sqlserver://h:abc;encrypt=true")
-
-    assert refusal.startswith("store.jdbc_url is wrong: its port is not a number")
-
-
-def test_bad_port_is_2_and_its_place(capsys: pytest.CaptureFixture[str]) -> None:
-    file = file_of(_with_store("postgresql", POSTGRESQL[0]))
-
-    assert main(["doctor", "--config", str(file)]) == 2
-    (sentence,) = capsys.readouterr().err.splitlines()
-    assert sentence.startswith(f"duesweep: {file}:3: store.dsn is wrong: its port")
 
 
 @pytest.mark.parametrize(

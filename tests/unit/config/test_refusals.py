@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -283,11 +282,6 @@ def test_what_is_no_number_in_the_file_is_refused(
 def test_text_of_nothing_but_spaces_is_empty(setting: str) -> None:
     for text in ("", " \t"):
         assert refusal_of(MINIMAL, f"{setting}={text}") == f"{setting} is wrong: it is empty"
-
-
-def test_file_that_is_not_there_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"There is no configuration file .*absent\.toml"):
-        load(Path("absent.toml"))
 
 
 def test_variable_that_cannot_be_read_is_not_blamed_on_the_file(

@@ -1,7 +1,5 @@
 """Which settings of a watcher a changed file may change."""
 
-import pytest
-
 from duesweep.config import Config, keep_fixed, load
 from support.config_files import MINIMAL, file_of
 
@@ -10,7 +8,6 @@ def _config(*overrides: str) -> Config:
     return load(file_of(f'{MINIMAL}[queues.default]\ndsn = "host=a"\n'), overrides)
 
 
-@pytest.mark.usefixtures("in_folder")
 def test_store_ledger_and_servers_stay_and_are_named() -> None:
     old = _config()
     different = ("store.schema=other", "store.endpoint=Other", "ledger.root=/other")
@@ -23,7 +20,6 @@ def test_store_ledger_and_servers_stay_and_are_named() -> None:
     assert kept.retry.max_attempts == 2
 
 
-@pytest.mark.usefixtures("in_folder")
 def test_queues_stay_on_a_server_of_the_same_kind() -> None:
     old = _config()
     new = load(file_of(f'{MINIMAL}[queues.default]\nkind = "rabbitmq"\nurl = "amqp://b"\n'))
@@ -34,7 +30,6 @@ def test_queues_stay_on_a_server_of_the_same_kind() -> None:
     assert kept.queues == old.queues
 
 
-@pytest.mark.usefixtures("in_folder")
 def test_queues_of_the_stores_own_server_stay_there_and_others_do_not_come_there() -> None:
     on_the_stores, elsewhere = load(file_of()), _config()
 
@@ -47,21 +42,14 @@ def test_queues_of_the_stores_own_server_stay_there_and_others_do_not_come_there
     assert kept.queues == elsewhere.queues
 
 
-@pytest.mark.usefixtures("in_folder")
 def test_all_else_is_taken_over() -> None:
     new = _config("ledger.keep_days=9", "retry.max_attempts=2")
 
     assert keep_fixed(new, _config()) == (new, [])
 
 
-@pytest.mark.usefixtures("in_folder")
 def test_queues_that_are_new_are_taken_over() -> None:
     routed = '[queues.other]\ndsn = "host=b"\n[[route]]\ndestination = "*"\nconnection = "other"\n'
     new = load(file_of(f"{MINIMAL}{routed}"))
 
     assert keep_fixed(new, load(file_of())) == (new, [])
-
-
-@pytest.fixture
-def in_folder(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(str(tmp_path))

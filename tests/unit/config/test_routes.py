@@ -37,30 +37,6 @@ def test_routes_are_read_in_their_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "schema"),
-    [
-        ([], "dbo"),
-        (["store.kind=msmq"], "dbo"),
-        (["store.kind=postgresql", "store.dsn=postgresql://db.example/nsb"], "public"),
-        (["store.schema=other"], "other"),
-    ],
-)
-def test_schema_is_the_transports_default_unless_it_is_set(
-    settings: list[str], schema: str
-) -> None:
-    assert load(file_of(SQL_SERVER), settings).store.schema_name == schema
-
-
-def test_secrets_of_sql_server_are_masked() -> None:
-    config = load(file_of(SQL_SERVER), ["store.jdbc_url=jdbc:sqlserver://h;password=0ther"])
-
-    shown = repr(config) + config.model_dump_json()
-
-    assert "s3cret" not in shown
-    assert "0ther" not in shown
-
-
 def test_urls_come_from_the_environment_alone_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, urls in ((URL, (URL,)), (json.dumps([URL, OTHER]), (URL, OTHER))):
         monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__URL", given)
@@ -91,25 +67,6 @@ def test_file_gives_one_url_or_several_in_their_order_and_they_are_masked(
     assert config.queues["default"].urls == urls
     for secret in ("s3cret", "0ther", "mq.example"):
         assert secret not in shown
-
-
-def test_everything_but_the_url_of_a_broker_has_a_default() -> None:
-    given = [f"queues.default.url={URL}", "sweep.look_ahead_seconds=60"]
-    config = load(file_of(RABBITMQ), given)
-
-    (queue,) = config.queues.values()
-    assert (queue.topology, queue.max_in_flight) == ("conventional", 2000)
-    assert (queue.ca_file, queue.client_certificate, queue.client_key) == (None, None, None)
-    assert queue.management_url is None
-    assert config.sweep.look_ahead_seconds == 60
-
-
-def test_options_are_a_custom_stores_own() -> None:
-    options = '[store.options]\nfolder = "/data"\n'
-
-    kinds = ["store.kind=a.b:C", "queues.default.kind=postgresql"]
-    custom = load(file_of(MINIMAL + options), kinds)
-    assert custom.store.options == {"folder": "/data"}
 
 
 @pytest.mark.parametrize(

@@ -65,34 +65,24 @@ def test_duesweeps_own_tables_are_in_the_stores_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    "root",
+    ("root", "expected"),
     [
-        "/ledger",
-        "s3a://bucket/ledger",
-        "dbfs:/ledger",
-        "abfss://a@b.example/x",
-        "main.ledger",
-        "ledger",
+        *((root, root) for root in ("/ledger", "s3a://bucket/ledger", "dbfs:/ledger", "ledger")),
+        *((root, root) for root in ("abfss://a@b.example/x", "main.ledger")),
+        ("~/ledger", "{home}/ledger"),
+        ("~", "{home}"),
+        ("./ledger", "{here}/ledger"),
+        ("build/ledger", "{here}/build/ledger"),
     ],
 )
-def test_ledger_root_elsewhere_stays_as_it_is(root: str) -> None:
-    assert wiring.ledger_root(root) == root
-
-
-@pytest.mark.parametrize(("root", "path"), [("~/ledger", "home/ledger"), ("~", "home")])
-def test_home_in_the_ledger_root_is_the_users(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: str, path: str
+def test_ledger_root_is_found_from_home_and_the_current_folder_and_others_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: str, expected: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
-    assert wiring.ledger_root(root) == str(tmp_path / path)
+    assert wiring.ledger_root(root) == expected.format(home=tmp_path / "home", here=tmp_path)
 
 
 def test_home_folder_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ledger\.root is '~no-such-user/ledger'"):
         wiring.ledger_root("~no-such-user/ledger")
-
-
-@pytest.mark.parametrize("root", ["./ledger", "build/ledger"])
-def test_relative_ledger_root_is_relative_to_the_current_folder(root: str, tmp_path: Path) -> None:
-    assert wiring.ledger_root(root) == str(tmp_path / root)

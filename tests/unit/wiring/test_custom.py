@@ -164,17 +164,6 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
             use(config)
 
 
-def test_queues_of_a_strange_store_are_where_their_dsn_leads() -> None:
-    context = wiring.sweep_context(
-        _config(
-            store__kind="support.acme_stores:StrangeStore",
-            queues__default__dsn="postgresql://other/q",
-        )
-    )
-
-    assert not context.queue.shares_transaction
-
-
 def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
     installer = wiring.installer(_config(retry__error_queue="error"))
 
@@ -208,8 +197,20 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     assert asked == []
 
 
-def test_nothing_is_sent_later_through_a_custom_store() -> None:
-    ran = run("queue", "send", "Billing", "--delay", "1s", *_on_command_line(_settings()))
+@pytest.mark.parametrize(
+    ("kind", "dsn"),
+    [
+        (f"{MODULE}:AcmeStore", DSN_WITHOUT_PASSWORD),
+        ("sql-persistence", DSN_WITHOUT_PASSWORD),
+        ("msmq", "Server=db.example;Database=nsb;Trusted_Connection=yes"),
+    ],
+)
+def test_nothing_is_sent_later_through_a_store_of_another_kind(kind: str, dsn: str) -> None:
+    settings = _settings(store__kind=kind, store__dsn=dsn)
+    if kind == "msmq":
+        settings.remove("queues.default.kind=postgresql")
 
-    told = f"the store is of kind {MODULE}:AcmeStore; send it without a delay"
+    ran = run("queue", "send", "Billing", "--delay", "1s", *_on_command_line(settings))
+
+    told = f"the store is of kind {kind}; send it without a delay"
     assert (ran.code, told in ran.err) == (2, True)

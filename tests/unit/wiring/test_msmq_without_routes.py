@@ -54,10 +54,3 @@ def test_every_sweep_says_so_in_one_sentence_and_the_gate_leaves_it_to_the_sweep
         without = "duesweep: Without a [[route]], MSMQ's address Billing@HOST-2 is read"
         assert lines[0].startswith(without)
         assert lines[1] == "duesweep: the store's own notice"
-
-
-def test_nothing_is_sent_later_by_the_command() -> None:
-    ran = run("queue", "send", "Billing", "--delay", "1s", *GIVEN)
-
-    told = "the store is of kind msmq; send it without a delay"
-    assert (ran.code, told in ran.err) == (2, True)

@@ -11,7 +11,6 @@ from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.wiring.examining import examination
 from duesweep.wiring.installing import installer
-from support.commands import run
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -60,10 +59,6 @@ def test_dsn_of_neither_form_is_refused_without_its_text(dsn: str) -> None:
         _config(dsn)
 
     assert "s3cret" not in str(refusal.value)
-
-
-def test_form_of_the_dsn_says_nothing_to_other_kinds() -> None:
-    assert _config("sales", store__kind="postgresql").store.dialect == "postgresql"
 
 
 @pytest.mark.parametrize(
@@ -154,12 +149,3 @@ def test_settings_that_mean_something_are_taken() -> None:
 def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         wiring.sweep_context(_config(dsn, queues__default__kind=kind))
-
-
-def test_nothing_is_sent_later_by_the_command() -> None:
-    settings = [setting.replace(":s3cret", "") for setting in _settings()]
-    given = [part for setting in settings for part in ("--set", setting)]
-
-    ran = run("queue", "send", "Billing", "--delay", "1s", *given)
-
-    assert (ran.code, "the store is of kind sql-persistence" in ran.err) == (2, True)
