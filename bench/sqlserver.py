@@ -22,7 +22,7 @@ from sweeps import WarmSession
 
 from duesweep import wiring
 from duesweep.config import Config
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
 from duesweep.drivers.sql import statement

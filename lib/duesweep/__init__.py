@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duesweep.api.configuration import load_config as load_config
     from duesweep.api.duesweep import Duesweep as Duesweep
-    from duesweep.core.error_rows import ErrorFilter as ErrorFilter
+    from duesweep.core.change import DueSpan as DueSpan
+    from duesweep.core.change import MessageFilter as MessageFilter
     from duesweep.core.errors import DuesweepError as DuesweepError
-    from duesweep.core.moment import Moment as Moment
-    from duesweep.core.waiting import DueSpan as DueSpan
-    from duesweep.core.waiting import MessageFilter as MessageFilter
+    from duesweep.core.exhausted import ErrorFilter as ErrorFilter
+    from duesweep.core.times import Moment as Moment
 
 __version__ = "0.1.0"
 
 # Where a name is from. Imported when it is used: the command line needs none of them.
 _MODULES = {
-    "DueSpan": "duesweep.core.waiting",
+    "DueSpan": "duesweep.core.change",
     "Duesweep": "duesweep.api.duesweep",
     "DuesweepError": "duesweep.core.errors",
-    "ErrorFilter": "duesweep.core.error_rows",
-    "MessageFilter": "duesweep.core.waiting",
-    "Moment": "duesweep.core.moment",
+    "ErrorFilter": "duesweep.core.exhausted",
+    "MessageFilter": "duesweep.core.change",
+    "Moment": "duesweep.core.times",
     "load_config": "duesweep.api.configuration",
 }
 

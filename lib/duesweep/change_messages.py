@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from duesweep.core.change import DueSpan
 from duesweep.core.message import Message
-from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
-from duesweep.core.waiting import DueSpan
+from duesweep.core.times import Moment
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.steer import Tally, Work

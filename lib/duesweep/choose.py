@@ -5,8 +5,8 @@ them.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage, spelled_alike
 from duesweep.core.errors import StoreError
-from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage, spelled_alike
 from duesweep.stores.base import OperatorDriver, Store, operators_of
 
 Fits = Callable[[WaitingMessage], bool]

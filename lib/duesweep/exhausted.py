@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.errors import ConfigError
+from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import first_type
-from duesweep.core.patterns import UnknownDestination, find_unknown
-from duesweep.core.replay import KeptMessage
+from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 

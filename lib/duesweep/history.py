@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from duesweep.core.waiting import spellings
+from duesweep.core.change import spellings
 from duesweep.ledger.base import Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
 

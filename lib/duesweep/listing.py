@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duesweep.choose import choose
-from duesweep.core.buckets import BUCKETS, bucket_ends, bucket_of
-from duesweep.core.patterns import UnknownDestination, find_unknown
-from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
+from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage
+from duesweep.core.routing import UnknownDestination, find_unknown
+from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.stores.base import OperatorDriver
 
 # Called once, with the first messages: before all others are counted, which may take its time.

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import NamedTuple
 
+from duesweep.core.account import HeldBack, Holder, held_by_pause
+from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import MessageError
-from duesweep.core.held import HeldBack, Holder, held_by_pause
-from duesweep.core.patterns import fits_destination
-from duesweep.core.pauses import Pause, Paused
-from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.core.policy import Pause, Paused
+from duesweep.core.routing import fits_destination
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import OperatorDriver
 from duesweep.sweep.job import SweepContext

@@ -9,11 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from duesweep.core.change import Change, ChangeKind
-from duesweep.core.error_rows import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.errors import MessageError
+from duesweep.core.exhausted import (
+    ErrorFilter,
+    ErrorId,
+    ErrorRow,
+    KeptMessage,
+    Replayable,
+    make_replayable,
+)
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
-from duesweep.core.moment import Moment
-from duesweep.core.replay import KeptMessage, Replayable, make_replayable
+from duesweep.core.times import Moment
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay_ways import Account, Delivery, Item, PutBack

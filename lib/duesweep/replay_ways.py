@@ -7,13 +7,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duesweep.core.change import Change, ChangeKind
-from duesweep.core.error_rows import ErrorId
 from duesweep.core.errors import MessageError
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult
-from duesweep.core.pauses import Paused
-from duesweep.core.policy import RateLimit, RateLimits
-from duesweep.core.replay import Replayable
+from duesweep.core.exhausted import ErrorId, Replayable
+from duesweep.core.message import BatchResult, Message
+from duesweep.core.policy import Paused, RateLimit, RateLimits
 from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import try_again
 from duesweep.put_back import put_back

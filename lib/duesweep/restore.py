@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
-from duesweep.core.change import Change, ChangeKind
+from duesweep.core.change import Change, ChangeKind, spellings
 from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.message import Message
-from duesweep.core.moment import Moment
 from duesweep.core.policy import BatchLimits
-from duesweep.core.waiting import spellings
+from duesweep.core.times import Moment
 from duesweep.ledger.base import CHANGES, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.put_back import Refused, put_back

@@ -19,7 +19,7 @@ from duesweep.core.errors import (
     StoreError,
     SweepClosedError,
 )
-from duesweep.core.patience import Patience
+from duesweep.core.world import Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, SweepRun, operators_of
 from duesweep.sweep.job import SweepContext

@@ -6,8 +6,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from duesweep.core.errors import UnreadableHeadersError
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers, Message
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    Headers,
+    read_json,
+    remove_forward_destination,
+    write_json,
+)
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.world import micros
 
 ENDPOINT = "Sales.Orders"
@@ -42,8 +48,8 @@ def headers_text(destination: str | None = "Billing", more: Headers | None = Non
     }
     headers |= more or {}
     if destination is not None:
-        headers[headers_json.FORWARD_DESTINATION] = destination
-    return headers_json.write(headers)
+        headers[FORWARD_DESTINATION] = destination
+    return write_json(headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
     """`row` as a claim returns it from a store whose Dues are UTC."""
     row = row or DelayedRow()
     try:
-        headers = headers_json.read(row.headers)
+        headers = read_json(row.headers)
     except UnreadableHeadersError as error:
         return Message(
             row.key, row.due_us, error, row.headers, row.body, None, attempts, row.due_us
@@ -89,9 +95,9 @@ def message(row: DelayedRow | None = None, attempts: int = 0) -> Message:
         row.key,
         row.due_us,
         headers,
-        headers_json.remove_forward_destination(row.headers),
+        remove_forward_destination(row.headers),
         row.body,
-        headers.get(headers_json.FORWARD_DESTINATION),
+        headers.get(FORWARD_DESTINATION),
         attempts,
         row.due_us,
     )

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
 from duesweep.core.errors import MessageError, format_stack, type_name
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult, Exhausted
+from duesweep.core.message import BatchResult, Exhausted, Message
 from duesweep.stores import tombstone
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 

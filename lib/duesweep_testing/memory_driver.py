@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from duesweep.core.account import FailureReason, SweepSummary, report_as_text
-from duesweep.core.change import Command, UnsettledCommand
+from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMessage
 from duesweep.core.errors import StoreError, SweepClosedError
-from duesweep.core.pauses import Pause, Paused
-from duesweep.core.policy import Slicing
-from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.world import instant_of, micros
 from duesweep.stores.base import (
     Backlog,

@@ -9,9 +9,8 @@ from functools import partial
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult
+from duesweep.core.headers import set_forward_destination, write_json
+from duesweep.core.message import BatchResult, Message
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
@@ -199,8 +198,8 @@ class MemoryMessageSession(MemoryTaskSession):
         """Store a message until it is due. Returns its key."""
         text = message.stored_headers
         if text is None:
-            headers = headers_json.set_forward_destination(message.headers, message.destination)
-            text = headers_json.write(headers)
+            headers = set_forward_destination(message.headers, message.destination)
+            text = write_json(headers)
         row = DelayedRow(headers=text, body=message.body, due=message.due)
         with self.transaction():
             self.enlist(partial(self._store.rows.update, {row.key: row}))

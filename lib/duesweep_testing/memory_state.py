@@ -10,7 +10,7 @@ from uuid import UUID
 from duesweep.core.change import Command
 from duesweep.core.errors import StoreError
 from duesweep.core.message import Message
-from duesweep.core.pauses import Pause
+from duesweep.core.policy import Pause
 from duesweep.core.world import SettableClock
 from duesweep_testing.builders import DUE, ENDPOINT, DelayedRow
 from duesweep_testing.journal import ChangeEntry, JournalEntry

@@ -5,8 +5,7 @@ processes do. A sweep whose session has ended counts as dead, but it is open.
 from typing import Any
 
 from duesweep.core.change import Command, CommandName
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store, SweepRun, operators_of

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import read_json, remove_forward_destination
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.commands import Ran
@@ -44,12 +44,12 @@ def _open(endpoint: Endpoint, *arguments: str) -> int:
 
 
 def _id(row: DelayedRow) -> str:
-    return str(headers_json.read(row.headers)[MESSAGE_ID])
+    return str(read_json(row.headers)[MESSAGE_ID])
 
 
 def _sent(rows: Sequence[DelayedRow]) -> list[tuple[str, bytes | None]]:
     """What has to arrive of these rows."""
-    return sorted((headers_json.remove_forward_destination(row.headers), row.body) for row in rows)
+    return sorted((remove_forward_destination(row.headers), row.body) for row in rows)
 
 
 def _arrived(endpoint: Endpoint, queue: str) -> list[tuple[str, bytes | None]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.api.planning import look_ahead
-from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep_testing.builders import DelayedRow
 from support.diagnosis import diagnosed

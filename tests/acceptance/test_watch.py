@@ -9,8 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep.core import waits
-from duesweep.core.world import SettableClock, World
+from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
@@ -114,16 +113,16 @@ def test_wait_for_the_ledger_is_over_when_others_have_settled(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing").delay(due_in_seconds=3_600)
-    monkeypatch.setattr(waits, "LONG_SECONDS", -1)
+    monkeypatch.setattr("duesweep.core.world.LONG_SECONDS", -1)
     stop = Stop()
-    stop.waits.begin(waits.LEDGER, "Process 7 has held the lock")
+    stop.waits.begin(LEDGER, "Process 7 has held the lock")
     before = [each.what for each in stop.waits.long()]
     ticker = Ticker(endpoint.context(), stop, has_spark=False)
 
     ticker.tick()
     ticker.close()
 
-    assert (before, stop.waits.long()) == ([waits.LEDGER], [])
+    assert (before, stop.waits.long()) == ([LEDGER], [])
 
 
 @ON_BOTH_SERVERS

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import DestinationError, SilentServiceError, StoreError
-from duesweep.core.timeouts import Limits, Timeouts
+from duesweep.core.policy import Limits, Timeouts
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from support.endpoint import Endpoint

@@ -15,7 +15,7 @@ import pytest
 from duesweep.cli.app import main
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import StoreError
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import read_json, remove_forward_destination
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -114,7 +114,7 @@ def _restoring(name: str, rows: Sequence[DelayedRow]) -> Sequence[str]:
 
 
 def _ids(rows: Sequence[DelayedRow]) -> list[str]:
-    return sorted(str(headers_json.read(row.headers)[MESSAGE_ID]) for row in rows)
+    return sorted(str(read_json(row.headers)[MESSAGE_ID]) for row in rows)
 
 
 def _check_each_once(
@@ -135,7 +135,7 @@ def _check_each_once(
     run_sweep(endpoint)
     arrived = [(row.headers, row.body) for row in endpoint.queue_rows("Billing")]
     assert sorted(arrived) == sorted(
-        (headers_json.remove_forward_destination(row.headers), row.body) for row in rows
+        (remove_forward_destination(row.headers), row.body) for row in rows
     )
 
 

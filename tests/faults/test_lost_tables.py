@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.cli.app import main
 from duesweep.core.errors import ConfigError
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import TABLES
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY
 from duesweep.ledger.opening import open_ledger

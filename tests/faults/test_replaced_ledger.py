@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.opening import open_ledger
 from duesweep.stores.sweeps import SqlJournal
 from duesweep.sweep.engines import Engine

@@ -7,7 +7,7 @@ from dataclasses import replace
 from duesweep import Duesweep, ErrorFilter
 from duesweep.api.replaying import ErrorsReport
 from duesweep.core.errors import StoreError
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -39,8 +39,8 @@ def test_each_error_arrives_once_with_its_headers_and_its_body_to_the_byte(
     assert (len(taken), set(arrived)) == (_ROWS, set(rows))
     assert broker.count("Billing") == 0
     for message_id, row in rows.items():
-        headers = {k: v for k, v in headers_json.read(row.headers).items() if v is not None}
-        headers.pop(headers_json.FORWARD_DESTINATION)
+        headers = {k: v for k, v in read_json(row.headers).items() if v is not None}
+        headers.pop(FORWARD_DESTINATION)
         sent, body = arrived[message_id]
         assert body == _BODY
         assert {name: sent[name] for name in headers} == headers
@@ -83,7 +83,7 @@ def _fail(endpoint: Endpoint, broker: Broker) -> dict[str, DelayedRow]:
     summary = run_sweep(endpoint, **config)
     assert summary.exhausted == _ROWS
     broker.create("Billing")
-    return {str(headers_json.read(row.headers)[MESSAGE_ID]): row for row in rows}
+    return {str(read_json(row.headers)[MESSAGE_ID]): row for row in rows}
 
 
 def _replay(opened: Duesweep) -> ErrorsReport:

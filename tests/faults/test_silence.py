@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from duesweep import wiring
 from duesweep.api.look import look_at
 from duesweep.core.errors import ExitCode, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from duesweep.cli.app import main
 from duesweep.core.errors import make_printable
-from duesweep.core.headers.json import FORWARD_DESTINATION, remove_forward_destination, write
+from duesweep.core.headers import FORWARD_DESTINATION, remove_forward_destination, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep_testing.builders import DelayedRow, delayed_row
@@ -29,10 +29,10 @@ def _is_storable(text: str) -> bool:
 
 def _bad_rows() -> list[DelayedRow]:
     headers = [one.text for one in corpus("headers_json") if one["ending"] == "refused"]
-    addressed = [write({FORWARD_DESTINATION: one.text}) for one in _addresses()]
+    addressed = [write_json({FORWARD_DESTINATION: one.text}) for one in _addresses()]
     addressed += [
-        write({FORWARD_DESTINATION: "NotAQueue"}),
-        write({MESSAGE_ID: "a\0b", FORWARD_DESTINATION: "Nowhere"}),
+        write_json({FORWARD_DESTINATION: "NotAQueue"}),
+        write_json({MESSAGE_ID: "a\0b", FORWARD_DESTINATION: "Nowhere"}),
     ]
     bodies = [None, b"", b"\0", b"\xff" * 300_001]
     return [

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
-from duesweep.core.change import Command, CommandName
-from duesweep.core.waiting import DueSpan
+from duesweep.core.change import Command, CommandName, DueSpan
 from duesweep.ledger.opening import open_ledger
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import run_command

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep.core.outcome import Delivered
+from duesweep.core.message import Delivered
 from duesweep.core.world import micros
 from duesweep.ledger.base import TABLES, LedgerPiece
 from duesweep.ledger.ledger import Ledger

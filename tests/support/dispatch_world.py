@@ -8,7 +8,7 @@ from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.errors import (
     DuesweepError,
 )
-from duesweep.core.headers.json import remove_forward_destination
+from duesweep.core.headers import remove_forward_destination
 from duesweep.core.world import SettableClock
 from duesweep.stores.base import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice

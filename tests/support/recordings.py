@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import MESSAGE_ID, Message
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
+from duesweep.core.headers import write_json
+from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED, Message
 from duesweep_testing.builders import DelayedRow
 
 _FOLDER = Path(__file__).parents[1] / "fixtures"
@@ -120,7 +119,7 @@ class Case:
             headers[TIME_TO_BE_RECEIVED] = str(timedelta(seconds=self.time_to_be_received_s)).zfill(
                 8
             )
-        text = headers_json.write(headers)
+        text = write_json(headers)
         key = str(uuid.uuid4())
         return Message(key, due_us, headers, text, self.body, self.to, instant_us=due_us)
 

@@ -9,8 +9,14 @@ import pytest
 
 from duesweep.core.address import bracket_name
 from duesweep.core.errors import UnreadableHeadersError, make_storable
-from duesweep.core.headers import json as headers_json
-from duesweep.core.headers import xml as headers_xml
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    read_json,
+    read_xml,
+    split_properties,
+    write_json,
+    write_xml,
+)
 from duesweep.core.message import Message
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.contract import JsonHeaders
@@ -128,13 +134,13 @@ class MsmqRows(_KeyAndDue):
     def message(self, _: "SqlServer", row: DelayedRow, attempts: int) -> Message:
         stored, destination = xml_of(row), destination_of(row) or ""
         try:
-            headers = headers_xml.split(headers_xml.read(stored))[0]
+            headers = split_properties(read_xml(stored))[0]
         except UnreadableHeadersError as error:
             text = self.stored_headers(row)
             return _with_instant(
                 Message(row.key, row.due_us, error, text, row.body, destination, attempts)
             )
-        text = headers_json.write(headers)
+        text = write_json(headers)
         return _with_instant(
             Message(row.key, row.due_us, headers, text, row.body, destination, attempts)
         )
@@ -202,11 +208,11 @@ def _as_stored(
 def xml_of(row: DelayedRow) -> bytes:
     """The row's headers as MSMQ's store has them."""
     try:
-        headers = dict(headers_json.read(row.headers))
+        headers = dict(read_json(row.headers))
     except UnreadableHeadersError:
         return row.headers.encode("utf-8", "surrogateescape")
-    headers.pop(headers_json.FORWARD_DESTINATION, None)
-    return headers_xml.write(headers)
+    headers.pop(FORWARD_DESTINATION, None)
+    return write_xml(headers)
 
 
 def shown(due: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from duesweep.core.outcome import BatchResult
+from duesweep.core.message import BatchResult
 from duesweep.stores.base import Claim, SweepRun
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_sessions import MemoryTaskSession

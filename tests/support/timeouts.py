@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 from duesweep.core.errors import UnreadableHeadersError
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import Message
 from duesweep_testing.builders import DelayedRow, message
 
@@ -36,7 +36,7 @@ SQL_SERVER_TABLE = """
 def destination_of(row: DelayedRow) -> str | None:
     """The row's destination; None is the endpoint itself."""
     try:
-        return headers_json.read(row.headers).get(headers_json.FORWARD_DESTINATION)
+        return read_json(row.headers).get(FORWARD_DESTINATION)
     except UnreadableHeadersError:
         return UNREADABLE_DESTINATION
 
@@ -44,10 +44,10 @@ def destination_of(row: DelayedRow) -> str | None:
 def timeout_headers(row: DelayedRow) -> str:
     """The row's headers as Newtonsoft's serializer writes them, on Windows."""
     try:
-        headers = dict(headers_json.read(row.headers))
+        headers = dict(read_json(row.headers))
     except UnreadableHeadersError:
         return row.headers
-    headers.pop(headers_json.FORWARD_DESTINATION, None)
+    headers.pop(FORWARD_DESTINATION, None)
     return json.dumps(headers, indent=2, ensure_ascii=False).replace("\n", "\r\n")
 
 

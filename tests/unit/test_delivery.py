@@ -16,8 +16,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.core.message import Message
-from duesweep.core.outcome import Delivered
+from duesweep.core.message import Delivered, Message
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.sweep.delivery import BatchResult
 from duesweep_testing.builders import DUE, DelayedRow, message

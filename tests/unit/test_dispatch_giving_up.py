@@ -9,7 +9,7 @@ from duesweep.core.errors import (
     DuesweepError,
     RefusedMessageError,
 )
-from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
+from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow, delayed_row

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError, RefusedMessageError
-from duesweep.core.fault_headers import FAILED_QUEUE, TIME_OF_FAILURE
-from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Fault
+from duesweep.core.message import (
+    FAILED_QUEUE,
+    TIME_OF_FAILURE,
+    BatchResult,
+    Delivered,
+    Exhausted,
+    Fault,
+)
 from duesweep.core.policy import Retry
 from duesweep.sweep.batch import error_messages, give_up, out_of_attempts
 from duesweep_testing.builders import DUE, delayed_row, message

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.choose import choose
-from duesweep.core.buckets import BUCKETS
-from duesweep.core.waiting import DueSpan, MessageFilter, WaitingMessage
+from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage
+from duesweep.core.times import BUCKETS
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore

@@ -17,8 +17,7 @@ from duesweep.core.errors import (
     StoreError,
     UnreadableAddressError,
 )
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue

@@ -12,7 +12,6 @@ from typing import cast
 import pytest
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
@@ -20,11 +19,17 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import Message
-from duesweep.core.moment import Moment
-from duesweep.core.pauses import Pause
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits, RateLimit, RateLimits
-from duesweep.core.replay import KeptMessage
+from duesweep.core.policy import (
+    CLAIM_SECONDS,
+    BatchLimits,
+    BreakerLimits,
+    Pause,
+    RateLimit,
+    RateLimits,
+)
+from duesweep.core.times import Moment
 from duesweep.core.tracing import NoTracing
 from duesweep.core.world import SettableClock, World
 from duesweep.exhausted import ExhaustedMessages, Fate

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 
 import duesweep
-from duesweep.core.error_rows import ErrorId, ErrorRow
 from duesweep.core.errors import DuesweepError, MessageError, QueueNotFoundError
-from duesweep.core.fault_headers import EXCEPTION_TYPE, fault_headers
+from duesweep.core.exhausted import ErrorId, ErrorRow
+from duesweep.core.message import EXCEPTION_TYPE, fault_headers
 from duesweep.core.policy import Retry
 from duesweep_testing.builders import MESSAGE_TYPE, delayed_row
 from support.dispatch_world import world_of

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from duesweep.change_messages import Chosen
 from duesweep.choose import choose, open_look
+from duesweep.core.change import MessageFilter, WaitingMessage, spelled_alike
 from duesweep.core.errors import ConfigError
-from duesweep.core.patterns import UnknownDestination, find_unknown
-from duesweep.core.waiting import MessageFilter, WaitingMessage, spelled_alike
+from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.report.waiting import destination_text
 from duesweep.sweep.job import SweepContext
 

@@ -25,11 +25,10 @@ from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.choose import open_look
 from duesweep.config import Config
 from duesweep.core.account import SweepReport
-from duesweep.core.change import Command, CommandName
-from duesweep.core.error_rows import ErrorFilter, ErrorRow
+from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
-from duesweep.core.moment import Moment
-from duesweep.core.waiting import MessageFilter
+from duesweep.core.exhausted import ErrorFilter, ErrorRow
+from duesweep.core.times import Moment
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep.maintain.report import MaintainReport

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.locations import is_path, local_folder
 from duesweep.ledger.opening import (

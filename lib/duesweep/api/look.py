@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 from duesweep import config as configuration
 from duesweep.core.errors import Problem, StoreError
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.pauses import Pause
+from duesweep.core.policy import LedgerWriter, Pause
 from duesweep.ledger.opening import resolve_writer
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession, Horizon

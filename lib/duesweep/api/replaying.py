@@ -9,7 +9,7 @@ from duesweep.api.caller import require_reason
 from duesweep.api.ledgers import command_ledger
 from duesweep.config import Config
 from duesweep.core.change import Command
-from duesweep.core.error_rows import ErrorFilter
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.replay import Choice, Replay, Target, find_errors
 from duesweep.replay_ways import Failure

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from duesweep.audit.ledger_account import LedgerAccount, LedgerCount, Tombstone
 from duesweep.core.audit import AuditCheck, Suspect, judge_journal, judge_sweeps
+from duesweep.core.change import WaitingMessage
 from duesweep.core.errors import ConfigError
-from duesweep.core.waiting import WaitingMessage
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import OperatorDriver, UnsettledWork
 

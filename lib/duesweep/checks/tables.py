@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from duesweep.core.account import unknown_format
 from duesweep.core.errors import Problem
-from duesweep.core.format import unknown_format
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
 # SELECT to count what arrived: a trigger may drop rows without an error.

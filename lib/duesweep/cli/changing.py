@@ -22,9 +22,8 @@ from duesweep.cli.counting import counted, counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.cli.unknown import refuse_unknown, unknown_document
-from duesweep.core.change import Command, CommandName
+from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode
-from duesweep.core.waiting import MessageFilter
 from duesweep.report.changes import Words, print_destinations
 from duesweep.report.tables import print_table
 from duesweep.report.waiting import COLUMNS, message_document, message_row

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from duesweep.cli.endings import command_of
-from duesweep.core.account import SweepReport
-from duesweep.core.held import HeldBack
+from duesweep.core.account import HeldBack, SweepReport
 from duesweep.report.held import held_document
 from duesweep.report.idle import NextDue
 

@@ -6,8 +6,7 @@ import typer
 
 from duesweep.cli import filters
 from duesweep.cli.options import ConfigFile, Overrides
-from duesweep.core import moment
-from duesweep.core.moment import Moment
+from duesweep.core.times import Moment, parse_moment
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,14 +25,14 @@ ErrorClass = Annotated[
 Since = Annotated[
     Moment | None,
     typer.Option(
-        parser=moment.parse,
+        parser=parse_moment,
         metavar="TIME",
         help="Failed at this time or later, as in 2026-12-01T08:00:00Z or -12h.",
     ),
 ]
 Until = Annotated[
     Moment | None,
-    typer.Option(parser=moment.parse, metavar="TIME", help="Failed before this time."),
+    typer.Option(parser=parse_moment, metavar="TIME", help="Failed before this time."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All errors that are open.")]
 Reason = Annotated[
@@ -111,7 +110,7 @@ def replay(  # noqa: PLR0913 - its options
     due: Annotated[
         Moment | None,
         typer.Option(
-            parser=moment.parse,
+            parser=parse_moment,
             metavar="TIME",
             help="Put them back into the store, due at this time, as in +10m.",
         ),

@@ -14,9 +14,9 @@ from duesweep import wiring
 from duesweep.api.ledgers import command_ledger
 from duesweep.cli.unknown import print_unknown, unknown_document
 from duesweep.core.change import ChangeKind
-from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorRow
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
-from duesweep.core.moment import Moment
+from duesweep.core.exhausted import ErrorFilter, ErrorGroups, ErrorRow
+from duesweep.core.times import Moment
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.report import exhausted as report
 from duesweep.report.tables import print_table

@@ -17,8 +17,8 @@ from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_c
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.cli.unknown import refuse_unknown
 from duesweep.core.change import Command, CommandName
-from duesweep.core.error_rows import ErrorFilter
 from duesweep.core.errors import ConfigError
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.ledger import Ledger
 from duesweep.replay import Choice, Discard, Found, Replay, Target, find_errors

@@ -8,9 +8,9 @@ from typing import Any
 
 from duesweep.cli.unknown import unknown_document
 from duesweep.core.change import CommandName
-from duesweep.core.error_rows import ErrorFilter, ErrorGroups
 from duesweep.core.errors import ExitCode, make_printable
-from duesweep.core.patterns import UnknownDestination
+from duesweep.core.exhausted import ErrorFilter, ErrorGroups
+from duesweep.core.routing import UnknownDestination
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.replay import Discard, Found, Replay
 from duesweep.report import exhausted as report

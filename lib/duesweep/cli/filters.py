@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from duesweep.core import moment
+from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError
-from duesweep.core.moment import Moment
-from duesweep.core.waiting import DueSpan, MessageFilter
+from duesweep.core.times import Moment, parse_moment
 
 # A scan of so many messages takes about half a minute.
 DEFAULT_SCAN_LIMIT = 1_000_000
@@ -45,14 +44,14 @@ HeaderPatterns = Annotated[
 DueAfter = Annotated[
     Moment | None,
     typer.Option(
-        parser=moment.parse,
+        parser=parse_moment,
         metavar="TIME",
         help="Due at this time or later, as in 2026-12-01T08:00:00Z, +2h or -1d.",
     ),
 ]
 DueBefore = Annotated[
     Moment | None,
-    typer.Option(parser=moment.parse, metavar="TIME", help="Due before this time."),
+    typer.Option(parser=parse_moment, metavar="TIME", help="Due before this time."),
 ]
 ScanLimit = Annotated[
     int,

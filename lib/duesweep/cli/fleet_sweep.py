@@ -10,8 +10,8 @@ from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.each import worst
 from duesweep.cli.monitored import Ran, tell_of
+from duesweep.core.account import held_in_sweep
 from duesweep.core.errors import ExitCode, NothingDueError, make_printable
-from duesweep.core.held import held_in_sweep
 from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence

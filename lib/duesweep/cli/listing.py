@@ -12,9 +12,9 @@ from duesweep.choose import open_look
 from duesweep.cli.counting import counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.unknown import print_unknown, unknown_document
-from duesweep.core.buckets import BUCKETS
+from duesweep.core.change import WaitingMessage
 from duesweep.core.errors import ExitCode
-from duesweep.core.waiting import WaitingMessage
+from duesweep.core.times import BUCKETS
 from duesweep.listing import Listing, Question, list_waiting
 from duesweep.report.quantities import count_text
 from duesweep.report.tables import print_table

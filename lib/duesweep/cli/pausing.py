@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from duesweep.cli.options import ConfigFile, Overrides
-from duesweep.core import moment
-from duesweep.core.moment import Moment
+from duesweep.core.times import Moment, parse_moment
 
 Pattern = Annotated[
     str,
@@ -19,7 +18,7 @@ Pattern = Annotated[
 Until = Annotated[
     Moment | None,
     typer.Option(
-        parser=moment.parse,
+        parser=parse_moment,
         metavar="TIME",
         help="When it ends by itself, as in +2h, or in full; default: when somebody resumes it.",
     ),

@@ -11,9 +11,9 @@ from typing import Any
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.core import duration
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, make_printable
-from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
+from duesweep.core.times import parse_duration
 from duesweep.wiring import operations
 from duesweep.wiring.operations import TransportSession
 
@@ -72,8 +72,8 @@ def build_message(
         body,
         time_to_be_received=None
         if time_to_be_received is None
-        else duration.parse(time_to_be_received),
-        delay=None if delay is None else duration.parse(delay),
+        else parse_duration(time_to_be_received),
+        delay=None if delay is None else parse_duration(delay),
     )
 
 

@@ -11,7 +11,7 @@ from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import Target
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
-from duesweep.core.transport_message import OutgoingMessage
+from duesweep.core.message import OutgoingMessage
 from duesweep.report.quantities import duration_text
 from duesweep.wiring import rabbitmq_tools
 

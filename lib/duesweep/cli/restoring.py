@@ -20,10 +20,9 @@ from duesweep.cli.commands import (
 )
 from duesweep.cli.counting import counted, counting
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
-from duesweep.core.change import Command, CommandName
+from duesweep.core.change import Command, CommandName, spelled_alike
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
-from duesweep.core.moment import Moment
-from duesweep.core.waiting import spelled_alike
+from duesweep.core.times import Moment
 from duesweep.ledger.ledger import Ledger
 from duesweep.report.changes import Words, print_destinations
 from duesweep.restore import CancelledId, CancelledMessages, Restore, cancelled_id

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from duesweep.cli.options import ConfigFile, Overrides
-from duesweep.core import duration
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
+from duesweep.core.times import parse_duration
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,7 +71,7 @@ def _print(form: str, config: Path | None, settings: list[str] | None, every: st
     from duesweep.schedule.render import render
     from duesweep.schedule.values import Scheduled
 
-    each_time = duration.parse(every)
+    each_time = parse_duration(every)
     if each_time < _SHORTEST:
         raise ConfigError("--every is less than a second", advice="use `duesweep watch`")
     path = (config or _DEFAULT_FILE).absolute()

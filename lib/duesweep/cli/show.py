@@ -12,8 +12,8 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.choose import choose, find_by_keys, open_look
 from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
+from duesweep.core.change import MessageFilter, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode, LedgerError, Problem, make_printable
-from duesweep.core.waiting import MessageFilter, WaitingMessage
 from duesweep.history import Event, read_history
 from duesweep.ledger.opening import open_for_reading
 from duesweep.report import message as report

@@ -6,9 +6,8 @@ import typer
 
 from duesweep.cli import filters
 from duesweep.cli.options import ConfigFile, Overrides
-from duesweep.core import duration, moment
 from duesweep.core.errors import ConfigError
-from duesweep.core.moment import Moment
+from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 
 KeyArguments = Annotated[
     list[str] | None,
@@ -27,7 +26,7 @@ OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON docume
 NewTime = Annotated[
     Moment | None,
     typer.Option(
-        "--to", parser=moment.parse, metavar="TIME", help="The new Due, as in +2h, or in full."
+        "--to", parser=parse_moment, metavar="TIME", help="The new Due, as in +2h, or in full."
     ),
 ]
 
@@ -122,7 +121,7 @@ def reschedule(  # noqa: PLR0913 - its options
 
     if (to is None) == (by is None):
         raise ConfigError("`reschedule` takes one of --to and --by", advice="give one of them")
-    due = NewDue(to) if by is None else NewDue(by=duration.parse_signed(by))
+    due = NewDue(to) if by is None else NewDue(by=parse_signed_duration(by))
     chosen = filters.FilterOptions(
         keys=[*(keys or ()), *(key or ())] or (),
         message_ids=message_id or (),

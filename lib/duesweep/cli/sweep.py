@@ -17,8 +17,8 @@ from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
+from duesweep.core.account import held_in_sweep
 from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_printable
-from duesweep.core.held import held_in_sweep
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text

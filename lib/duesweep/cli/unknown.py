@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from duesweep.core.errors import ConfigError, make_printable, shorten
-from duesweep.core.patterns import UnknownDestination
+from duesweep.core.routing import UnknownDestination
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 

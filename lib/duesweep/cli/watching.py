@@ -17,7 +17,7 @@ from duesweep.cli.fresh_page import FreshPage
 from duesweep.cli.reloading import reload
 from duesweep.cli.signals import note_sighup, stop_on_signals
 from duesweep.core.errors import make_printable
-from duesweep.core.waits import Waits
+from duesweep.core.world import Waits
 from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
 from duesweep.sweep.stop import Stop

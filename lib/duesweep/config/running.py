@@ -5,7 +5,7 @@ import re
 from pydantic import Field, SecretStr, field_validator
 
 from duesweep.config.section import MOST, Section, check_port
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 
 _HTTP = re.compile(r"https?://(?:[^@/]*@)?[^@/:?#]")
 

@@ -1,15 +1,24 @@
-"""The account of a slice: what became of each planned message.
+"""What a sweep did, as journal and ledger keep it: the account of each slice, its breakers, what
+held messages back, and the number of the format.
 
-`planned = claimed + skipped + gone + later + held + left`. Each number is counted where it is
-known, and never derived from the others. The rest, if the sum is too small, is `unexplained`.
+In the account of a slice, `planned = claimed + skipped + gone + later + held + left`. Each number
+is counted where it is known, and never derived from the others. The rest, if the sum is too small,
+is `unexplained`.
+
+The number of the format is raised by a change with which an older version would lose or double what
+a sweep did. A new column that an older version may leave empty is no such change.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
+
+from duesweep.core.errors import Problem
+from duesweep.core.policy import Pause
 
 # What the breaker of a slice's sessions is called.
 SERVICES = "store and queues"
@@ -273,3 +282,79 @@ class SweepReport(SweepSummary):
     """
 
     ledger_error: str | None = None
+
+
+class Holder(StrEnum):
+    """Why messages that are due stay in the store, although nobody else holds them.
+
+    - `paused`: an operator paused their destination.
+    - `limited`: their destination has got as many a second as its limit allows.
+    - `breaker`: their destination, or a service, takes nothing.
+    - `back-off`: they have failed, and are tried again later.
+    - `kept`: they are out of attempts, and the sweep gave up as many as it may.
+    """
+
+    PAUSED = "paused"
+    LIMITED = "limited"
+    BREAKER = "breaker"
+    BACK_OFF = "back-off"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """`messages` are held back by `holder`; None: so many as are due, which was not counted. `what`
+    is the destination, or the pattern of destinations; None: it is about all. `until` None: nobody
+    knows.
+    """
+
+    holder: Holder
+    what: str | None
+    why: str
+    messages: int | None = None
+    until: datetime | None = None
+
+
+def held_by_pause(pause: Pause, messages: int | None = None) -> HeldBack:
+    """What a pause holds back."""
+    why = f"{pause.reason} ({pause.given_by})"
+    return HeldBack(Holder.PAUSED, pause.pattern, why, messages, pause.until)
+
+
+def held_in_sweep(
+    pauses: Iterable[Pause], breakers: Iterable[BreakerReport], kept: int
+) -> list[HeldBack]:
+    """What held messages back in a sweep. `kept` are out of attempts."""
+    held = [held_by_pause(pause) for pause in pauses]
+    held += [held_by_breaker(one) for one in breakers if one.left and not one.is_closed]
+    if kept:
+        why = "the sweep gave up retry.max_exhausted_per_sweep messages"
+        held.append(HeldBack(Holder.KEPT, None, why, kept))
+    return held
+
+
+def held_by_breaker(report: BreakerReport) -> HeldBack:
+    """What a breaker that is still open holds back."""
+    return HeldBack(Holder.BREAKER, report.name, report.reason, report.left)
+
+
+FORMAT = 1
+# The first version that knows it.
+_SINCE = "0.1.0"
+# What journal and ledger are marked with. Without a mark they are of format 1: versions before
+# this one left none.
+FORMAT_MARK = f"duesweep format {FORMAT} ({_SINCE} or newer)"
+_MARK = re.compile(r"duesweep format (?P<number>\d+)(?: \((?P<since>\S+) or newer\))?")
+
+
+def unknown_format(what: str, mark: str | None) -> Problem | None:
+    """What is wrong if `what` has a newer format than this version knows; None: nothing."""
+    found = _MARK.search(mark or "")
+    if found is None or int(found["number"]) <= FORMAT:
+        return None
+    version = f"duesweep {found['since']}" if found["since"] else "the version that made it"
+    return Problem(
+        f"{what} has format {found['number']}, and this version of duesweep knows none above "
+        f"{FORMAT}",
+        f"use {version} or a newer one",
+    )

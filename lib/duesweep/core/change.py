@@ -1,10 +1,121 @@
-"""What an operator did to messages, as values. Stores carry it out and journal it."""
+"""What operators see and do, as values: the messages that wait in a store, the choice of some of
+them, and what a command did to them, which stores carry out and journal.
+"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
+from uuid import UUID
 
+from duesweep.core.errors import MessageError
+from duesweep.core.headers import Headers
 from duesweep.core.message import Message
+from duesweep.core.routing import fits_any, fits_destination
+
+SAGA_ID = "NServiceBus.SagaId"
+# Under it a deferred message names the saga that it is for.
+_SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
+
+
+class WaitingMessage(NamedTuple):
+    """A stored message, read without a lock: it may be gone by now.
+
+    `message` is as a claim returns it, but its body is None unless it was asked for; `body_bytes`
+    is the body's size. `lock_key` is the text by which the store finds and locks it again (its key,
+    or where no key is indexed its Due and its key). `due` is the instant at which it is due; None:
+    never, or an infinite time. `next_attempt_at` and `error`: why it is in back-off; None: it has
+    not failed.
+    """
+
+    message: Message
+    lock_key: str
+    due: datetime | None
+    body_bytes: int
+    next_attempt_at: datetime | None = None
+    error: str | None = None
+
+    def destination(self, own_queue: str) -> str | None:
+        """Where the message goes, if it can be read; to the endpoint itself: `own_queue`."""
+        message = self.message
+        if message.destination is None:
+            return None if isinstance(message.headers, MessageError) else own_queue
+        return message.destination
+
+
+@dataclass(frozen=True, slots=True)
+class DueSpan:
+    """Instants from `start` (included) to `end` (not included); None: no limit. What is never due
+    is in all spans without an end.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages an operator means. All conditions have to hold; no condition: all messages.
+
+    `destination`, `message_type` and the values of `headers` are patterns (`core.patterns`). A
+    message for the endpoint itself has the name of its own queue as destination. `is_failing`: it
+    has failed.
+    """
+
+    keys: tuple[str, ...] = ()
+    message_ids: tuple[str, ...] = ()
+    destination: str | None = None
+    message_type: str | None = None
+    saga_id: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    due: DueSpan = DueSpan()
+    is_failing: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it means all messages."""
+        return self == MessageFilter()
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the store cannot tell what it means: each message has to be looked at."""
+        return self != MessageFilter(keys=self.keys, due=self.due)
+
+    def matches(self, waiting: WaitingMessage, own_queue: str) -> bool:
+        """Whether it means this message. Keys and the span of Dues are the store's affair: it may
+        know a key in several spellings.
+        """
+        message = waiting.message
+        headers = message.headers if isinstance(message.headers, dict) else {}
+        return (
+            (not self.message_ids or message.message_id in self.message_ids)
+            and (not self.is_failing or message.attempts > 0)
+            and self._fits_destination(waiting.destination(own_queue))
+            and fits_any(self.message_type, [message.message_type])
+            and self._fits_headers(headers)
+        )
+
+    def _fits_destination(self, address: str | None) -> bool:
+        return self.destination is None or fits_destination(address, self.destination)
+
+    def _fits_headers(self, headers: Headers) -> bool:
+        if self.saga_id is not None and self.saga_id not in {headers.get(n) for n in _SAGA_IDS}:
+            return False
+        return all(fits_any(pattern, [headers.get(name)]) for name, pattern in self.headers)
+
+
+def spelled_alike(key: str) -> str:
+    """One spelling for all of a key that is a UUID; others are as they are."""
+    try:
+        return str(UUID(key))
+    except ValueError:
+        return key
+
+
+def spellings(keys: Iterable[str]) -> set[str]:
+    """Keys as they were given, and as stores and ledgers have them."""
+    return {spelling for key in keys for spelling in (key, spelled_alike(key))}
 
 
 class ChangeKind(StrEnum):

@@ -1,12 +1,29 @@
-"""A delayed message, as a claim returns it."""
+"""A delayed message as a claim returns it, what becomes of it, as values on which stores act, its
+error message, and messages as the transports' own operations send and receive them.
 
-from collections.abc import Mapping
+Names, order and formats of the headers that a message gets on its way to the error queue are those
+of `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of NServiceBus, as seen in the
+transport's error queue. ServicePulse reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
+from uuid import UUID
 
-from duesweep.core.errors import MessageError
+from duesweep.core.errors import (
+    ConfigError,
+    MessageError,
+    UnreadableHeadersError,
+    format_stack,
+    make_storable,
+    type_name,
+)
+from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json, write_json
+from duesweep.core.times import check_duration, read_time_span
 
-Headers = Mapping[str, str | None]
 # Of a destination, as it was written; None: the endpoint's own queue.
 Address = str | None
 
@@ -71,3 +88,253 @@ def _first_type(enclosed_types: str) -> str:
 
 
 _cached_first_type = lru_cache(maxsize=1024)(_first_type)
+
+
+# A message, and why it could not be delivered.
+Fault = tuple[Message, MessageError]
+
+
+class Delivered(NamedTuple):
+    """The message is in `queue`, and its row leaves the store. `is_deferred`: it was not due yet,
+    and the queue's own delayed delivery delivers it when it is due.
+    """
+
+    message: Message
+    queue: str
+    is_deferred: bool = False
+
+    @property
+    def name(self) -> str:
+        """The outcome's name in the ledger."""
+        return "deferred" if self.is_deferred else "dispatched"
+
+
+class Failed(NamedTuple):
+    """The message stays; it is eligible again after `retry_seconds`."""
+
+    message: Message
+    error: MessageError
+    retry_seconds: float
+
+
+class Exhausted(NamedTuple):
+    """The message is out of attempts. Its row leaves the store, and the journal gets all of it.
+
+    `queue` is the error queue that has the message too; None: no error queue is set.
+    """
+
+    message: Message
+    error: MessageError
+    queue: str | None
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """What became of a batch's messages. Delivery and giving up fill it, and stores and the slice
+    act on it.
+
+    - `delivered` ones are in their queue.
+    - `faulty` ones could not be delivered; each with its error. Each becomes one of the `failed`,
+      which stay, or of the `exhausted`. `over_limit` counts those of the failed that are out of
+      attempts but stay, because the sweep has exhausted as many as it may.
+    - `blocked` ones wait in the store, since their destination takes nothing, or has a limit;
+      `held` ones because it is paused; `early` ones since they are not due yet; `undeferred` ones
+      since their destination cannot defer messages now.
+    - `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
+      too long: both get another batch of this slice.
+    """
+
+    delivered: list[Delivered] = field(default_factory=list)
+    faulty: list[Fault] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    exhausted: list[Exhausted] = field(default_factory=list)
+    over_limit: int = 0
+    blocked: list[Message] = field(default_factory=list)
+    held: list[Message] = field(default_factory=list)
+    early: list[Message] = field(default_factory=list)
+    undeferred: list[Message] = field(default_factory=list)
+    released: list[Message] = field(default_factory=list)
+    unreached: list[Message] = field(default_factory=list)
+
+    @property
+    def claimed(self) -> int:
+        """How many messages leave the store, or have one attempt less."""
+        return len(self.delivered) + len(self.failed) + len(self.exhausted)
+
+    def add(self, more: "BatchResult") -> None:
+        """Add what delivery found out of other messages of the batch."""
+        self.delivered += more.delivered
+        self.faulty += more.faulty
+        self.blocked += more.blocked
+        self.early += more.early
+        self.undeferred += more.undeferred
+        self.released += more.released
+
+
+def separate_refused(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> BatchResult:
+    """Separate the messages that were refused from the others. A refused message that is not due
+    yet is not charged: the fault may be gone when it is due.
+    """
+    if not refused:
+        return BatchResult(delivered=list(sent))
+    result = BatchResult()
+    for one in sent:
+        error = refused.get(one.message.key)
+        if error is None:
+            result.delivered.append(one)
+        elif one.is_deferred:
+            result.early.append(one.message)
+        else:
+            result.faulty.append((one.message, error))
+    return result
+
+
+EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"
+INNER_EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.InnerExceptionType"
+HELP_LINK = "NServiceBus.ExceptionInfo.HelpLink"
+EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
+SOURCE = "NServiceBus.ExceptionInfo.Source"
+STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
+TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
+FAILED_QUEUE = "NServiceBus.FailedQ"
+_EXCEPTION_PREFIX = "NServiceBus.ExceptionInfo."
+# duesweep's own: the stored text of headers that cannot be read.
+UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
+
+
+def make_error_message(
+    message: Message, error: MessageError, *, own_queue: str, now: datetime | None = None
+) -> Message:
+    """The message as it goes to the error queue: without its forward destination, with the fault.
+
+    If its headers cannot be read, it has the fault headers, and the raw headers in one header.
+    """
+    if isinstance(message.headers, MessageError):
+        headers: dict[str, str | None] = {UNREADABLE_HEADERS: message.headers_text}
+    else:
+        headers = dict(message.headers)
+        headers.pop(FORWARD_DESTINATION, None)
+    failed_queue = message.destination or own_queue
+    headers |= fault_headers(error, failed_queue, now or datetime.now(UTC))
+    return message._replace(headers=headers, headers_text=write_json(headers))
+
+
+def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Headers:
+    """The fault headers, in NServiceBus's order; the inner exception's only if there is one."""
+    inner = error.__cause__
+    headers: dict[str, str | None] = {EXCEPTION_TYPE: type_name(error)}
+    if inner is not None:
+        headers[INNER_EXCEPTION_TYPE] = type_name(inner)
+    return headers | {
+        HELP_LINK: None,
+        EXCEPTION_MESSAGE: make_storable(str(error)),
+        SOURCE: "duesweep",
+        STACK_TRACE: format_stack(error),
+        TIME_OF_FAILURE: wire_time(now),
+        FAILED_QUEUE: failed_queue,
+    }
+
+
+def is_fault_header(name: str) -> bool:
+    """Whether the header tells of a failure, also of one that another endpoint has noted."""
+    return name in {TIME_OF_FAILURE, FAILED_QUEUE} or name.startswith(_EXCEPTION_PREFIX)
+
+
+def wire_time(moment: datetime) -> str:
+    """A UTC time in NServiceBus's wire format, `yyyy-MM-dd HH:mm:ss:ffffff Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S:%f Z")
+
+
+TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message to send: at once, or after `delay` through the delayed table (on RabbitMQ, through
+    the delay ladder). A message that is not received within `time_to_be_received` expires; None:
+    never.
+
+    Raises `ConfigError` for both a delay and a time to be received, as the transports do, and for
+    times that are negative or too long.
+    """
+
+    headers: Headers
+    body: bytes | None
+    time_to_be_received: timedelta | None = None
+    delay: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.delay is not None and self.time_to_be_received is not None:
+            raise ConfigError(
+                "A message cannot have both a delay and a time to be received: the transports "
+                "refuse that",
+                advice="leave one of the two out",
+            )
+        if self.delay is not None:
+            check_duration(self.delay)
+        if self.time_to_be_received is not None:
+            check_duration(self.time_to_be_received)
+            if self.time_to_be_received < timedelta(milliseconds=1):
+                raise ConfigError(
+                    "A message with a time to be received below 1 ms would expire before anybody "
+                    "could receive it",
+                    advice="give a longer time, or leave it out",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A row that was received. `headers` are parsed; if they cannot be read, they are the reason.
+    `headers_text` is the stored text.
+    """
+
+    id: UUID
+    headers: Headers | MessageError
+    headers_text: str
+    body: bytes | None
+
+    @classmethod
+    def read(
+        cls,
+        message_id: UUID,
+        headers_text: str,
+        body: bytes | None,
+        columns: Mapping[str, str | None] | None = None,
+    ) -> "ReceivedMessage":
+        """The message of a row. As in the transports, empty text means no headers, not a fault.
+        `columns` are headers that the row has as columns: they fill what the headers lack.
+        """
+        headers: Headers | MessageError
+        try:
+            headers = read_json(headers_text) if headers_text else {}
+        except UnreadableHeadersError as error:
+            headers = error
+        else:
+            headers = _fill(headers, columns or {})
+        return cls(message_id, headers, headers_text, body)
+
+    @property
+    def is_poison(self) -> bool:
+        """Whether the headers cannot be read."""
+        return isinstance(self.headers, MessageError)
+
+    @property
+    def forward_destination(self) -> str | None:
+        """Where a delayed message goes next; None: nowhere."""
+        return self._header(FORWARD_DESTINATION)
+
+    @property
+    def time_to_be_received(self) -> timedelta | None:
+        """The time to be received in the sender's header; None if there is none."""
+        return read_time_span(self._header(TIME_TO_BE_RECEIVED))
+
+    def _header(self, name: str) -> str | None:
+        return None if isinstance(self.headers, MessageError) else self.headers.get(name)
+
+
+def _fill(headers: Headers, columns: Mapping[str, str | None]) -> Headers:
+    """`headers`, and at their end the filled columns that they lack."""
+    lacking = {
+        name: value for name, value in columns.items() if value and headers.get(name) is None
+    }
+    return {**headers, **lacking} if lacking else headers

@@ -1,13 +1,18 @@
-"""Pure rules: batches, back-off, giving up, slices, limits of breakers and of rates."""
+"""Pure rules: batches, back-off, giving up, slices, pauses, limits of breakers and of rates, limits
+of each wait, when a watcher looks again, where the ledger can be cut.
+"""
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
 from typing import TypeVar
 
 from duesweep.core.errors import MessageError
-from duesweep.core.message import Address
-from duesweep.core.patterns import fits_destination
+from duesweep.core.message import Address, Message
+from duesweep.core.routing import EVERYTHING, fits_destination
 
 # A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
 MAX_SLICE_ROWS = 500_000
@@ -173,3 +178,189 @@ class RateLimits:
         """The limit of a destination; None: it has none."""
         name = self.own_name if address is None else address
         return next((each for each in self.limits if fits_destination(name, each.pattern)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing goes to the destinations that fit `pattern`, in which `*` stands for any text, from
+    `paused_at` until `until`; None: until somebody resumes them. Times are aware datetimes.
+    """
+
+    pattern: str
+    paused_at: datetime
+    until: datetime | None
+    given_by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The patterns of the pauses in force. `own_name` is the endpoint's, for messages to its own
+    queue.
+    """
+
+    patterns: Sequence[str] = ()
+    own_name: str = ""
+
+    def holds(self, address: Address) -> bool:
+        """Whether nothing may go to a destination."""
+        name = self.own_name if address is None else address
+        return any(fits_destination(name, pattern) for pattern in self.patterns)
+
+    def separate(self, messages: Sequence[Message]) -> tuple[list[Message], Sequence[Message]]:
+        """The messages that may not go, and the others. One whose destination cannot be read waits
+        only if everything does.
+        """
+        if not self.patterns:
+            return [], messages
+        held: list[Message] = []
+        free: list[Message] = []
+        for message in messages:
+            is_unknown = isinstance(message.headers, MessageError) and message.destination is None
+            waits = EVERYTHING in self.patterns if is_unknown else self.holds(message.destination)
+            (held if waits else free).append(message)
+        return held, free
+
+
+# PostgreSQL's client library never waits less than 2 s.
+_SHORTEST_CONNECT_SECONDS = 2.0
+_LONGEST_CONNECT_SECONDS = 10.0
+# 0.1 ms for each message: the time to find one on a cold disk.
+_SECONDS_PER_MILLION = 100.0
+# The server's limit for a statement, as a part of its client's. So a slow server reports its own
+# time-out before the client gives up, and a server that reports nothing is silent.
+_SERVERS_PART = Fraction(3, 4)
+_LONGEST_TASK_LOCK_SECONDS = 2.0
+_LONGEST_DRIVER_LOCK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many seconds one session waits: for its opening (login included), for one answer, and
+    on the server for a lock. `idle_seconds`: if a client sends nothing for so long within a
+    transaction, the server takes it for dead; 0: no limit.
+    """
+
+    connect_seconds: float
+    answer_seconds: float
+    lock_seconds: float
+    idle_seconds: float = 0.0
+
+    @property
+    def statement_seconds(self) -> float:
+        """The server's limit for one statement, shorter than its client's wait."""
+        return float(self.answer_seconds * _SERVERS_PART)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """`silence_seconds`: if a service falls silent, the sweep ends within this time. That covers
+    one wait of a task, its attempt to open a new session, and one wait of the driver.
+    """
+
+    silence_seconds: float = 60.0
+
+    @property
+    def connect_seconds(self) -> float:
+        """The limit for opening a session, login included."""
+        seconds = max(_SHORTEST_CONNECT_SECONDS, self.silence_seconds / 6)
+        return min(_LONGEST_CONNECT_SECONDS, seconds)
+
+    @property
+    def batch_seconds(self) -> float:
+        """The limit for one answer to a task: a statement, a COPY, a COMMIT, a confirm."""
+        return self.silence_seconds / 3
+
+    @property
+    def driver_seconds(self) -> float:
+        """The limit for one answer to the driver."""
+        return self.silence_seconds * 2 / 3
+
+    def plan_seconds(self, messages: int) -> float:
+        """The limit for one answer about all due messages, if about `messages` are due."""
+        return self.driver_seconds + _SECONDS_PER_MILLION * messages / 1_000_000
+
+    def read_seconds(self, messages: int) -> float:
+        """The limit for one answer to Spark about `messages` messages. Spark tries four times.
+        Then the driver asks on its own session whether the server still answers.
+        """
+        return self.silence_seconds / 5 + _SECONDS_PER_MILLION * messages / 1_000_000
+
+    @property
+    def task(self) -> Limits:
+        """The limits of a task's session. It never waits for rows, and briefly for tables."""
+        lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
+        idle_seconds = 2 * self.silence_seconds
+        return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
+
+    @property
+    def driver(self) -> Limits:
+        """The limits of the driver's session. It waits for batches in flight."""
+        lock_seconds = min(_LONGEST_DRIVER_LOCK_SECONDS, self.driver_seconds / 2)
+        idle_seconds = 10 * self.silence_seconds
+        return Limits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
+
+    @property
+    def handler(self) -> Limits:
+        """The limits of a session in whose transaction a user's handler runs, without a limit."""
+        return replace(self.driver, idle_seconds=0.0)
+
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+LEAST_WAIT_SECONDS = 0.1
+# Messages that come due within this time leave together. Each sweep is a row of the ledger and a
+# third of a second of work, and without a rest there would be 250,000 a day.
+REST_SECONDS = 0.3
+# After errors: about as long as a database takes to restart.
+MOST_WAIT_AFTER_ERRORS_SECONDS = 30.0
+# After errors of the ledger, which dispatch does not need.
+MOST_WAIT_FOR_LEDGER_SECONDS = 1.0
+# While others hold messages that are due: the server takes these from a frozen process after 2 s.
+MOST_WAIT_FOR_LOCKED_SECONDS = 1.0
+
+
+def wait_for_next(next_due: datetime | None, now: datetime | None, most_seconds: float) -> float:
+    """How many seconds to wait for the message that is due next; both times are the server's.
+
+    Never more than `most_seconds`: an endpoint may store a message that is due earlier.
+    """
+    if next_due is None or now is None:
+        return most_seconds
+    return _within((next_due - now).total_seconds(), most_seconds)
+
+
+def wait_after(times: int, most_seconds: float = MOST_WAIT_AFTER_ERRORS_SECONDS) -> float:
+    """How many seconds to wait after so many ticks in a row that failed, or moved nothing although
+    something was due: a rest for 0, and twice as long each time, up to `most_seconds`.
+    """
+    doublings = min(max(times, 0), 20)
+    return _within(REST_SECONDS * 2**doublings, most_seconds)
+
+
+def _within(seconds: float, most_seconds: float) -> float:
+    return max(LEAST_WAIT_SECONDS, min(seconds, most_seconds))
+
+
+# A row's instant and those of its sweep may be rounded differently.
+_MARGIN = timedelta(seconds=1)
+
+
+def cut_before(wanted: datetime, spans: Iterable[tuple[datetime, datetime]]) -> datetime:
+    """The last instant up to `wanted` that no sweep spans; `spans` are their starts and ends."""
+    cut = wanted
+    for start, end in sorted(spans, key=lambda span: span[1], reverse=True):
+        if end + _MARGIN < cut:
+            # Those that follow end earlier still.
+            break
+        cut = min(cut, start - _MARGIN)
+    return cut
+
+
+class LedgerWriter(StrEnum):
+    """Who writes the ledger's tables. `AUTO`: delta-rs for a local folder, else Spark."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    DELTA_RS = "delta-rs"

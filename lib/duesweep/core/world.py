@@ -1,7 +1,11 @@
-"""Time, chance and ids: all that is not a function of its input."""
+"""Time, chance and ids: all that is not a function of its input; how long to wait for a lock that
+another process holds, and what one source waits for at this moment.
+"""
 
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -130,3 +134,101 @@ def late_ms(message: Message, now_us: int) -> int | None:
     due yet, None where its Due is infinite.
     """
     return None if message.instant_us is None else (now_us - message.instant_us) // 1_000
+
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+_TOLD_AFTER_SECONDS = 2.0
+
+
+class Patience:
+    """Waits `seconds` in all, however many locks share it, and not beyond `is_stopped()`.
+
+    A holder may be frozen, so no wait for a lock is without an end. 0: never waits. A wait of more
+    than 2 s is logged.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        is_stopped: Callable[[], bool] = lambda: False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
+        self._left = seconds
+        self._waited = 0.0
+        self.is_stopped = is_stopped
+
+    def wait(self, holder: Callable[[], str]) -> bool:
+        """Wait a moment before the next try. Returns False, at once, if it is time to give up.
+        `holder` says who holds the lock.
+        """
+        if self._left <= 0 or self.is_stopped():
+            return False
+        seconds = min(_POLL_SECONDS, self._left)
+        self.clock.sleep(seconds)
+        self._left -= seconds
+        if self._waited <= _TOLD_AFTER_SECONDS < self._waited + seconds:
+            _log.warning("Waiting for a lock: %s", holder())
+        self._waited += seconds
+        return True
+
+
+NO_PATIENCE = Patience(0)
+
+
+# Shorter ones are told to nobody.
+LONG_SECONDS = 2.0
+# What is waited for with no message in hand.
+STORE, QUEUES, STORAGE = "store", "queues", "ledger storage"
+# What rows of the journal wait for.
+LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`what` is waited for: a few words, the same each time. `why` is a sentence for people.
+    `since` is by `time.monotonic()`.
+    """
+
+    what: str
+    why: str
+    since: float
+
+    @property
+    def seconds(self) -> float:
+        """For how long so far."""
+        return time.monotonic() - self.since
+
+
+class Waits:
+    """The waits of one source that are under way, those that block nothing too: rows that wait for
+    a lock of the ledger while messages go on. Any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Wait] = {}
+
+    def begin(self, what: str, why: str) -> None:
+        """Note a wait. One that is under way goes on, and has the reason that was given last."""
+        before = self._under_way.get(what)
+        since = time.monotonic() if before is None else before.since
+        self._under_way[what] = Wait(what, why, since)
+
+    def end(self, what: str) -> None:
+        """Note that a wait is over, if there was one."""
+        self._under_way.pop(what, None)
+
+    @contextmanager
+    def waiting(self, what: str, why: str) -> Iterator[None]:
+        """Note that the block waits."""
+        self.begin(what, why)
+        try:
+            yield
+        finally:
+            self.end(what)
+
+    def long(self) -> Sequence[Wait]:
+        """Those that have taken longer than two seconds."""
+        return [each for each in list(self._under_way.values()) if each.seconds > LONG_SECONDS]

@@ -15,9 +15,9 @@ from uuid import UUID
 import psycopg
 
 from duesweep.core.address import TableName
-from duesweep.core.headers.json import FORWARD_DESTINATION, write
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Headers
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect_as_server
 
 ENDPOINT = "Sales.Orders"
@@ -91,7 +91,7 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
         due = now - _BACKLOG * (1 - number / len(kinds)) - _JITTER * rng.random()
         if kind == "not due":
             due = now + _NOT_DUE_FROM + _NOT_DUE_SPAN * rng.random()
-        headers = write(_headers(rng, UNKNOWN_QUEUE if kind == "unknown" else address, due))
+        headers = write_json(_headers(rng, UNKNOWN_QUEUE if kind == "unknown" else address, due))
         if kind == "unreadable":
             headers = headers[: len(headers) // 2]
         yield DemoRow(_uuid(rng), headers, _body(rng, number, traffic.body_bytes), due)

@@ -9,7 +9,7 @@ import psycopg
 from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql.session import connect, text_of

@@ -18,7 +18,7 @@ from duesweep.checks.finding import (
 from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP
 from duesweep.core.errors import DuesweepError
-from duesweep.core.pauses import Pause
+from duesweep.core.policy import Pause
 from duesweep.doctor.spark import Needs
 from duesweep.ledger.locations import probe_writable
 from duesweep.stores.base import DriverSession

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import TransactionLostError
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from duesweep.core.world import Clock
 from duesweep.drivers.sql import statement
 

@@ -27,7 +27,7 @@ from deltalake.exceptions import (
 from pyarrow import fs
 
 from duesweep.core.errors import ConfigError, LedgerError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,

@@ -11,11 +11,10 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from duesweep.core.account import SweepSummary
+from duesweep.core.account import FORMAT_MARK, SweepSummary, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
-from duesweep.core.format import FORMAT_MARK, unknown_format
-from duesweep.core.patience import NO_PATIENCE, Patience
+from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     CHANGES,
@@ -34,7 +33,7 @@ ID_PROPERTY = "duesweep.ledgerId"
 ROLE_PROPERTY = "duesweep.table"
 # Properties of the first table. There is a table `changes`:
 _CHANGES_PROPERTY = "duesweep.hasChanges"
-# The format of all tables, see `core/format.py`.
+# The format of all tables, see `core/account.py`.
 _FORMAT_PROPERTY = "duesweep.format"
 # JSON: the sources of which rows before an instant were removed.
 _KEPT_FROM_PROPERTY = "duesweep.keptFrom"

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
-from duesweep.core.patience import Patience
+from duesweep.core.world import Patience
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000

@@ -4,8 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
 from duesweep.ledger import locations
 from duesweep.ledger.ledger import Ledger
 

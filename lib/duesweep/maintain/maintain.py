@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.patience import Patience
-from duesweep.core.retention import cut_before
+from duesweep.core.policy import cut_before
+from duesweep.core.world import Patience
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.maintain.report import MaintainReport, TableReport

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duesweep.checks.finding import Finding
-from duesweep.core.error_rows import ErrorGroup
-from duesweep.core.pauses import Pause
+from duesweep.core.exhausted import ErrorGroup
+from duesweep.core.policy import Pause
 
 
 class Step(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 
-from duesweep.core.error_rows import ErrorFilter, ErrorGroups
+from duesweep.core.exhausted import ErrorFilter, ErrorGroups
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger

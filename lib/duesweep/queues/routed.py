@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from duesweep.core.allowed import Allowed
 from duesweep.core.errors import (
     ConfigError,
     DestinationError,
@@ -19,7 +18,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import PAUSE_PER_TRY
-from duesweep.core.routing import NoRouteError, Route, first_route, own_route
+from duesweep.core.routing import Allowed, NoRouteError, Route, first_route, own_route
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession

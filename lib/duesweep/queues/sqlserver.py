@@ -22,7 +22,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
@@ -112,7 +112,7 @@ class QueueShape:
 
     def headers(self, text: str) -> str:
         """Headers as the table can hold them."""
-        return headers_json.escape_non_ascii(text) if self.is_narrow else text
+        return escape_non_ascii(text) if self.is_narrow else text
 
 
 def shape_of(columns: Mapping[str, str]) -> QueueShape:

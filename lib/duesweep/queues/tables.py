@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
 from duesweep.core.errors import ConfigError, DestinationError, MessageError, RefusedMessageError
 from duesweep.core.message import Message
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from duesweep.core.error_rows import ErrorGroup, ErrorId, ErrorRow
 from duesweep.core.errors import make_printable
+from duesweep.core.exhausted import ErrorGroup, ErrorId, ErrorRow
 from duesweep.exhausted import Fate
 from duesweep.ledger.base import LedgerRow
 from duesweep.report.bodies import view_body

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from duesweep.core.account import HeldBack, held_by_pause
 from duesweep.core.errors import make_printable, shorten
-from duesweep.core.held import HeldBack, held_by_pause
-from duesweep.core.pauses import Pause
+from duesweep.core.policy import Pause
 from duesweep.report.quantities import count_text, time_text
 from duesweep.report.tables import Column, Row
 

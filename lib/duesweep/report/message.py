@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from duesweep.core.change import WaitingMessage
 from duesweep.core.errors import MessageError, make_printable, shorten
-from duesweep.core.waiting import WaitingMessage
 from duesweep.history import Event
 from duesweep.report.bodies import BodyForm, view_body
 from duesweep.report.quantities import size_text, time_text

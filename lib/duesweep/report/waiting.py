@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from duesweep.core.buckets import BUCKETS
-from duesweep.core.waiting import WaitingMessage
+from duesweep.core.change import WaitingMessage
+from duesweep.core.times import BUCKETS
 from duesweep.report.quantities import duration_text
 from duesweep.report.tables import Cell, Column, Row
 

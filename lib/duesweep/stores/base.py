@@ -15,14 +15,11 @@ from typing import Any, NamedTuple, Protocol, Self
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd, SweepSummary
-from duesweep.core.change import Change, Command, UnsettledCommand
+from duesweep.core.change import Change, Command, DueSpan, UnsettledCommand, WaitingMessage
 from duesweep.core.errors import ConfigError, Problem, UnusualBatchError
-from duesweep.core.message import Headers, Message
-from duesweep.core.outcome import BatchResult
-from duesweep.core.pauses import Pause
-from duesweep.core.policy import RateLimit, Slicing
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.core.waiting import DueSpan, WaitingMessage
+from duesweep.core.headers import Headers
+from duesweep.core.message import BatchResult, Message
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Pause, RateLimit, Slicing, Timeouts
 
 
 class TransactionMode(StrEnum):

@@ -21,8 +21,7 @@ from duesweep.core.errors import (
     make_storable,
     type_name,
 )
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult, Exhausted, Failed
+from duesweep.core.message import BatchResult, Exhausted, Failed, Message
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores import tombstone

@@ -10,7 +10,7 @@ from duesweep.checks.tables import Columns, WantedTable
 from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from duesweep.stores.checks import read_clock, wanted_tables

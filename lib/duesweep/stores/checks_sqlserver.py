@@ -9,7 +9,7 @@ from duesweep.checks.table_findings import TableFacts
 from duesweep.checks.tables import FoundTable, WantedTable, index_notices
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, Problem, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
     with_indexes,

@@ -15,9 +15,8 @@ from uuid import UUID
 
 from duesweep.checks.tables import FoundTable, WantedIndex
 from duesweep.core.errors import Problem, StoreError, UnusualBatchError
-from duesweep.core.message import Message
-from duesweep.core.outcome import Failed
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits, Timeouts
+from duesweep.core.message import Failed, Message
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Excluded, Horizon, NewMessage, SweepRun
 from duesweep.stores.installed import IndexCreated

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
 
+from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
-from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
 from duesweep.stores.checks import check_tables

@@ -14,13 +14,20 @@ from uuid import UUID, uuid4
 
 import duesweep
 from duesweep.core.address import TableName, quote_name
+from duesweep.core.change import SAGA_ID
 from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
-from duesweep.core.headers import json as headers_json
-from duesweep.core.headers import xml as headers_xml
-from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    read_json,
+    read_xml,
+    remove_forward_destination,
+    set_forward_destination,
+    split_properties,
+    write_json,
+    write_xml,
+)
 from duesweep.core.message import MESSAGE_ID, Message
-from duesweep.core.patterns import EVERYTHING
-from duesweep.core.waiting import SAGA_ID
+from duesweep.core.routing import EVERYTHING
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import NewMessage
 
@@ -115,13 +122,13 @@ def json_message(  # noqa: PLR0917 - TableKind.read_message
     """
     text, body = row.headers, row.body
     try:
-        headers = headers_json.read(text)
+        headers = read_json(text)
     except UnreadableHeadersError as error:
         return Message(key, due_us, error, text or "", body, None, attempts, instant_us)
-    destination = headers.get(headers_json.FORWARD_DESTINATION)
+    destination = headers.get(FORWARD_DESTINATION)
     assert text is not None  # else it could not be read
-    if headers_json.FORWARD_DESTINATION in headers:
-        text = headers_json.remove_forward_destination(text)
+    if FORWARD_DESTINATION in headers:
+        text = remove_forward_destination(text)
     return Message(key, due_us, headers, text, body, destination, attempts, instant_us)
 
 
@@ -132,7 +139,7 @@ def json_message_with_destination(  # noqa: PLR0917 - TableKind.read_message
     # NULL is an address that names no queue, and not the endpoint's own queue.
     destination, text = row.destination or "", row.headers or ""
     try:
-        headers = headers_json.read(row.headers)
+        headers = read_json(row.headers)
     except UnreadableHeadersError as error:
         return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
     return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
@@ -148,8 +155,8 @@ def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: 
     """The values of a new row, less its Due; the table gives it a key."""
     text = message.stored_headers
     if text is None:
-        headers = headers_json.set_forward_destination(message.headers, message.destination)
-        text = headers_json.write(headers)
+        headers = set_forward_destination(message.headers, message.destination)
+        text = write_json(headers)
     return {"headers": text, "body": message.body}
 
 
@@ -166,7 +173,7 @@ def _forwarded_to(headers: object) -> str | None:
     if not isinstance(headers, str):
         return None
     try:
-        return headers_json.read(headers).get(headers_json.FORWARD_DESTINATION)
+        return read_json(headers).get(FORWARD_DESTINATION)
     except UnreadableHeadersError:
         return None
 
@@ -178,11 +185,11 @@ def msmq_message(  # noqa: PLR0917 - TableKind.read_message
     # Where the column is NULL: an address that names no queue, not the endpoint's own one.
     destination = row.destination or ""
     try:
-        headers, _ = headers_xml.split(headers_xml.read(row.headers))
+        headers, _ = split_properties(read_xml(row.headers))
     except UnreadableHeadersError as error:
         text = _text(row.headers)
         return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
-    text = headers_json.write(headers)
+    text = write_json(headers)
     return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
 
 
@@ -200,7 +207,7 @@ def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: 
     return {
         "message_key": message.headers.get(MESSAGE_ID) or str(uuid4()),
         "destination": message.destination,
-        "headers": headers_xml.write(message.headers) if text is None else text.encode(),
+        "headers": write_xml(message.headers) if text is None else text.encode(),
         "body": message.body,
     }
 
@@ -241,7 +248,7 @@ def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
         "destination": endpoint if message.destination is None else message.destination or None,
         "saga_id": _saga_id(message.headers.get(SAGA_ID)),
         "body": message.body,
-        "headers": headers_json.write(message.headers) if text is None else text,
+        "headers": write_json(message.headers) if text is None else text,
         "version": f"duesweep {duesweep.__version__}",
     }
 

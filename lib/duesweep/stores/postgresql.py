@@ -10,12 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS, FoundTable, WantedIndex
+from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
-from duesweep.core.format import FORMAT_MARK
-from duesweep.core.message import Message
-from duesweep.core.outcome import Failed
-from duesweep.core.timeouts import Limits
+from duesweep.core.message import Failed, Message
+from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.catalog import find_table, similar_tables
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal, text_of

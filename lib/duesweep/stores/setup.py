@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.errors import Problem
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks import refuse_newer_format, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables

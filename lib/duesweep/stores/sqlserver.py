@@ -13,11 +13,11 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS, FoundTable, WantedIndex
+from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, Problem, StoreError, TransactionLostError
-from duesweep.core.format import FORMAT_MARK
 from duesweep.core.message import Message
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import (
     bound_text,

@@ -15,8 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from duesweep.core.address import SqlServerTable
-from duesweep.core.message import Message
-from duesweep.core.outcome import Failed
+from duesweep.core.message import Failed, Message
 from duesweep.core.policy import SCANNED_ROWS
 from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list

@@ -16,8 +16,8 @@ from uuid import UUID
 from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, StoreError, SweepClosedError, make_storable
-from duesweep.core.patience import Patience
-from duesweep.core.pauses import Pause
+from duesweep.core.policy import Pause
+from duesweep.core.world import Patience
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.base import (
     Backlog,

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from duesweep.core.outcome import Delivered
+from duesweep.core.message import Delivered
 from duesweep.core.world import late_ms
 
 if TYPE_CHECKING:

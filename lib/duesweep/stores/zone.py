@@ -10,7 +10,7 @@ from typing import Any
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.session import connect_as_server, server_time_zone
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon

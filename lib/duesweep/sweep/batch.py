@@ -20,11 +20,17 @@ from duesweep.core.errors import (
     TransactionLostError,
     UnusualBatchError,
 )
-from duesweep.core.fault_headers import make_error_message
-from duesweep.core.message import Address, Message
-from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Failed, Fault
-from duesweep.core.pauses import Paused
-from duesweep.core.policy import CLAIM_SECONDS, Retry
+from duesweep.core.message import (
+    Address,
+    BatchResult,
+    Delivered,
+    Exhausted,
+    Failed,
+    Fault,
+    Message,
+    make_error_message,
+)
+from duesweep.core.policy import CLAIM_SECONDS, Paused, Retry
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Excluded, TaskSession

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 
 from duesweep.core.errors import DestinationError, MessageError, TransactionLostError
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult, Delivered, Fault, separate_refused
+from duesweep.core.message import BatchResult, Delivered, Fault, Message, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.tracing import Attributes, Tracing
 from duesweep.core.world import Clock, StoreClock

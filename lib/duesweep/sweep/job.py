@@ -5,9 +5,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.policy import BatchLimits, BreakerLimits, LookAhead, RateLimits, Retry
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import (
+    DEFAULT_TIMEOUTS,
+    BatchLimits,
+    BreakerLimits,
+    LedgerWriter,
+    LookAhead,
+    RateLimits,
+    Retry,
+    Timeouts,
+)
 from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.core.world import World
 from duesweep.queues.base import Queue

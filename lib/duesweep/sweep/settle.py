@@ -18,7 +18,7 @@ from uuid import UUID
 
 from duesweep.core.account import SweepReport, SweepSummary
 from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError
-from duesweep.core.patience import NO_PATIENCE, Patience
+from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.base import DriverSession, UnsettledSweep
 

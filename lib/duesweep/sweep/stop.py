@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 
-from duesweep.core.waits import Waits
-from duesweep.core.world import Clock
+from duesweep.core.world import Clock, Waits
 from duesweep.stores.base import DriverSession, Store, SweepRun
 
 _POLL_SECONDS = 0.2

@@ -22,11 +22,9 @@ from duesweep.core.errors import (
     StoreError,
     SweepClosedError,
 )
-from duesweep.core.patience import Patience
-from duesweep.core.policy import BatchLimits, Slicing
+from duesweep.core.policy import REST_SECONDS, BatchLimits, Slicing
 from duesweep.core.tracing import Attributes
-from duesweep.core.waits import LEDGER, STORAGE
-from duesweep.core.watching import REST_SECONDS
+from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
 from duesweep.sweep.engines import Engine

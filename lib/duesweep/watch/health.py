@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from duesweep.core.errors import DuesweepError
-from duesweep.core.waits import Waits
+from duesweep.core.world import Waits
 from duesweep.report.idle import NextDue
 from duesweep.watch.tick import MOST_TICK_SECONDS, Tick
 

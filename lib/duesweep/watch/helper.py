@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import structlog
 
 from duesweep.core.errors import DuesweepError
-from duesweep.core.watching import wait_after
+from duesweep.core.policy import wait_after
 from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)

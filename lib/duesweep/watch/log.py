@@ -8,7 +8,7 @@ import structlog
 
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import DuesweepError, make_printable
-from duesweep.core.waits import Wait, Waits
+from duesweep.core.world import Wait, Waits
 from duesweep.watch.tick import Tick
 
 _log = structlog.get_logger(__name__)

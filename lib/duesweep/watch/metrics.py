@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import DuesweepError, ExitCode
-from duesweep.core.waits import STORE, Waits
+from duesweep.core.world import STORE, Waits
 from duesweep.stores.base import Store
 from duesweep.sweep.sweep import exit_code
 from duesweep.telemetry.definitions import LABEL, OLDEST_DUE

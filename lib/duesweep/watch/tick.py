@@ -10,7 +10,7 @@ from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, loo
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import NothingDueError, StoreError
 from duesweep.core.policy import LookAhead
-from duesweep.core.waits import LEDGER, QUEUES, STORAGE, STORE
+from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext

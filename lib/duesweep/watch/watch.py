@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, SparkError
-from duesweep.core.watching import (
+from duesweep.core.policy import (
     LEAST_WAIT_SECONDS,
     MOST_WAIT_AFTER_ERRORS_SECONDS,
     MOST_WAIT_FOR_LEDGER_SECONDS,

@@ -3,21 +3,19 @@
 from pathlib import Path
 
 from duesweep.config import Config, has_cluster_files, started
-from duesweep.core.allowed import Allowed
 from duesweep.core.errors import ConfigError, QueueNotFoundError
-from duesweep.core.ledger_writer import LedgerWriter
-from duesweep.core.patterns import EVERYTHING
 from duesweep.core.policy import (
     BATCH_ROWS,
     MAX_BATCH_ROWS,
     BatchLimits,
     BreakerLimits,
+    LedgerWriter,
     LookAhead,
     RateLimit,
     RateLimits,
     Retry,
 )
-from duesweep.core.routing import Route
+from duesweep.core.routing import EVERYTHING, Allowed, Route
 from duesweep.ledger.opening import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue

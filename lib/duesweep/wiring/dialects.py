@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
 from duesweep.core.errors import ConfigError
-from duesweep.core.timeouts import Timeouts
+from duesweep.core.policy import Timeouts
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
 

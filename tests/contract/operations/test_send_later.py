@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.headers.json import FORWARD_DESTINATION
+from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
 from duesweep.wiring import operations
 from duesweep_testing.builders import BODY, ENDPOINT

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
 

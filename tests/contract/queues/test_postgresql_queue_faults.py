@@ -15,7 +15,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
     StoreError,
 )
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from support.contract import queue_steps
 from support.contract.queue_steps import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import write_json
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
@@ -41,7 +41,7 @@ class RabbitMqUnderTest:
     def arrived(self, address: str) -> ArrivedMessages:
         for _, properties, body in self.broker.take(address):
             headers = {n: v for n, v in properties.headers.items() if not n.startswith("x-")}
-            self._arrived[address].append((headers_json.write(headers), body))
+            self._arrived[address].append((write_json(headers), body))
         return self._arrived[address]
 
     def drop_all(self) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.errors import UnreadableHeadersError
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
 from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import DelayedRow
 from support.bad_input import corpus
@@ -18,7 +18,7 @@ _BROKERS_OWN = ["amq.fanout", "amq.direct", "amq.topic", "amq.headers", "amq.rab
 def test_bad_addresses_fail_alone(billing: Broker, style: Style) -> None:
     addresses = [one.text for one in corpus("addresses") if "\ud800" not in one.text]
     bad = [
-        DelayedRow(headers=headers_json.write({headers_json.FORWARD_DESTINATION: address}))
+        DelayedRow(headers=write_json({FORWARD_DESTINATION: address}))
         for address in [*addresses, *_BROKERS_OWN]
     ]
     good = numbered(3)
@@ -49,7 +49,7 @@ def test_unusual_headers_arrive_or_are_refused_by_amqp(billing: Broker) -> None:
 def _fits_amqp(row: DelayedRow) -> bool:
     """Whether its headers can be read, and have less than 128 kB."""
     try:
-        headers = headers_json.read(row.headers)
+        headers = read_json(row.headers)
     except UnreadableHeadersError:
         return False
     return sum(len(f"{name}{value}") for name, value in headers.items()) < 128_000

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.errors import QueueError
-from duesweep.core.policy import BatchLimits
-from duesweep.core.timeouts import Timeouts
+from duesweep.core.policy import BatchLimits, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.rabbitmq.migration.migrate import Migration

@@ -17,8 +17,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
     UnreadableAddressError,
 )
-from duesweep.core.message import MESSAGE_ID
-from duesweep.core.transport_message import OutgoingMessage
+from duesweep.core.message import MESSAGE_ID, OutgoingMessage
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession, open_sender

@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 from duesweep.core.errors import ConfigError, DuesweepError, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.spark import SPARK_ERRORS

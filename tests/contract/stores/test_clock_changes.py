@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.outcome import BatchResult, Exhausted
+from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.world import StoreClock, late_ms, micros
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry

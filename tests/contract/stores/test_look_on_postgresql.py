@@ -7,7 +7,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from duesweep.core.waiting import DueSpan
+from duesweep.core.change import DueSpan
 from duesweep.drivers.postgresql import session as driver
 from duesweep.stores.base import OperatorDriver
 from duesweep_testing.builders import delayed_row

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores.checks import check_tables
 from support.endpoint import Endpoint

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.outcome import BatchResult, Delivered
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.message import BatchResult, Delivered
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import connect
 from duesweep.stores.base import SweepRun, TaskSession

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 import psycopg
 import pytest
 
-from duesweep.core.timeouts import Limits, Timeouts
+from duesweep.core.policy import Limits, Timeouts
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from support.endpoint import Endpoint
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from duesweep.core.change import Command, CommandName
-from duesweep.core.error_rows import ErrorFilter
-from duesweep.core.moment import Moment
+from duesweep.core.exhausted import ErrorFilter
+from duesweep.core.times import Moment
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.opening import open_ledger
 from duesweep.replay import Choice, Replay, Target, find_errors

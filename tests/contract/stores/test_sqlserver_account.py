@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.headers import json as headers_json
-from duesweep.core.outcome import BatchResult, Exhausted
+from duesweep.core.headers import read_json
+from duesweep.core.message import BatchResult, Exhausted
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import change, steps
 from support.contract.store_subjects import DelayedTableUnderTest
@@ -39,7 +39,7 @@ def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_b
 
     journal = [row for row in subject.endpoint.journal(run.sweep_id) if row.kind == "exhausted"]
     by_key = {row.message_key: row for row in journal}
-    assert headers_json.read(by_key[readable.key].headers)["Grüße"] == more["Grüße"]
+    assert read_json(by_key[readable.key].headers)["Grüße"] == more["Grüße"]
     assert by_key[poison.key].headers is None
     for row in (readable, poison):
         assert by_key[row.key].headers_text == subject.stored_headers(row)

@@ -8,7 +8,7 @@ import pytest
 
 from duesweep import wiring
 from duesweep.core.errors import ConfigError, UnreadableAddressError
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
@@ -163,7 +163,7 @@ def test_forward_destination_among_the_headers_travels_as_it_is(
 ) -> None:
     endpoint = subject.endpoint
     key = endpoint.delay()
-    text = headers_json.write({headers_json.FORWARD_DESTINATION: "Other", MESSAGE_ID: "m-1"})
+    text = write_json({FORWARD_DESTINATION: "Other", MESSAGE_ID: "m-1"})
     endpoint.execute(f'UPDATE {endpoint.delayed} SET "Headers" = $1', text)
     run = open_sweep(subject.store)
 

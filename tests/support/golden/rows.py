@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import write_json
 from duesweep.core.message import MESSAGE_ID
 from support.endpoint import Endpoint
 from support.golden.normal import Normaliser
@@ -148,7 +148,7 @@ class Changes:
         kept = {one: text for one, text in stored.items() if now.get(one, "") == text}
         removed = [f"-{one}" for one in stored if one not in now]
         added = [f"+{one}: {self.normal.value(t)}" for one, t in now.items() if one not in kept]
-        is_rewritten = isinstance(value, str) and not added and value != headers_json.write(kept)
+        is_rewritten = isinstance(value, str) and not added and value != write_json(kept)
         how = " ".join(["as stored", *removed, *added, *(["rewritten"] if is_rewritten else [])])
         return {f"{name} of": now[MESSAGE_ID], name: how}
 

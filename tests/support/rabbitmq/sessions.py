@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from duesweep.core.message import Message
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.opening import open_ledger
 from support.rabbitmq.broker import Broker
 from support.trials import faults

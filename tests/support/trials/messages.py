@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from duesweep.core.message import MESSAGE_ID
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED
+from duesweep.core.message import MESSAGE_ID, TIME_TO_BE_RECEIVED
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.recordings import delayed_rows
 

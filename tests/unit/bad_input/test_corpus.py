@@ -18,8 +18,13 @@ from duesweep.core.errors import (
     UnreadableHeadersError,
     make_printable,
 )
-from duesweep.core.headers import json as headers_json
-from duesweep.core.headers import xml as headers_xml
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    read_json,
+    read_xml,
+    remove_forward_destination,
+    write_json,
+)
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
@@ -69,7 +74,7 @@ def test_headers_in_json_are_read_or_refused(one: BadInput) -> None:
     text = one.text
 
     with _little_memory(len(text)):
-        ending = _ending(lambda: headers_json.read(text), UnreadableHeadersError)
+        ending = _ending(lambda: read_json(text), UnreadableHeadersError)
 
     assert ending == one["ending"]
 
@@ -79,12 +84,12 @@ def test_headers_in_json_that_are_read_stay_as_they_are(one: BadInput) -> None:
     text = one.text
     if one["ending"] == "refused":
         return
-    headers = dict(headers_json.read(text))
-    delivered = headers_json.remove_forward_destination(text)
+    headers = dict(read_json(text))
+    delivered = remove_forward_destination(text)
 
-    del headers[headers_json.FORWARD_DESTINATION]
-    assert headers_json.read(delivered) == headers
-    assert headers_json.read(headers_json.write(headers)) == headers
+    del headers[FORWARD_DESTINATION]
+    assert read_json(delivered) == headers
+    assert read_json(write_json(headers)) == headers
 
 
 @pytest.mark.parametrize("one", each_of("headers_xml"))
@@ -92,7 +97,7 @@ def test_headers_in_xml_are_read_or_refused(one: BadInput) -> None:
     data = one.data
 
     with _little_memory(len(data)):
-        ending = _ending(lambda: headers_xml.read(data), UnreadableHeadersError)
+        ending = _ending(lambda: read_xml(data), UnreadableHeadersError)
 
     assert ending == one["ending"]
 

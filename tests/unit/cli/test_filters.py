@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from duesweep.cli import filters
 from duesweep.cli.filters import FilterOptions
+from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError
-from duesweep.core.waiting import DueSpan, MessageFilter
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from duesweep.core.errors import MessageError, QueueNotFoundError, UnreadableHeadersError
-from duesweep.core.fault_headers import (
+from duesweep.core.headers import FORWARD_DESTINATION, Headers
+from duesweep.core.message import (
     EXCEPTION_MESSAGE,
     EXCEPTION_TYPE,
     FAILED_QUEUE,
@@ -18,8 +19,6 @@ from duesweep.core.fault_headers import (
     make_error_message,
     wire_time,
 )
-from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.message import Headers
 from duesweep_testing.builders import DelayedRow, delayed_row, message
 from support import recordings
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.address import TableName, quote_name
-from duesweep.core.change import ChangeKind
-from duesweep.core.error_rows import ErrorFilter, ErrorGroups, ErrorId, ErrorRow
-from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.patterns import fits_destination, fits_pattern
-from duesweep.core.waiting import MessageFilter, WaitingMessage
+from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
+from duesweep.core.exhausted import ErrorFilter, ErrorGroups, ErrorId, ErrorRow
+from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.routing import fits_destination, fits_pattern
 from duesweep.stores.kinds import (
     FORWARDED_TO,
     destination_like,

@@ -7,8 +7,14 @@ from uuid import UUID
 import pytest
 
 from duesweep.core.errors import ConfigError, UnreadableHeadersError
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message, first_type
-from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
+from duesweep.core.message import (
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    Message,
+    OutgoingMessage,
+    ReceivedMessage,
+    first_type,
+)
 from duesweep_testing.builders import DelayedRow, delayed_row, message
 
 SECOND = timedelta(seconds=1)

@@ -5,16 +5,20 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError, UnreadableHeadersError
-from duesweep.core.fault_headers import FAILED_QUEUE, fault_headers
-from duesweep.core.headers import json as headers_json
-from duesweep.core.headers import xml as headers_xml
-from duesweep.core.message import MESSAGE_ID
-from duesweep.core.replay import KeptMessage, make_replayable
+from duesweep.core.exhausted import KeptMessage, make_replayable
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    PROPERTY_PREFIX,
+    read_json,
+    write_json,
+    write_xml,
+)
+from duesweep.core.message import FAILED_QUEUE, MESSAGE_ID, fault_headers
 from duesweep_testing.builders import BODY, DUE, ENDPOINT, headers_text, message
 from support import recordings
 
 # With unusual white space, escapes and a null, which all have to stay.
-_FORWARD = f'"{headers_json.FORWARD_DESTINATION}":"Billing"'
+_FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'
 _ODD = '{ "a" : "\\t\\/" ,' + _FORWARD + ', "b":null }'
 
 
@@ -63,12 +67,12 @@ def test_destination_of_a_column_goes_with_unchanged_headers() -> None:
 
 def test_msmq_headers_travel_as_json_without_dispatch_properties() -> None:
     own = {MESSAGE_ID: "m", "null": None, "lines": "a\nb", "ü": "<&>\x01"}
-    stored = own | {headers_xml.PROPERTY_PREFIX + "TimeToBeReceived": "00:01:00"}
-    text = headers_xml.write(stored).decode()
+    stored = own | {PROPERTY_PREFIX + "TimeToBeReceived": "00:01:00"}
+    text = write_xml(stored).decode()
 
     found = make_replayable(_kept(text), ENDPOINT)
 
-    assert (found.message.headers, found.message.headers_text) == (own, headers_json.write(own))
+    assert (found.message.headers, found.message.headers_text) == (own, write_json(own))
     assert (found.message.destination, found.stored, found.stored_text) == ("Billing", stored, text)
 
 
@@ -91,10 +95,10 @@ def test_fault_headers_are_left_out_and_others_stay_in_order() -> None:
 
     found = make_replayable(_kept(text), ENDPOINT)
 
-    without = headers_json.read(found.message.headers_text)
+    without = read_json(found.message.headers_text)
     assert list(without)[-2:] == ["b", "a"]
     assert not [name for name in without if name in faults]
-    assert found.stored == without | {headers_json.FORWARD_DESTINATION: "Billing"}
+    assert found.stored == without | {FORWARD_DESTINATION: "Billing"}
     assert found.stored_text is None
 
 

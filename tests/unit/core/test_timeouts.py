@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from duesweep.core.timeouts import Limits, Timeouts
+from duesweep.core.policy import Limits, Timeouts
 
 
 def test_by_default_a_silent_service_ends_the_sweep_within_a_minute() -> None:

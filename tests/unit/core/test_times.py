@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core import moment
-from duesweep.core.buckets import BUCKETS, bucket_ends, bucket_of
-from duesweep.core.duration import (
-    LONGEST,
-    check_length,
-    parse,
+from duesweep.core.errors import ConfigError
+from duesweep.core.policy import REST_SECONDS, cut_before, wait_after, wait_for_next
+from duesweep.core.times import (
+    BUCKETS,
+    LONGEST_DURATION,
+    bucket_ends,
+    bucket_of,
+    check_duration,
+    parse_duration,
+    parse_moment,
     read_time_span,
-    split,
+    split_duration,
     write_time_span,
 )
-from duesweep.core.errors import ConfigError
-from duesweep.core.patience import NO_PATIENCE, Patience
-from duesweep.core.retention import cut_before
-from duesweep.core.watching import REST_SECONDS, wait_after, wait_for_next
+from duesweep.core.world import NO_PATIENCE, Patience
 
 _NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)
@@ -38,7 +39,7 @@ _HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)
     ],
 )
 def test_duration_is_read(text: str, expected: timedelta) -> None:
-    assert parse(text) == expected
+    assert parse_duration(text) == expected
 
 
 _NO_DURATIONS = ("", " ", "30", "30 s", "-1s", "1s2m", "1.5s", "s", "1w", "1s1s", "\u0663s", "0x1s")
@@ -53,17 +54,17 @@ _NO_DURATIONS = ("", " ", "30", "30 s", "-1s", "1s2m", "1.5s", "s", "1w", "1s1s"
 )
 def test_other_text_is_no_duration(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        parse(text)
+        parse_duration(text)
 
 
 def test_negative_duration_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
-        check_length(timedelta(microseconds=-1))
+        check_duration(timedelta(microseconds=-1))
 
 
-@given(st.timedeltas(min_value=timedelta(), max_value=LONGEST))
+@given(st.timedeltas(min_value=timedelta(), max_value=LONGEST_DURATION))
 def test_parts_add_up_to_whole_milliseconds_and_read_back(duration: timedelta) -> None:
-    days, hours, minutes, seconds, milliseconds = parts = split(duration)
+    days, hours, minutes, seconds, milliseconds = parts = split_duration(duration)
 
     assert hours < 24
     assert max(minutes, seconds) < 60
@@ -71,7 +72,7 @@ def test_parts_add_up_to_whole_milliseconds_and_read_back(duration: timedelta) -
     whole = duration - timedelta(microseconds=duration.microseconds % 1_000)
     assert timedelta(days, seconds, 0, milliseconds, minutes, hours) == whole
     units = zip(parts, ("d", "h", "m", "s", "ms"), strict=True)
-    assert parse("".join(f"{count}{unit}" for count, unit in units)) == whole
+    assert parse_duration("".join(f"{count}{unit}" for count, unit in units)) == whole
     assert read_time_span(write_time_span(duration)) == duration
 
 
@@ -111,7 +112,7 @@ def test_time_span_is_written_as_dotnet_writes_it(duration: timedelta, written: 
     ],
 )
 def test_moment_is_an_instant_or_counted_from_now(text: str, expected: datetime) -> None:
-    found = moment.parse(text).at(_NOW)
+    found = parse_moment(text).at(_NOW)
 
     assert (found, found.tzinfo) == (expected, UTC)
 
@@ -121,7 +122,7 @@ def test_moment_is_an_instant_or_counted_from_now(text: str, expected: datetime)
 )
 def test_other_text_is_no_moment_and_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"as in") as raised:
-        moment.parse(text)
+        parse_moment(text)
 
     assert repr(text.lstrip("+-")) in str(raised.value)
 
@@ -129,7 +130,7 @@ def test_other_text_is_no_moment_and_is_refused_with_an_example(text: str) -> No
 @pytest.mark.parametrize("text", ["2026-12-01", "2026-12-01T08:00:00"])
 def test_moment_without_a_zone_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="has no time zone"):
-        moment.parse(text)
+        parse_moment(text)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from deltalake.table import TableOptimizer
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import LedgerError
-from duesweep.core.outcome import Delivered
-from duesweep.core.patience import Patience
-from duesweep.core.world import micros
+from duesweep.core.message import Delivered
+from duesweep.core.world import Patience, micros
 from duesweep.ledger import delta_rs
 from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import LedgerPiece, Rows

@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.ledger_writer import LedgerWriter
+from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.opening import require_delta_rs_root, resolve_writer
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import DeliveryFailedError
-from duesweep.core.message import Message
-from duesweep.core.outcome import Failed
+from duesweep.core.message import Failed, Message
 from duesweep.stores.base import Excluded, Horizon, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.outcome import Delivered
+from duesweep.core.message import Delivered
 from duesweep.core.world import micros
 from duesweep.stores.tombstone import decode, encode, make_column, measure_lateness, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message

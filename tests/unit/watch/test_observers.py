@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.waits import Waits
+from duesweep.core.world import Waits
 from duesweep.telemetry.run import Due
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper

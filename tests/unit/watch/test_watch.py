@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, SparkError
-from duesweep.core.watching import LEAST_WAIT_SECONDS, REST_SECONDS
+from duesweep.core.policy import LEAST_WAIT_SECONDS, REST_SECONDS
 from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch

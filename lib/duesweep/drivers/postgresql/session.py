@@ -24,7 +24,7 @@ from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
     connect_errors,

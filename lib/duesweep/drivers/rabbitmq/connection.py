@@ -22,7 +22,7 @@ import pika
 import pika.exceptions
 
 from duesweep.core.errors import ConfigError, DuesweepError, QueueError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq.errors import (
     UnansweredError,
     channel_error,

@@ -19,7 +19,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.timeouts import Limits
+from duesweep.core.policy import Limits
 from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import (
     adapted,

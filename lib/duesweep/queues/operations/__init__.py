@@ -4,7 +4,7 @@
 of queues. `open_session` opens a session on one. A `Receiver` passes its messages to a function.
 """
 
-from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.queue_table import QueueTable

@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from duesweep.core import duration
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import Headers
-from duesweep.core.transport_message import OutgoingMessage, ReceivedMessage
+from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
+from duesweep.core.times import Parts, split_duration
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueDialect, QueueStatements
 from duesweep.queues.tables import SHARED_COLUMNS
@@ -60,13 +59,13 @@ class QueueTable:
     def send(self, message: OutgoingMessage) -> None:
         """Send the message now, or through the delayed table if it has a delay."""
         if message.delay is not None:
-            self._send_later(message, duration.split(message.delay))
+            self._send_later(message, split_duration(message.delay))
             return
         lifetime = message.time_to_be_received
-        parts = None if lifetime is None else duration.split(lifetime)
+        parts = None if lifetime is None else split_duration(lifetime)
         self._append(
             uuid4(),
-            headers_json.write(message.headers),
+            write_json(message.headers),
             message.body,
             seconds=None if lifetime is None else lifetime // _SECOND,
             milliseconds=None if parts is None else parts.milliseconds,
@@ -151,7 +150,7 @@ class QueueTable:
             self._known.pop(self.destination, None)
             raise
 
-    def _send_later(self, message: OutgoingMessage, delay: duration.Parts) -> None:
+    def _send_later(self, message: OutgoingMessage, delay: Parts) -> None:
         delayed = self._find_delayed_table()
         headers = _set_destination(
             message.headers, self.destination, self._dialect.addresses.own_queue
@@ -159,7 +158,7 @@ class QueueTable:
         with self._dialect.writers_zone():
             self._dialect.named({"delayed": delayed}).execute(
                 _SEND_LATER,
-                headers=headers_json.write(headers),
+                headers=write_json(headers),
                 body=message.body,
                 **delay._asdict(),
             )
@@ -192,12 +191,8 @@ class QueueTable:
 
 def _set_destination(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
     """`headers` with `destination` in the last one, unless that is the endpoint's own queue."""
-    others = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
-    return (
-        others
-        if destination == own_queue
-        else others | {headers_json.FORWARD_DESTINATION: str(destination)}
-    )
+    others = {n: value for n, value in headers.items() if n != FORWARD_DESTINATION}
+    return others if destination == own_queue else others | {FORWARD_DESTINATION: str(destination)}
 
 
 def _is_expired(row: Any) -> bool:

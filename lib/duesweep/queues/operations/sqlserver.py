@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.sqlserver.binding import creation, script, table_names
 from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect

@@ -9,10 +9,13 @@ from uuid import uuid4
 import structlog
 
 from duesweep.core.errors import MessageError, StoreError
-from duesweep.core.fault_headers import fault_headers
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import Headers
-from duesweep.core.transport_message import ReceivedMessage
+from duesweep.core.headers import (
+    FORWARD_DESTINATION,
+    Headers,
+    remove_forward_destination,
+    write_json,
+)
+from duesweep.core.message import ReceivedMessage, fault_headers
 from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import ReusableSession, TransportSession
@@ -163,7 +166,7 @@ class Worker:
         except MessageError as error:
             self._give_up(message, headers, error, session)
             return True
-        text = headers_json.remove_forward_destination(message.headers_text)
+        text = remove_forward_destination(message.headers_text)
         queue.append(uuid4(), text, message.body)
         return True
 
@@ -178,10 +181,10 @@ class Worker:
             "forward_failed", queue=self._route.address, id=str(message.id), error=str(error)
         )
         destination = message.forward_destination or self._route.address
-        own = {n: value for n, value in headers.items() if n != headers_json.FORWARD_DESTINATION}
+        own = {n: value for n, value in headers.items() if n != FORWARD_DESTINATION}
         faults = fault_headers(error, destination, datetime.now(UTC))
         queue = session.queue(self._error_queue)
-        queue.append(uuid4(), headers_json.write({**own, **faults}), message.body)
+        queue.append(uuid4(), write_json({**own, **faults}), message.body)
 
     @property
     def _error_queue(self) -> str:

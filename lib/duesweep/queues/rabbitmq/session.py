@@ -21,8 +21,7 @@ from duesweep.core.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
-from duesweep.core.message import Message
-from duesweep.core.transport_message import OutgoingMessage
+from duesweep.core.message import Message, OutgoingMessage
 from duesweep.core.world import StoreClock
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError

@@ -9,13 +9,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from duesweep.core.duration import read_time_span, write_time_span
 from duesweep.core.errors import ConfigError, MessageError
-from duesweep.core.fault_headers import FAILED_QUEUE
-from duesweep.core.headers.json import FORWARD_DESTINATION
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
+from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.message import (
+    ENCLOSED_MESSAGE_TYPES,
+    FAILED_QUEUE,
+    MESSAGE_ID,
+    TIME_TO_BE_RECEIVED,
+    Message,
+    OutgoingMessage,
+)
 from duesweep.core.policy import delay_level
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
+from duesweep.core.times import read_time_span, write_time_span
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq.topology import (
     BROKER_HEADERS,

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep.core.change import Change, ChangeKind
+from duesweep.core.change import Change, ChangeKind, WaitingMessage
 from duesweep.core.errors import MessageError, SweepClosedError
-from duesweep.core.message import Headers, Message
-from duesweep.core.waiting import WaitingMessage
+from duesweep.core.headers import Headers
+from duesweep.core.message import Message
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps

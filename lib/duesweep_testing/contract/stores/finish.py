@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep.core.errors import MessageError, QueueNotFoundError
-from duesweep.core.message import MESSAGE_ID
-from duesweep.core.outcome import BatchResult, Delivered, Exhausted, Failed
+from duesweep.core.message import MESSAGE_ID, BatchResult, Delivered, Exhausted, Failed
 from duesweep.stores import tombstone
 from duesweep.stores.base import SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow

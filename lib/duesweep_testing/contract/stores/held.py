@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
 
-from duesweep.core.pauses import Pause
-from duesweep.core.policy import RateLimit
+from duesweep.core.policy import Pause, RateLimit
 from duesweep.stores.base import OperatorDriver, TaskSession
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

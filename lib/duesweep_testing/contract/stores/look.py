@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.message import Message
-from duesweep.core.waiting import DueSpan, WaitingMessage
 from duesweep.stores.base import OperatorDriver
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.message import Message
-from duesweep.core.outcome import BatchResult, Delivered, Failed
+from duesweep.core.message import BatchResult, Delivered, Failed, Message
 from duesweep.stores.base import Claim, Excluded, Operators, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest

@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
 from duesweep.core.errors import QueueNotFoundError, SweepClosedError
-from duesweep.core.outcome import BatchResult, Exhausted
+from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
 from duesweep.stores import tombstone
 from duesweep.stores.base import SweepRun

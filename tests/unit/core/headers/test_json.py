@@ -8,21 +8,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duesweep.core.errors import UnreadableHeadersError
-from duesweep.core.headers.json import (
+from duesweep.core.headers import (
     FORWARD_DESTINATION,
+    Headers,
     escape_non_ascii,
-    read,
-    remove,
+    read_json,
     remove_forward_destination,
-    write,
+    remove_headers,
+    write_json,
 )
-from duesweep.core.message import Headers
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 
 FORWARD = f'"{FORWARD_DESTINATION}":"Billing"'
 DELIVERED = {row.message_id: row for rows in recordings.delivered_rows().values() for row in rows}
-DELAYED = {read(row.headers)["NServiceBus.MessageId"]: row for row in recordings.delayed_rows()}
+DELAYED = {
+    read_json(row.headers)["NServiceBus.MessageId"]: row for row in recordings.delayed_rows()
+}
 
 # Half of a surrogate pair is not valid text: no database stores it.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -39,12 +41,12 @@ def test_recorded_delayed_headers_become_the_recorded_delivered_headers_byte_for
 ) -> None:
     text = DELAYED[message_id].headers
 
-    assert FORWARD_DESTINATION in read(text)
+    assert FORWARD_DESTINATION in read_json(text)
     assert remove_forward_destination(text) == DELIVERED[message_id].headers
 
 
 def test_recorded_headers_hold_what_is_worth_recording() -> None:
-    values = [value for row in DELAYED.values() for value in read(row.headers).values()]
+    values = [value for row in DELAYED.values() for value in read_json(row.headers).values()]
 
     assert None in values
     assert "" in values
@@ -54,7 +56,7 @@ def test_recorded_headers_hold_what_is_worth_recording() -> None:
 
 @pytest.mark.parametrize("row", DELAYED.values(), ids=lambda row: row.key)
 def test_headers_read_and_written_again_are_the_recorded_text(row: DelayedRow) -> None:
-    assert write(read(row.headers)) == row.headers
+    assert write_json(read_json(row.headers)) == row.headers
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_headers_read_and_written_again_are_the_recorded_text(row: DelayedRow) -
 )
 def test_what_the_transport_never_writes_is_unreadable(text: str) -> None:
     with pytest.raises(UnreadableHeadersError, match=r"^The (headers|value of header) "):
-        read(text)
+        read_json(text)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_what_the_transport_never_writes_is_unreadable(text: str) -> None:
     ],
 )
 def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> None:
-    assert read(text) == headers
+    assert read_json(text) == headers
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> Non
     ],
 )
 def test_forward_destination_is_cut_out_and_the_rest_stays(text: str, delivered: str) -> None:
-    read(text)
+    read_json(text)
 
     assert remove_forward_destination(text) == delivered
 
@@ -172,11 +174,14 @@ def test_whatever_the_headers_and_its_place_only_the_forward_destination_goes(
 ) -> None:
     members = list(headers.items())
     members.insert(place, (FORWARD_DESTINATION, destination))
-    text = write(dict(members))
+    text = write_json(dict(members))
 
-    for delivered in (remove_forward_destination(text), remove(text, {FORWARD_DESTINATION})):
-        assert delivered == write(headers)
-        assert list(read(delivered).items()) == list(headers.items())
+    for delivered in (
+        remove_forward_destination(text),
+        remove_headers(text, {FORWARD_DESTINATION}),
+    ):
+        assert delivered == write_json(headers)
+        assert list(read_json(delivered).items()) == list(headers.items())
 
 
 @given(header_sets, st.integers(0, 6), st.sampled_from(["", " ", "\n", "\r\n\t "]))
@@ -188,19 +193,22 @@ def test_whatever_the_whitespace_only_the_forward_destination_goes(
     separators = (f"{space},{space}", f"{space}:{space}")
     text = json.dumps(dict(members), ensure_ascii=True, separators=separators)
 
-    for delivered in (remove_forward_destination(text), remove(text, {FORWARD_DESTINATION})):
-        assert list(read(delivered).items()) == list(headers.items())
+    for delivered in (
+        remove_forward_destination(text),
+        remove_headers(text, {FORWARD_DESTINATION}),
+    ):
+        assert list(read_json(delivered).items()) == list(headers.items())
 
 
 @given(header_sets)
 def test_headers_written_and_read_are_the_same(headers: dict[str, str | None]) -> None:
-    assert list(read(write(headers)).items()) == list(headers.items())
+    assert list(read_json(write_json(headers)).items()) == list(headers.items())
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda b: b.decode("latin-1")))
 def test_any_text_is_read_or_unreadable_and_never_anything_else(text: str) -> None:
     try:
-        headers = read(text)
+        headers = read_json(text)
     except UnreadableHeadersError:
         return
     assert all(value is None or isinstance(value, str) for value in headers.values())
@@ -210,7 +218,7 @@ def test_any_text_is_read_or_unreadable_and_never_anything_else(text: str) -> No
 def test_of_all_json_only_objects_of_texts_and_nulls_are_read(value: object) -> None:
     proper = isinstance(value, dict) and {*map(type, value.values())} <= {str, type(None)}
     with nullcontext() if proper else pytest.raises(UnreadableHeadersError):
-        assert read(json.dumps(value)) == value
+        assert read_json(json.dumps(value)) == value
 
 
 @pytest.mark.parametrize("value", ["1", '{"b":"c"}', "[]", "true"])
@@ -223,16 +231,16 @@ def test_repeated_name_with_a_value_that_is_no_text_is_poison(value: str) -> Non
 
 def test_headers_that_are_null_are_poison() -> None:
     with pytest.raises(UnreadableHeadersError):
-        read(None)
+        read_json(None)
 
 
 @given(header_sets)
 @example({"Grüße": '☃ \U0001f600 \\ " / \x7f', "a": None})
 def test_escaped_headers_are_ascii_and_the_same(headers: dict[str, str | None]) -> None:
-    escaped = escape_non_ascii(write(headers))
+    escaped = escape_non_ascii(write_json(headers))
 
     assert escaped.isascii()
-    assert list(read(escaped).items()) == list(headers.items())
+    assert list(read_json(escaped).items()) == list(headers.items())
 
 
 def test_headers_that_are_ascii_stay_as_they_are() -> None:

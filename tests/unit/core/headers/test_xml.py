@@ -11,8 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from duesweep.core.errors import UnreadableHeadersError
-from duesweep.core.headers.xml import PROPERTY_PREFIX, read, split, write
-from duesweep.core.message import Headers
+from duesweep.core.headers import PROPERTY_PREFIX, Headers, read_xml, split_properties, write_xml
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "msmq_headers.jsonl"
 RECORDINGS = {line["name"]: line for line in map(json.loads, FIXTURE.read_bytes().splitlines())}
@@ -46,7 +45,7 @@ def with_lf(text: str) -> str:
 def test_recorded_bytes_are_read_as_the_dictionary_that_they_were_made_of(name: str) -> None:
     recording = RECORDINGS[name]
 
-    headers = read(base64.b64decode(recording["xml"]))
+    headers = read_xml(base64.b64decode(recording["xml"]))
 
     assert list(headers.items()) == list(recording["headers"].items())
 
@@ -55,7 +54,7 @@ def test_cr_that_net_wrote_as_a_plain_line_end_comes_back_as_lf() -> None:
     recording = RECORDINGS["control-chars"]
     assert recording["headers"]["Ctl"] == "a\x01b\x1fc\rd\ne\tf"
 
-    headers = read(base64.b64decode(recording["xml"]))
+    headers = read_xml(base64.b64decode(recording["xml"]))
 
     assert headers["Ctl"] == "a\x01b\x1fc\nd\ne\tf"
     assert headers == recording["headers"] | {"Ctl": headers["Ctl"]}
@@ -65,7 +64,7 @@ def test_cr_that_net_wrote_as_a_plain_line_end_comes_back_as_lf() -> None:
 def test_headers_are_written_as_the_recorded_bytes(name: str) -> None:
     recorded = base64.b64decode(RECORDINGS[name]["xml"])
 
-    assert write(RECORDINGS[name]["headers"]) == recorded[: recorded.rindex(END) + len(END)]
+    assert write_xml(RECORDINGS[name]["headers"]) == recorded[: recorded.rindex(END) + len(END)]
 
 
 def test_recordings_hold_what_is_worth_recording() -> None:
@@ -87,7 +86,7 @@ def test_recordings_hold_what_is_worth_recording() -> None:
 def test_dispatch_properties_are_parted_from_the_headers(name: str) -> None:
     recording = RECORDINGS[name]
 
-    headers, properties = split(recording["headers"])
+    headers, properties = split_properties(recording["headers"])
 
     assert properties["NServiceBus.Timeout.Destination"] == recording["to"]
     assert properties.keys() >= {"NServiceBus.Timeout.Expire"}
@@ -148,11 +147,11 @@ def test_dispatch_properties_are_parted_from_the_headers(name: str) -> None:
     ],
 )
 def test_unusual_but_proper_headers_are_read(data: bytes, headers: Headers) -> None:
-    assert read(data) == headers
+    assert read_xml(data) == headers
 
 
 def test_no_headers_are_written_as_an_empty_list() -> None:
-    assert write({}).endswith(b'XMLSchema" />')
+    assert write_xml({}).endswith(b'XMLSchema" />')
 
 
 @given(header_sets)
@@ -163,7 +162,7 @@ def test_headers_written_and_read_differ_in_line_ends_at_most(
     expected = {with_lf(name): value and with_lf(value) for name, value in headers.items()}
     assume(len(expected) == len(headers))
 
-    assert list(read(write(headers)).items()) == list(expected.items())
+    assert list(read_xml(write_xml(headers)).items()) == list(expected.items())
 
 
 @given(st.lists(st.tuples(characters, spellings), max_size=8))
@@ -175,7 +174,7 @@ def test_value_is_read_however_its_characters_are_spelt(spelt: list[tuple[str, s
     ]
     value = "".join(s.format(c, ord(c)) for s, (c, _) in zip(forms, spelt, strict=True))
 
-    assert read(one_value(f"<Value>{value}</Value>")) == {"k": "".join(c for c, _ in spelt)}
+    assert read_xml(one_value(f"<Value>{value}</Value>")) == {"k": "".join(c for c, _ in spelt)}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_value_is_read_however_its_characters_are_spelt(spelt: list[tuple[str, s
 )
 def test_what_the_transport_never_writes_is_unreadable(data: bytes | None) -> None:
     with pytest.raises(UnreadableHeadersError, match=r"^The(re are no)? (headers|Key|Value)"):
-        read(data)
+        read_xml(data)
 
 
 MARKUP = "<ArrayOfHeaderInfo> <HeaderInfo> </HeaderInfo> <Key> </Key> <Value> </Value> <Value/>"
@@ -220,7 +219,7 @@ fragments = st.lists(st.sampled_from([*MARKUP.split(" "), *TOKENS.split(" "), EN
 )
 def test_any_bytes_are_read_or_unreadable_and_never_anything_else(data: bytes) -> None:
     try:
-        headers = read(data)
+        headers = read_xml(data)
     except UnreadableHeadersError:
         return
     assert all(value is None or isinstance(value, str) for value in headers.values())

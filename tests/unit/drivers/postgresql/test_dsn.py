@@ -3,7 +3,7 @@
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect, database_of, literal
 from duesweep.stores.base import JdbcSource
 

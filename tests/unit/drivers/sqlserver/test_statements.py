@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS
+from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.binding import key_list, literal
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import RawSession, SqlServerSession

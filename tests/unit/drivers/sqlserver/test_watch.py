@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from duesweep.core.errors import ExitCode, StoreError
-from duesweep.core.timeouts import DEFAULT_TIMEOUTS, Limits
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.sqlserver.watch import refuse_closed_port

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep.core.fault_headers import EXCEPTION_TYPE, FAILED_QUEUE
-from duesweep.core.headers import json as headers_json
+from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
+from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE
 from duesweep.queues.operations import Receiver, ReceiverOptions
 from support.memory_transport import MemoryTransport
 from support.receiving import Handler, receive
@@ -33,7 +33,7 @@ def test_poison_goes_to_the_error_queue_as_it_is(transport: MemoryTransport) -> 
 
 
 def test_delayed_message_goes_on_to_its_destination(transport: MemoryTransport) -> None:
-    name = headers_json.FORWARD_DESTINATION
+    name = FORWARD_DESTINATION
     transport.put("Billing", f'{{"a":"b","{name}":"Other"}}', f'{{"c":"d","{name}":"Billing"}}')
     handler = Handler()
 
@@ -48,14 +48,14 @@ def test_delayed_message_goes_on_to_its_destination(transport: MemoryTransport) 
 def test_delayed_message_without_a_way_goes_to_the_error_queue_with_the_reason(
     transport: MemoryTransport, destination: str
 ) -> None:
-    name = headers_json.FORWARD_DESTINATION
-    transport.put("Billing", headers_json.write({"a": "b", name: destination}))
+    name = FORWARD_DESTINATION
+    transport.put("Billing", write_json({"a": "b", name: destination}))
     handler = Handler()
 
     receive(transport, handler)
 
     assert handler.handled == []
-    headers = headers_json.read(transport.headers("error")[0])
+    headers = read_json(transport.headers("error")[0])
     assert headers["a"] == "b"
     assert headers[FAILED_QUEUE] == destination
     assert str(headers[EXCEPTION_TYPE]).startswith("duesweep.errors.")

@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.errors import ConfigError, RefusedMessageError
-from duesweep.core.fault_headers import make_error_message
-from duesweep.core.headers import json as headers_json
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
-from duesweep.core.transport_message import TIME_TO_BE_RECEIVED, OutgoingMessage
+from duesweep.core.headers import FORWARD_DESTINATION, write_json
+from duesweep.core.message import (
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    TIME_TO_BE_RECEIVED,
+    Message,
+    OutgoingMessage,
+    make_error_message,
+)
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
@@ -34,7 +39,7 @@ def one(**headers: Any) -> Message:
     plain = message(delayed_row())
     assert not isinstance(plain.headers, Exception)
     merged = {n: v for n, v in {**plain.headers, **headers}.items() if v is not MISSING}
-    return plain._replace(headers=merged, headers_text=headers_json.write(merged))
+    return plain._replace(headers=merged, headers_text=write_json(merged))
 
 
 def published(**headers: Any) -> Publication:
@@ -145,7 +150,7 @@ def test_letter_of_the_error_queue_does_not_expire() -> None:
 @pytest.mark.parametrize(
     "stale",
     [
-        headers_json.FORWARD_DESTINATION,
+        FORWARD_DESTINATION,
         topology.DELAY_HEADER,
         "x-death",
         "x-first-death-exchange",

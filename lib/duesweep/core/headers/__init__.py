@@ -1,1 +1,0 @@
-"""The formats in which stores keep the headers of a message."""
