@@ -4,7 +4,7 @@ import pytest
 
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.opening import open_ledger
-from duesweep.stores.sweeps import SqlJournal
+from duesweep.stores.journal import SqlJournal
 from duesweep.sweep.engines import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -28,7 +28,7 @@ from duesweep.stores import tombstone
 from duesweep.stores.base import Claim, Excluded, MessageSession, NewMessage, SweepRun, TaskSession
 from duesweep.stores.dialect import Claims, Location, Locked
 from duesweep.stores.due import next_due
-from duesweep.stores.sweeps import read_pauses
+from duesweep.stores.journal import read_pauses
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
 _FEW_COUNTERS = 100

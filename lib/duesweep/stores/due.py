@@ -15,7 +15,7 @@ from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
 from duesweep.stores.checks import check_tables
 from duesweep.stores.dialect import Location
-from duesweep.stores.sweeps import SqlJournal
+from duesweep.stores.journal import SqlJournal
 
 _ALL = 2**62
 # More than any server rounds a Due: a message must not be left out because of that.

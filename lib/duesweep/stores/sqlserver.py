@@ -41,10 +41,10 @@ from duesweep.stores.base import Horizon
 from duesweep.stores.checks_sqlserver import check_session, delayed_index_notices
 from duesweep.stores.dialect import Dialect, Location, Values, numbered
 from duesweep.stores.installed import IndexCreated
+from duesweep.stores.journal import sweep_lock
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
 from duesweep.stores.summary import Lateness, lateness_of, packed
-from duesweep.stores.sweeps import sweep_lock
 
 # Where `datetime` begins and ends.
 _FIRST = "1753-01-01 00:00:00.000"
