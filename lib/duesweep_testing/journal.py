@@ -83,17 +83,17 @@ JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
 def batch_entry(
-    slice_number: int, outcomes: BatchResult, server_us: int, own_queue: str = ENDPOINT
+    slice_number: int, result: BatchResult, server_us: int, own_queue: str = ENDPOINT
 ) -> BatchEntry:
     """The entry of one batch. `own_queue` is the destination of messages that have none."""
-    delivered = outcomes.delivered
+    delivered = result.delivered
     late_ms = tombstone.measure_lateness(delivered, server_us)
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),
-        failed=len(outcomes.failed),
+        failed=len(result.failed),
         body_bytes=sum(d.message.body_bytes for d in delivered),
-        attempts_changed=bool(outcomes.failed) or any(d.message.attempts for d in delivered),
+        attempts_changed=bool(result.failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
         outcomes=tombstone.encode(delivered, late_ms, server_us, own_queue) if delivered else None,
     )

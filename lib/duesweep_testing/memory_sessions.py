@@ -104,33 +104,31 @@ class MemoryTaskSession(TaskSession):
             sweep.counting = self
         return max(0, min(wanted, limit - sweep.exhausted))
 
-    def finish(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
-    ) -> None:
+    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
         """Note the outcomes of the claimed messages."""
         store = self._store
         own = store.own_queue
         entries: list[JournalEntry] = [
             exhausted_entry(slice_number, e, store.rows[e.message.key], server_us, own_queue=own)
-            for e in outcomes.exhausted
+            for e in result.exhausted
         ]
-        entries.append(batch_entry(slice_number, outcomes, server_us, own))
+        entries.append(batch_entry(slice_number, result, server_us, own))
         first_failed_us = {
             e.message.key: store.attempts[e.message.key].first_failed_us
             if e.message.key in store.attempts
             else server_us
-            for e in outcomes.exhausted
+            for e in result.exhausted
         }
-        counted = (outcomes.over_limit, first_failed_us)
+        counted = (result.over_limit, first_failed_us)
         self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))
-        gone = [d.message.key for d in outcomes.delivered]
-        for key in gone + [e.message.key for e in outcomes.exhausted]:
+        gone = [d.message.key for d in result.delivered]
+        for key in gone + [e.message.key for e in result.exhausted]:
             self.enlist(partial(store.rows.pop, key))
             self.enlist(partial(store.attempts.pop, key, None))
         counters = {
             failed.key: self._counter(failed, error, seconds)
-            for failed, error, seconds in outcomes.failed
+            for failed, error, seconds in result.failed
         }
         self.enlist(partial(store.attempts.update, counters))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
+from duesweep.core.account import Account, BreakerReport, SliceEnd
 from duesweep.core.errors import (
     DuesweepError,
 )
@@ -87,7 +87,7 @@ def world_of(*rows: DelayedRow, **job: Any) -> World:
 
 def slice_end(reason: str | None = None, **counts: int) -> SliceEntry:
     """The end of slice 0, with `given=...`, `claimed=...` and so on."""
-    return SliceEntry(0, SliceEnd(SliceAccount(**counts), reason))
+    return SliceEntry(0, SliceEnd(Account(**counts), reason))
 
 
 def one(row: DelayedRow) -> ArrivedMessage:

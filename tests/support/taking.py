@@ -40,6 +40,6 @@ class TakingSession(MemoryTaskSession):
         return super().claim(run, claim_keys)
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
     ) -> None:
-        self.finish(run, slice_number, outcomes, server_us)
+        self.finish(run, slice_number, result, server_us)

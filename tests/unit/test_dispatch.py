@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from duesweep.core.account import CUT, slice_account
+from duesweep.core.account import CUT, close_slice
 from duesweep.core.errors import (
     ConfigError,
     DestinationError,
@@ -559,6 +559,6 @@ def test_slice_that_was_read_in_part_delivers_that_part_and_ends_as_cut() -> Non
     fault = ClaimKeys(keys, [100, 100], 5).fault
     assert fault is not None
     assert world.ends(run) == [slice_end(fault, given=2, claimed=2)]
-    account = slice_account(5, 2, [world.ends(run)[0].end])
-    assert (account.skipped, account.left, account.is_complete) == (0, 3, False)
-    assert slice_account(5, 2, []).reason == CUT
+    closed = close_slice(5, 2, [world.ends(run)[0].end])
+    assert (closed.account.skipped, closed.account.left, closed.reason) == (0, 3, fault)
+    assert close_slice(5, 2, []).reason == CUT

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.account import SweepAccount, slice_account
+from duesweep.core.account import Account, close_slice
 from duesweep.core.errors import (
     ConfigError,
     DestinationError,
@@ -78,8 +78,9 @@ def _world(rows: list[DelayedRow], *, own_transaction: bool = False) -> tuple[Wo
     return world, store
 
 
-def _account(world: World, run: SweepRun, planned: int) -> SweepAccount:
-    return slice_account(planned, sum(world.counted(run)), [entry.end for entry in world.ends(run)])
+def _account(world: World, run: SweepRun, planned: int) -> Account:
+    ends = [entry.end for entry in world.ends(run)]
+    return close_slice(planned, sum(world.counted(run)), ends).account
 
 
 def test_slice_goes_on_with_new_sessions_and_delivers_each_message_once() -> None:
@@ -166,7 +167,7 @@ def test_batch_that_was_committed_without_an_answer_counts_as_claimed(unanswered
     run = world.sweep(limits=TWO)
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
-    assert _account(world, run, 6) == SweepAccount(6, 6)
+    assert _account(world, run, 6) == Account(6, 6)
 
 
 def test_batch_without_an_answer_is_not_told_as_gone_where_messages_are_left() -> None:
@@ -189,7 +190,7 @@ def test_slice_end_that_was_committed_without_an_answer_is_journalled_again() ->
     run = world.sweep()
 
     assert world.ends(run) == [slice_end(given=1, claimed=1)] * 2
-    assert _account(world, run, 1) == SweepAccount(1, 1)
+    assert _account(world, run, 1) == Account(1, 1)
 
 
 def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only() -> None:

@@ -1,7 +1,7 @@
 """What a sweep did, as journal and ledger keep it: the account of each slice, its breakers, what
 held messages back, and the number of the format.
 
-In the account of a slice, `planned = claimed + skipped + gone + later + held + left`. Each number
+In an account, `given = claimed + skipped + gone + later + held + left`. Each number
 is counted where it is known, and never derived from the others. The rest, if the sum is too small,
 is `unexplained`.
 
@@ -58,8 +58,9 @@ class BreakerReport:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceAccount:
-    """What one run of a task did with the `given` claim keys that it read.
+class Account:
+    """What became of the `given` messages of a run of a task, of a slice, or of a sweep. A run is
+    given the claim keys that it read.
 
     `claimed` were delivered, failed or exhausted; `skipped` were locked by others; `gone` were not
     in the store any more; `later` were there, but not due, or in back-off; `held` are for
@@ -74,83 +75,65 @@ class SliceAccount:
     held: int = 0
     left: int = 0
 
-    def __add__(self, more: "SliceAccount") -> "SliceAccount":
-        return SliceAccount(
-            *(getattr(self, f.name) + getattr(more, f.name) for f in fields(SliceAccount))
-        )
+    def __add__(self, more: "Account") -> "Account":
+        return Account(*(getattr(self, f.name) + getattr(more, f.name) for f in fields(Account)))
+
+    @property
+    def unexplained(self) -> int:
+        """How many messages are not accounted for."""
+        known = self.claimed + self.skipped + self.gone + self.later + self.held + self.left
+        return self.given - known
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
-    """The end of a slice, as one run of its task journalled it. `reason` None: it is complete.
-    `breakers` are those that opened in it.
+    """The end of a slice as one run of its task journalled it, or of one slice or all. `reason` is
+    why it is not complete, None: it is. `breakers` are those that opened in it.
     """
 
-    account: SliceAccount
+    account: Account
     reason: str | None
     breakers: tuple[BreakerReport, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SweepAccount:
-    """What became of all messages that a sweep found. `found` is the sum of the next seven numbers.
-    `unexplained` is 0 where all messages are accounted for. `reason` is why messages are left.
-    """
-
-    found: int = 0
-    claimed: int = 0
-    skipped: int = 0
-    gone: int = 0
-    later: int = 0
-    held: int = 0
-    left: int = 0
-    unexplained: int = 0
-    is_complete: bool = True
-    reason: str | None = None
 
 
 CUT = "A slice ended without a report: its task was killed, or lost its connection to the store"
 
 
-def slice_account(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SweepAccount:
-    """The account of one slice. `planned` comes from the plan, `claimed` from the batches that
+def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEnd:
+    """The end of one slice. `planned` comes from the plan, `claimed` from the batches that
     committed, `ends` from the runs of its task, oldest first.
 
     A task may run more than once. The last complete run has seen all that was still in the slice.
-    Without a complete run, all messages that no run saw count as left.
+    Without a complete run, all messages that no run saw count as left. The last run's breakers
+    count.
     """
+    breakers = ends[-1].breakers if ends else ()
     complete = [end.account for end in ends if end.reason is None]
     if not complete:
-        end = ends[-1] if ends else SliceEnd(SliceAccount(), CUT)
+        end = ends[-1] if ends else SliceEnd(Account(), CUT)
         seen = _without_claimed(end.account, planned, claimed)
-        return _close(planned, claimed, replace(seen, left=planned), end.reason)
+        return SliceEnd(_close(planned, claimed, replace(seen, left=planned)), end.reason, breakers)
     last = complete[-1]
     # The journal has what other runs of the task claimed. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
     # The read was complete. So messages that it did not find left after the plan was made.
     before = max(0, planned - last.given - by_others)
     seen = _without_claimed(last, planned, claimed)
-    return _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before), None)
+    account = _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before))
+    return SliceEnd(account, None, breakers)
 
 
-def add_accounts(accounts: Iterable[SweepAccount]) -> SweepAccount:
-    """The account of a sweep from those of its slices."""
-    parts = list(accounts)
-    return SweepAccount(
-        found=sum(a.found for a in parts),
-        claimed=sum(a.claimed for a in parts),
-        skipped=sum(a.skipped for a in parts),
-        gone=sum(a.gone for a in parts),
-        later=sum(a.later for a in parts),
-        held=sum(a.held for a in parts),
-        left=sum(a.left for a in parts),
-        unexplained=sum(a.unexplained for a in parts),
-        is_complete=all(a.is_complete for a in parts),
-        reason=min((a.reason for a in parts if a.reason is not None), default=None),
+def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
+    """The end of a sweep from those of its slices."""
+    parts = list(ends)
+    return SliceEnd(
+        sum((end.account for end in parts), Account()),
+        min((end.reason for end in parts if end.reason is not None), default=None),
+        merge_reports(report for end in parts for report in end.breakers),
     )
 
 
-def _without_claimed(seen: SliceAccount, planned: int, claimed: int) -> SliceAccount:
+def _without_claimed(seen: Account, planned: int, claimed: int) -> Account:
     """The account of a run without messages that it saw as gone because they had been claimed: by
     another run, or by a batch of its own whose COMMIT was not answered. Those that failed it saw as
     not eligible, and those whose COMMIT was under way as locked.
@@ -164,24 +147,21 @@ def _without_claimed(seen: SliceAccount, planned: int, claimed: int) -> SliceAcc
     return replace(seen, **counts)
 
 
-def _close(found: int, claimed: int, seen: SliceAccount, reason: str | None) -> SweepAccount:
+def _close(given: int, claimed: int, seen: Account) -> Account:
     """Close an account: messages count as skipped, gone, later, held or left only if no run claimed
     them.
 
     Two runs of one task can see the same message: one sees it as gone or locked, the other claims
     it. Then the claim counts.
     """
-    found = max(found, claimed)
-    rest = found - claimed
+    given = max(given, claimed)
+    rest = given - claimed
     later = min(seen.later, rest)
     skipped = min(seen.skipped, rest - later)
     held = min(seen.held, rest - later - skipped)
     gone = min(seen.gone, rest - later - skipped - held)
     left = min(seen.left, rest - later - skipped - gone - held)
-    unexplained = rest - later - skipped - gone - held - left
-    return SweepAccount(
-        found, claimed, skipped, gone, later, held, left, unexplained, reason is None, reason
-    )
+    return Account(given, claimed, skipped, gone, later, held, left)
 
 
 def report_as_text(reports: Iterable[BreakerReport]) -> str | None:

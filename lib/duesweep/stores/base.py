@@ -269,9 +269,7 @@ class TaskSession(Protocol):
         """
         ...
 
-    def finish(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
-    ) -> None:
+    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
         """Remove what left, count what failed, journal both; part of the claim's transaction."""
         ...
 
@@ -309,7 +307,7 @@ class TaskSession(Protocol):
         raise UnusualBatchError("the store removes no messages as it claims them")
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
     ) -> None:
         """As `finish`, for messages that were taken and have all been delivered."""
         raise UnusualBatchError("the store removes no messages as it claims them")

@@ -105,32 +105,30 @@ class SqlTask(TaskSession):
         exhausted = self._dialect.count_exhausted(self._statements, run.sweep_id)
         return 0 if exhausted is None else max(0, min(wanted, limit - exhausted))
 
-    def finish(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
-    ) -> None:
-        """Carry `outcomes` out in the claim's transaction."""
-        if outcomes.exhausted:
-            self._journal_exhausted(run, slice_number, outcomes.exhausted, server_us)
-        gone = [o.message for o in outcomes.delivered] + [o.message for o in outcomes.exhausted]
+    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
+        """Carry `result` out in the claim's transaction."""
+        if result.exhausted:
+            self._journal_exhausted(run, slice_number, result.exhausted, server_us)
+        gone = [o.message for o in result.delivered] + [o.message for o in result.exhausted]
         if gone:
             self._remove(gone)
-        if outcomes.failed:
-            self._count_failures(outcomes.failed)
-        if outcomes.exhausted or outcomes.over_limit:
+        if result.failed:
+            self._count_failures(result.failed)
+        if result.exhausted or result.over_limit:
             self._statements.execute(
                 "add_exhausted",
                 sweep_id=run.sweep_id,
-                exhausted=len(outcomes.exhausted),
-                over_limit=outcomes.over_limit,
+                exhausted=len(result.exhausted),
+                over_limit=result.over_limit,
             )
-        self._journal_batch(run, slice_number, outcomes, server_us)
+        self._journal_batch(run, slice_number, result, server_us)
 
     def finish_taken(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
     ) -> None:
         """Account for messages that were taken, in the transaction that took them."""
-        self._clear_counters([o.message for o in outcomes.delivered])
-        self._journal_batch(run, slice_number, outcomes, server_us)
+        self._clear_counters([o.message for o in result.delivered])
+        self._journal_batch(run, slice_number, result, server_us)
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
@@ -257,9 +255,9 @@ class SqlTask(TaskSession):
         self._clear_counters(messages)
 
     def _journal_batch(
-        self, run: SweepRun, slice_number: int, outcomes: BatchResult, server_us: int
+        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
     ) -> None:
-        delivered = outcomes.delivered
+        delivered = result.delivered
         late = tombstone.measure_lateness(delivered, server_us)
         tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
         self._statements.execute(
@@ -267,9 +265,9 @@ class SqlTask(TaskSession):
             sweep_id=run.sweep_id,
             slice=slice_number,
             dispatched=len(delivered),
-            failed=len(outcomes.failed),
+            failed=len(result.failed),
             body_bytes=sum(o.message.body_bytes for o in delivered),
-            attempts_changed=bool(outcomes.failed) or any(o.message.attempts for o in delivered),
+            attempts_changed=bool(result.failed) or any(o.message.attempts for o in delivered),
             lateness_ms=self._dialect.late([ms for ms in late if ms is not None]),
             outcomes=tombstones if delivered else None,
         )

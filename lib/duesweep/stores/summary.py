@@ -8,15 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from duesweep.core.account import (
-    BreakerReport,
-    SliceAccount,
+    Account,
     SliceEnd,
-    SweepAccount,
     SweepSummary,
-    add_accounts,
-    merge_reports,
+    add_ends,
+    close_slice,
     report_from_text,
-    slice_account,
 )
 
 
@@ -54,7 +51,8 @@ def summary_of(
     """The summary of a sweep: its row, what its batches did (a row a slice), and the ends of its
     slices as their tasks journalled them, oldest first.
     """
-    account = _account(row, totals, ends)
+    closed = _closed(row, totals, ends)
+    account = closed.account
     start, end = aware(row.started_at), aware(row.closed_at)
     seconds = max((end - start).total_seconds(), 0.001)
     dispatched, exhausted = _sum(totals, "dispatched"), _sum(totals, "exhausted")
@@ -64,7 +62,7 @@ def summary_of(
         start=start,
         end=end,
         horizon=aware(row.horizon),
-        found=account.found,
+        found=account.given,
         claimed=account.claimed,
         dispatched=dispatched,
         failed=_sum(totals, "failed"),
@@ -80,10 +78,10 @@ def summary_of(
         lateness_p95_ms=lateness.p95,
         lateness_max_ms=lateness.longest,
         rows_per_second=round((dispatched + exhausted) / seconds, 1),
-        outcome=_outcome(row, account, has_failures=dispatched < account.claimed),
-        reason=_reason(row, account),
+        outcome=_outcome(row, closed, has_failures=dispatched < account.claimed),
+        reason=_reason(row, closed),
         engine=row.engine,
-        breakers=_breakers(ends),
+        breakers=closed.breakers,
     )
 
 
@@ -92,22 +90,17 @@ def planned_slices(row: Any) -> Sequence[int]:
     return row.planned if isinstance(row.planned, list) else list(json.loads(row.planned))
 
 
-def _account(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SweepAccount:
+def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
     claimed = {t.slice: t.dispatched + t.failed + t.exhausted for t in totals}
     ended: dict[int, list[SliceEnd]] = {}
     for end in ends:
-        counts = SliceAccount(*(getattr(end, field.name) or 0 for field in fields(SliceAccount)))
-        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason))
-    return add_accounts(
-        slice_account(int(wanted), claimed.get(number, 0), ended.get(number, ()))
+        counts = Account(*(getattr(end, field.name) or 0 for field in fields(Account)))
+        breakers = tuple(report_from_text(end.breakers))
+        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers))
+    return add_ends(
+        close_slice(int(wanted), claimed.get(number, 0), ended.get(number, ()))
         for number, wanted in enumerate(planned_slices(row))
     )
-
-
-def _breakers(ends: Sequence[Any]) -> tuple[BreakerReport, ...]:
-    # Of a task that ran again the last end counts.
-    last = {end.slice: end for end in ends}.values()
-    return merge_reports(one for end in last for one in report_from_text(end.breakers))
 
 
 def _sum(totals: Sequence[Any], name: str) -> int:
@@ -123,25 +116,27 @@ def _percentile(ordered: list[int], percent: int) -> int:
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
-def _outcome(row: Any, account: SweepAccount, *, has_failures: bool) -> str:
+def _outcome(row: Any, closed: SliceEnd, *, has_failures: bool) -> str:
     if row.abandoned:
         return "abandoned"
-    is_cut = not account.is_complete and row.remaining
+    account, is_complete = closed.account, closed.reason is None
+    is_cut = not is_complete and row.remaining
     if is_cut or row.reason is not None or account.unexplained:
         return "incomplete"
     was_stopped = row.stop_at is not None and row.stop_at <= row.closed_at
     # What was not even planned is not in the account, but remains.
     if was_stopped and (account.left or row.remaining):
         return "stopped"
-    if account.left and account.is_complete:
+    if account.left and is_complete:
         return "incomplete"
     return "failures" if has_failures else "done"
 
 
-def _reason(row: Any, account: SweepAccount) -> str | None:
-    if row.reason is None and account.reason is None and account.unexplained:
+def _reason(row: Any, closed: SliceEnd) -> str | None:
+    account = closed.account
+    if row.reason is None and closed.reason is None and account.unexplained:
         return (
-            f"{account.unexplained} of {account.found} messages that were planned are not "
+            f"{account.unexplained} of {account.given} messages that were planned are not "
             "accounted for; please report this, with what the journal and the logs hold"
         )
-    return row.reason or account.reason
+    return row.reason or closed.reason

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
-from duesweep.core.account import SliceAccount
+from duesweep.core.account import Account
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -52,7 +52,7 @@ class BatchEnd:
     destination; `others` are left alone for the whole slice.
     """
 
-    account: SliceAccount
+    account: Account
     again: Sequence[str] = ()
     blocked: Sequence[tuple[Address, Excluded]] = ()
     others: Sequence[Excluded] = ()
@@ -119,7 +119,7 @@ class Batches:
             result.held = held
             self._give_up(result)
             end = BatchEnd(
-                SliceAccount(
+                Account(
                     claimed=result.claimed,
                     skipped=claim.skipped,
                     gone=claim.gone,
@@ -187,7 +187,7 @@ class Batches:
         result = BatchResult(self._append_all(claim.messages, paused, clock))
         if result.claimed:
             store.finish_taken(job.run, self._slice_number, result, clock.now_us())
-        return BatchEnd(SliceAccount(claimed=result.claimed, gone=claim.gone, later=claim.later))
+        return BatchEnd(Account(claimed=result.claimed, gone=claim.gone, later=claim.later))
 
     def _append_all(
         self, messages: Sequence[Message], paused: Paused, store_clock: StoreClock

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.core.account import BreakerState, SliceAccount, SliceEnd
+from duesweep.core.account import Account, BreakerState, SliceEnd
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -128,7 +128,7 @@ class _Slice:
         self._blocked = BlockedMessages(self._breakers, self._rates, job.context.limits)
         self._turns = Turns(job, self._breakers, self._rates, self._blocked)
         self._rng = job.context.world.chance()
-        self._account = SliceAccount(given=len(claim_keys.keys))
+        self._account = Account(given=len(claim_keys.keys))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
         """Run what is left of the slice, batch after batch, and journal its end."""
@@ -153,7 +153,7 @@ class _Slice:
 
     def end(self, reason: str | None) -> SliceEnd:
         """The end of the slice. What still waits for a destination is left."""
-        account = self._account + SliceAccount(left=self._blocked.left)
+        account = self._account + Account(left=self._blocked.left)
         context = self._job.context
         now = context.world.clock.now()
         reports = self._blocked.reports(context.store.own_queue, self.breaker.circuit, now)
@@ -173,7 +173,7 @@ class _Slice:
         """Leave to the next sweep what is not done."""
         left = len(self._in_hand) + sum(map(len, self._to_do))
         self._in_hand = ()
-        self._account += SliceAccount(left=left)
+        self._account += Account(left=left)
 
     def _run_batch(self, batch: Sequence[str]) -> None:
         """Run a batch in the first form in which it is not unusual."""

@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic, Protocol
 
-from duesweep.core.account import SliceAccount, SliceEnd, report_from_text
+from duesweep.core.account import Account, SliceEnd, report_from_text
 from duesweep.core.message import Message
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DelayedRow
@@ -110,7 +110,7 @@ def _entry_of(values: dict[str, Any]) -> JournalEntry:
     """The account in a row of the journal."""
     values = values | {"slice_number": values["slice"]}
     if values["kind"] == "slice":
-        account = SliceAccount(*(values[field.name] for field in fields(SliceAccount)))
+        account = Account(*(values[field.name] for field in fields(Account)))
         breakers = tuple(report_from_text(values["breakers"]))
         return SliceEntry(values["slice"], SliceEnd(account, values["reason"], breakers))
     kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}

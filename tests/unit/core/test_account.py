@@ -9,85 +9,85 @@ from hypothesis import strategies as st
 
 from duesweep.core.account import (
     CUT,
-    SliceAccount,
+    Account,
+    BreakerReport,
     SliceEnd,
-    SweepAccount,
-    add_accounts,
-    slice_account,
+    add_ends,
+    close_slice,
 )
 
 COUNTS = st.integers(0, 50)
-ACCOUNTS = st.builds(SliceAccount, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
+ACCOUNTS = st.builds(Account, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS)
 ENDS = st.lists(st.builds(SliceEnd, ACCOUNTS, st.sampled_from([None, "Billing is locked"])))
 
 
 def end(reason: str | None = None, **counts: int) -> SliceEnd:
-    return SliceEnd(SliceAccount(**counts), reason)
+    return SliceEnd(Account(**counts), reason)
 
 
 _AWAY = "the server went away"
-# How many messages were planned, how many were claimed, what its runs told, and the account.
-_SLICES: dict[str, tuple[int, int, Sequence[SliceEnd], SweepAccount]] = {
-    "all were claimed": (5, 5, [end(given=5, claimed=5)], SweepAccount(5, 5)),
+# How many messages were planned, how many were claimed, what its runs told, and how it ends.
+_SLICES: dict[str, tuple[int, int, Sequence[SliceEnd], SliceEnd]] = {
+    "all were claimed": (5, 5, [end(given=5, claimed=5)], end(given=5, claimed=5)),
     "each reason for not claiming has its own name": (
         *(10, 4, [end(given=10, claimed=4, skipped=3, gone=2, later=1)]),
-        SweepAccount(10, 4, skipped=3, gone=2, later=1),
+        end(given=10, claimed=4, skipped=3, gone=2, later=1),
     ),
     "what nobody can explain is counted as such": (
         *(10, 4, [end(given=10, claimed=4, skipped=3)]),
-        SweepAccount(10, 4, skipped=3, unexplained=3),
+        end(given=10, claimed=4, skipped=3),
     ),
     "what left between the count and the read is gone": (
         *(10, 7, [end(given=7, claimed=7)]),
-        SweepAccount(10, 7, gone=3),
+        end(given=10, claimed=7, gone=3),
     ),
     "what came between the count and the read was found": (
         *(10, 12, [end(given=12, claimed=12)]),
-        SweepAccount(12, 12),
+        end(given=12, claimed=12),
     ),
     "and was found where it was locked": (
         *(10, 5, [end(given=12, claimed=5, skipped=7)]),
-        SweepAccount(12, 5, skipped=7),
+        end(given=12, claimed=5, skipped=7),
     ),
     "without an end, what nobody claimed is left": (
         *(10, 4, []),
-        SweepAccount(10, 4, left=6, is_complete=False, reason=CUT),
+        end(CUT, given=10, claimed=4, left=6),
     ),
     "a slice that was cut has left what it has not seen": (
         *(10, 4, [end(_AWAY, given=8, claimed=4, skipped=1, gone=2)]),
-        SweepAccount(10, 4, skipped=1, gone=2, left=3, is_complete=False, reason=_AWAY),
+        end(_AWAY, given=10, claimed=4, skipped=1, gone=2, left=3),
     ),
     "a complete run makes a read that broke off good": (
         *(10, 9, [end("3 of 10", given=3, claimed=3), end(given=7, claimed=6, skipped=1)]),
-        SweepAccount(10, 9, skipped=1),
+        end(given=10, claimed=9, skipped=1),
     ),
     "and so it does before it": (
         *(10, 9, [end(given=7, claimed=6, skipped=1), end("3 of 10", given=3, claimed=3)]),
-        SweepAccount(10, 9, skipped=1),
+        end(given=10, claimed=9, skipped=1),
     ),
     "what another run had claimed before the read is not gone": (
         *(10, 5, [end("3 of 10", given=3, claimed=3), end(given=7, claimed=2, left=5)]),
-        SweepAccount(10, 5, left=5),
+        end(given=10, claimed=5, left=5),
     ),
     "what one run saw locked while another claimed it counts as claimed": (
         *(10, 10, [end(given=10, claimed=6, skipped=4), end("cut", given=10, claimed=4)]),
-        SweepAccount(10, 10),
+        end(given=10, claimed=10),
     ),
     "what an unanswered commit had claimed does not hide what was left": (
         *(100, 85, [end(given=100, claimed=65, gone=20, left=15)]),
-        SweepAccount(100, 85, left=15),
+        end(given=100, claimed=85, left=15),
     ),
     "nor does what another run had claimed": (
         *(100, 60, [end(given=100, claimed=10, gone=50, left=40)]),
-        SweepAccount(100, 60, left=40),
+        end(given=100, claimed=60, left=40),
     ),
     "nor does what was locked by an unanswered commit": (
         *(10, 5, [end(given=10, skipped=5, left=5)]),
-        SweepAccount(10, 5, left=5),
+        end(given=10, claimed=5, left=5),
     ),
     "nor do its failures": (
         *(10, 7, [end(given=10, claimed=4, later=3, left=3)]),
-        SweepAccount(10, 7, left=3),
+        end(given=10, claimed=7, left=3),
     ),
 }
 
@@ -96,32 +96,44 @@ _SLICES: dict[str, tuple[int, int, Sequence[SliceEnd], SweepAccount]] = {
 def test_account_of_a_slice(case: str) -> None:
     planned, claimed, ends, expected = _SLICES[case]
 
-    assert slice_account(planned, claimed, ends) == expected
+    assert close_slice(planned, claimed, ends) == expected
 
 
 def test_sweep_is_complete_only_if_all_its_slices_are() -> None:
-    slices = [SweepAccount(5, 5), SweepAccount(6, 2, left=4, is_complete=False, reason="locked")]
+    slices = [end(given=5, claimed=5), end("locked", given=6, claimed=2, left=4)]
 
-    assert add_accounts(slices) == SweepAccount(11, 7, left=4, is_complete=False, reason="locked")
-    assert add_accounts([]) == SweepAccount()
+    assert add_ends(slices) == end("locked", given=11, claimed=7, left=4)
+    assert add_ends([]) == end()
+
+
+def test_what_nobody_can_explain_is_counted() -> None:
+    assert Account(given=10, claimed=4, skipped=3).unexplained == 3
+
+
+def test_of_a_task_that_ran_again_the_last_breakers_count() -> None:
+    first, last = (BreakerReport(name, "open", "", 1.0, 1, "locked") for name in ("A", "B"))
+    runs = [SliceEnd(Account(), "cut", (first,)), SliceEnd(Account(), None, (last,))]
+
+    assert close_slice(0, 0, runs).breakers == (last,)
+    assert close_slice(0, 0, []).breakers == ()
 
 
 @given(planned=COUNTS, claimed=COUNTS, ends=ENDS)
 def test_account_adds_up_whatever_was_seen(
     planned: int, claimed: int, ends: list[SliceEnd]
 ) -> None:
-    a = slice_account(planned, claimed, ends)
+    closed = close_slice(planned, claimed, ends)
 
-    assert a.found == a.claimed + a.skipped + a.gone + a.later + a.held + a.left + a.unexplained
+    a = closed.account
     assert a.claimed == claimed
-    assert a.found >= planned
-    assert min(a.skipped, a.gone, a.later, a.left, a.unexplained) >= 0
-    assert a.is_complete == (a.reason is None) == any(e.reason is None for e in ends)
+    assert a.given >= planned
+    assert min(a.skipped, a.gone, a.later, a.held, a.left, a.unexplained) >= 0
+    assert (closed.reason is None) == any(e.reason is None for e in ends)
 
 
 def test_sum_of_accounts_is_that_of_each_count() -> None:
-    names = [field.name for field in fields(SliceAccount)]
-    one, other = (SliceAccount(**dict(zip(names, range(at, 99), strict=False))) for at in (1, 20))
+    names = [field.name for field in fields(Account)]
+    one, other = (Account(**dict(zip(names, range(at, 99), strict=False))) for at in (1, 20))
 
     both = one + other
 

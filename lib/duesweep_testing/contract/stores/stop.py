@@ -2,7 +2,7 @@
 
 import pytest
 
-from duesweep.core.account import SliceAccount, SliceEnd
+from duesweep.core.account import Account, SliceEnd
 from duesweep.core.errors import SweepStoppedError
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
@@ -51,7 +51,7 @@ class StopContract:
 
     def test_batch_in_hand_is_finished_and_the_slice_ended(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        whole = SliceEnd(SliceAccount(2, claimed=1, left=1), None)
+        whole = SliceEnd(Account(2, claimed=1, left=1), None)
 
         with subject.store.open_task() as session:
             with session.transaction():

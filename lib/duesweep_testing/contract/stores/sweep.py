@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from duesweep.core.account import BreakerReport, SliceAccount, SliceEnd
+from duesweep.core.account import Account, BreakerReport, SliceEnd
 from duesweep.core.errors import QueueNotFoundError, SweepClosedError
 from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
@@ -69,7 +69,7 @@ class SweepContract:
         with pytest.raises(SweepClosedError), steps.batch(subject) as session:
             steps.claim(subject, session, run, row)
         with pytest.raises(SweepClosedError), subject.store.open_task() as session:
-            session.end_slice(run, 0, SliceEnd(SliceAccount(given=1, claimed=1), None))
+            session.end_slice(run, 0, SliceEnd(Account(given=1, claimed=1), None))
 
         assert subject.journal(run) == []
         assert steps.claimable(subject, other_run, row) == [row.key]
@@ -95,11 +95,11 @@ class SweepContract:
 
     def test_end_of_a_slice_is_journalled_at_once(self, subject: StoreUnderTest) -> None:
         run = open_sweep(subject.store)
-        account = SliceAccount(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
+        account = Account(2_000, claimed=900, skipped=80, gone=7, later=13, left=1_000)
         breaker = BreakerReport(
             "Billing", "open", "2026-11-01T08:00:00+00:00", 30.0, 7, "locked \0"
         )
-        whole = SliceEnd(SliceAccount(1_000, claimed=1_000), None, (breaker,))
+        whole = SliceEnd(Account(1_000, claimed=1_000), None, (breaker,))
 
         with subject.store.open_task() as session:
             session.end_slice(run, 3, whole)
@@ -121,7 +121,7 @@ class SweepContract:
         _sweep(subject, run, subject.claim_keys(rows), threading.Barrier(1))
 
         _assert_each_delivered_once(subject, rows, [run])
-        account = SliceAccount(given=len(rows), claimed=len(rows))
+        account = Account(given=len(rows), claimed=len(rows))
         assert subject.journal(run)[-1] == SliceEntry(0, SliceEnd(account, None))
 
     def test_two_sweeps_side_by_side_deliver_each_of_several_thousand_messages_once(
