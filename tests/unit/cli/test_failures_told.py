@@ -182,6 +182,36 @@ for thread in threading.enumerate():
     assert sorted(done.stderr.splitlines()) == ["heard later", "own"]
 
 
+_MISSING = ("--json", "--config", "missing.toml")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("plan",), ("list",), ("paused",), ("doctor",), ("setup",), ("errors", "list")),
+        *(("show", "key"), ("cancel", "key"), ("restore", "key"), ("resume", "Billing")),
+        *(("reschedule", "key", "--by", "+1h"), ("pause", "Billing", "--reason", "why")),
+        *(("errors", "replay", "id"), ("errors", "show", "id"), ("queue", "send", "Billing")),
+        *(("rabbitmq", "delays", "create"), ("subscriptions", "create")),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+@pytest.mark.usefixtures("meet")
+def test_each_command_that_an_error_ends_prints_one_document(command: tuple[str, ...]) -> None:
+    ran = run(*command, *_MISSING)
+
+    assert (ran.code, ran.document["exit_code"]) == (2, 2)
+    assert ran.document["error"] in ran.err
+    assert "missing.toml" in ran.err
+
+
+@pytest.mark.usefixtures("meet")
+def test_command_of_many_results_prints_none() -> None:
+    ran = run("queue", "receive", "Billing", *_MISSING)
+
+    assert (ran.code, ran.out) == (2, "")
+
+
 def _raising(error: BaseException) -> Callable[[], None]:
     def fail() -> None:
         raise error

@@ -1,56 +1,25 @@
-"""The options by which commands choose messages, as Typer reads them."""
+"""The options by which commands choose messages, and the filter that they mean.
+
+How they are given is in tests/golden (help) and tests/acceptance/test_changing.py.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from duesweep.cli import filters
 from duesweep.cli.filters import FilterOptions
+from duesweep.core import moment
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 
-def _read(*arguments: str) -> MessageFilter:
-    """What a command with these options makes of a command line."""
-    app, found = typer.Typer(), list[MessageFilter]()
-
-    @app.command()
-    def command(
-        *,
-        key: filters.Keys = None,
-        message_id: filters.MessageIds = None,
-        destination: filters.Destination = None,
-        message_type: filters.MessageType = None,
-        saga_id: filters.SagaId = None,
-        header: filters.HeaderPatterns = None,
-        due_after: filters.DueAfter = None,
-        due_before: filters.DueBefore = None,
-    ) -> None:
-        given: dict[str, Any] = {
-            "keys": key or (),
-            "message_ids": message_id or (),
-            "headers": header or (),
-        }
-        options = FilterOptions(
-            destination=destination,
-            message_type=message_type,
-            saga_id=saga_id,
-            due_after=due_after,
-            due_before=due_before,
-            **given,
-        )
-        found.append(options.at(NOW))
-
-    result = CliRunner().invoke(app, list(arguments))
-    if result.exception is not None:
-        raise result.exception
-    return found[0]
+def _read(**given: Any) -> MessageFilter:
+    times = {name: moment.parse(text) for name, text in given.items() if name.startswith("due")}
+    return FilterOptions(**given | times).at(NOW)
 
 
 def test_no_option_means_all_messages() -> None:
@@ -59,9 +28,9 @@ def test_no_option_means_all_messages() -> None:
 
 def test_each_option_is_a_condition() -> None:
     read = _read(
-        *("--key", "1", "--key", "2", "--message-id", "m", "--destination", "Bill*"),
-        *("--type", "*Cancel*", "--saga-id", "s", "--header", "A=b=*", "--header", "C="),
-        *("--due-after", "-1d", "--due-before", "2026-12-01T10:00:00+01:00"),
+        **{"keys": ["1", "2"], "message_ids": ["m"], "destination": "Bill*", "saga_id": "s"},
+        **{"message_type": "*Cancel*", "headers": ["A=b=*", "C="], "due_after": "-1d"},
+        due_before="2026-12-01T10:00:00+01:00",
     )
 
     assert read == MessageFilter(
@@ -76,15 +45,14 @@ def test_each_option_is_a_condition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("given", "told"),
     [
-        (("--header", "Colour"), "NAME=PATTERN"),
-        (("--header", "=blue"), "NAME=PATTERN"),
-        (("--due-after", "tomorrow"), "'tomorrow' is not a time"),
-        (("--due-after", "+2h", "--due-before", "+1h"), "exchange --due-after and --due-before"),
-        (("--due-after", "now", "--due-before", "now"), "exchange --due-after and --due-before"),
+        ({"headers": ["Colour"]}, "NAME=PATTERN"),
+        ({"headers": ["=blue"]}, "NAME=PATTERN"),
+        ({"due_after": "+2h", "due_before": "+1h"}, "exchange --due-after and --due-before"),
+        ({"due_after": "now", "due_before": "now"}, "exchange --due-after and --due-before"),
     ],
 )
-def test_option_that_cannot_be_read_is_refused(arguments: tuple[str, ...], told: str) -> None:
+def test_option_that_cannot_be_read_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
-        _read(*arguments)
+        _read(**given)

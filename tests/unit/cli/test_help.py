@@ -9,7 +9,6 @@ import pytest
 import typer
 
 from duesweep.cli.app import app, main
-from support.commands import run
 
 # What they print has a form of its own.
 WITHOUT_JSON = {
@@ -57,14 +56,6 @@ def test_results_can_be_had_as_json() -> None:
     }
 
     assert without == WITHOUT_JSON
-
-
-@pytest.mark.parametrize("path", [("sweep",), ("errors", "replay")], ids=" ".join)
-def test_help_is_printed_without_colours(path: tuple[str, ...]) -> None:
-    ran = run(*path, "--help")
-
-    assert (ran.code, "\x1b" in ran.out) == (0, False)
-    assert f"Usage: duesweep {' '.join(path)}" in ran.out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

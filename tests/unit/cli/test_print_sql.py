@@ -104,14 +104,6 @@ def test_statements_for_a_queue_on_sql_server_are_batches_in_its_own_database() 
     assert "ADD BodyString AS" in readable
 
 
-@pytest.mark.parametrize(
-    ("kind", "table"),
-    [("postgresql", '"public"."Topics" ('), ("sqlserver", "[n]]sb].[dbo].[Topics] (")],
-)
-def test_table_of_subscriptions_may_have_another_name(kind: str, table: str) -> None:
-    assert table in _printed(kind, "subscriptions", "create", "--table", "Topics")
-
-
 def test_address_or_connection_that_there_is_not_is_refused() -> None:
     address = _run("postgresql", "queue", "create", "public.", "--print-sql")
     connection = _run("postgresql", "queue", "peek", "Billing", "--connection", "nope")

@@ -1,9 +1,9 @@
 """`duesweep --version`, wherever the package is."""
 
+import json
 import platform
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -11,6 +11,8 @@ import pytest
 
 import duesweep
 from duesweep.cli.app import main
+from duesweep.drivers.sql import statements
+from support.sql_statements import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,16 +37,9 @@ def test_pyspark_that_is_not_installed_is_no_trouble(
     assert f"duesweep {duesweep.__version__} (Python" in capsys.readouterr().out
 
 
-def test_there_is_one_source_of_the_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-    assert "version" not in project["project"]
-    assert project["project"]["dynamic"] == ["version"]
-    source = ROOT / project["tool"]["hatch"]["version"]["path"]
-    assert f'__version__ = "{duesweep.__version__}"' in source.read_text(encoding="utf-8")
-
-
-def test_version_is_told_from_the_archive_without_loading_spark(tmp_path: Path) -> None:
+def test_archive_tells_its_version_without_spark_and_has_all_statements(
+    tmp_path: Path,
+) -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         from build_package import package  # noqa: PLC0415
@@ -56,13 +51,16 @@ def test_version_is_told_from_the_archive_without_loading_spark(tmp_path: Path) 
     # Isolated: neither the checkout on the path nor its settings.
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); " + (
         "from duesweep.cli.app import main; print(sys.modules['duesweep'].__file__); "
-        "main(['--version']); print('pyspark' in sys.modules)"
+        "main(['--version']); print('pyspark' in sys.modules); import json; "
+        "from duesweep.drivers.sql import statements; "
+        f"print(json.dumps([dict(statements(d)) for d in {DIALECTS!r}]))"
     )
     ran = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
 
-    where, told, has_spark = ran.stdout.splitlines()
+    where, told, has_spark, texts = ran.stdout.splitlines()
     assert where.startswith(str(archive))
     assert told.startswith(f"duesweep {duesweep.__version__} (Python ")
     assert has_spark == "False"
+    assert json.loads(texts) == [statements(dialect) for dialect in DIALECTS]

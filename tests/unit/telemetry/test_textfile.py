@@ -17,7 +17,6 @@ from duesweep.telemetry.textfile import TextFile
 from support.telemetry import AT, SOURCE, run
 
 _LATER = AT + timedelta(minutes=1)
-_SUCCESS = "duesweep_last_success_timestamp_seconds"
 
 
 @pytest.fixture
@@ -42,17 +41,6 @@ def test_parser_of_prometheus_reads_every_metric_with_its_type(file: Path) -> No
     families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
     told = {(s.name, str(f.type), f.documentation) for f in families for s in f.samples}
     assert told == {(m.name, m.kind.value, f"{m.meaning}.") for m in METRICS}
-
-
-def test_failing_run_keeps_the_last_success_of_the_file(file: Path) -> None:
-    _tell(file, run())
-    _tell(file, run(4, at=_LATER, report=None, due=None))
-
-    samples = dict(_samples(file))
-    assert samples[_SUCCESS] == AT.timestamp()
-    assert samples["duesweep_last_run_timestamp_seconds"] == _LATER.timestamp()
-    assert samples["duesweep_dispatched_messages_total"] == 7
-    assert "duesweep_due_messages" not in samples
 
 
 def test_file_is_replaced_whole_and_nothing_else_stays_in_its_folder(file: Path) -> None:
