@@ -7,6 +7,7 @@ import pytest
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
+    QueueNotFoundError,
     RefusedMessageError,
 )
 from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
@@ -43,6 +44,17 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
     assert gone.error_text == "There is no queue Nowhere"
     assert world.store.rows == {}
     assert world.store.attempts == {}
+
+
+def test_failure_that_another_attempt_does_not_mend_is_the_last_one() -> None:
+    gone, refused = delayed_row("Nowhere"), delayed_row("Billing")
+    world = world_of(gone, refused, retry=Retry(non_retryable=(QueueNotFoundError,)))
+    world.trouble("Billing", RefusedMessageError("too long"))
+
+    run = world.sweep()
+
+    assert [(each.message_key, each.attempts) for each in world.exhausted(run)] == [(gone.key, 1)]
+    assert list(world.store.attempts) == [refused.key]
 
 
 def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> None:

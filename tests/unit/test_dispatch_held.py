@@ -143,13 +143,6 @@ def test_destinations_of_one_limit_share_it() -> None:
     assert world.clock.seconds() - began == pytest.approx(5 / 0.95, abs=0.1)
 
 
-def test_first_limit_that_fits_counts() -> None:
-    limits = (RateLimit("Billing", 1_000), RateLimit("*", 0.1))
-
-    assert RateLimits(limits).of("Billing") == limits[0]
-    assert RateLimits(limits, "Sales").of(None) == limits[1]
-
-
 def test_sweep_that_is_stopped_leaves_what_waits_for_a_limit() -> None:
     world = _limited(RateLimit("Billing", 1), rows=_rows(10))
     run = open_sweep(world.store)

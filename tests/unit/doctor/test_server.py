@@ -1,7 +1,6 @@
 """An ODBC driver that is missing is no server out of reach."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -27,33 +26,33 @@ def _about(error: ConfigError | StoreError) -> tuple[str, str]:
     return finding.check, finding.about
 
 
-@pytest.mark.usefixtures("odbc")
-def test_driver_that_does_not_load_is_told_as_such() -> None:
-    with pytest.raises(ConfigError) as caught, connect_errors("db.example"):
+def _does_not_load() -> None:
+    with connect_errors("db.example"):
         raise odbc().Error("01000", "[01000] [unixODBC][Driver Manager]Can't open lib '/x' (0)")
 
-    assert _about(caught.value) == (Check.DRIVER_IMPORT, "store.dsn")
+
+class _OfAnotherMachine:
+    """Where a package is whose driver is for another machine."""
+
+    origin = "/nonexistent/__init__.py"
 
 
-def test_driver_that_is_not_installed_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "find_spec", lambda _: None)
-
-    with pytest.raises(ConfigError) as caught:
-        driver_library()
-
-    assert _about(caught.value) == (Check.DRIVER_IMPORT, "store.dsn")
-
-
-def test_driver_that_is_not_for_this_machine_is_told_as_such(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.usefixtures("odbc")
+@pytest.mark.parametrize(
+    ("found", "use"),
+    [
+        pytest.param(None, driver_library, id="not installed"),
+        pytest.param(_OfAnotherMachine, driver_library, id="not for this machine"),
+        pytest.param(_OfAnotherMachine, _does_not_load, id="does not load"),
+    ],
+)
+def test_driver_that_is_missing_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, found: object, use: Callable[[], object]
 ) -> None:
-    class Spec:
-        origin = str(tmp_path / "__init__.py")
-
-    monkeypatch.setattr(library, "find_spec", lambda _: Spec)
+    monkeypatch.setattr(library, "find_spec", lambda _: found)
 
     with pytest.raises(ConfigError) as caught:
-        driver_library()
+        use()
 
     assert _about(caught.value) == (Check.DRIVER_IMPORT, "store.dsn")
 

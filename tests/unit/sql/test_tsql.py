@@ -217,7 +217,7 @@ def test_statement_refuses_values_that_it_does_not_take() -> None:
 @pytest.mark.parametrize(
     "keys",
     [
-        ["1", "2"],
+        ["1", "2,3", "4;5"],
         ["a,b", "c\\d"],
         ["tab\t", "unit\x1f", "fullwidth\N{FULLWIDTH COMMA}"],
         ["😀", "é", "'"],

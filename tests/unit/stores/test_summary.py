@@ -33,81 +33,70 @@ def summary(
     return summary_of(SimpleNamespace(**row | closed), [SimpleNamespace(**total)], ends, Lateness())
 
 
-def test_closed_account_is_done() -> None:
-    found = summary({"given": 10, "claimed": 4, "skipped": 3, "gone": 2, "later": 1})
+ENDED = "Spark ended the job: x"
+STOPPED, LATER = {"stop_at": BEGAN}, {"stop_at": BEGAN + timedelta(minutes=1)}
+WHOLE = {"given": 10, "claimed": 10}
+PART = {"given": 10, "claimed": 4}
+CUT = {"given": 10, "reason": "the server went away"}
+# The end of its slice, how it was closed, and what it is; `left` and `skipped` where they matter.
+INCOMPLETE: dict[str, tuple[dict[str, Any] | None, dict[str, Any], dict[str, int]]] = {
+    "it does not add up": (PART | {"skipped": 3}, {}, {"left": 3, "skipped": 3}),
+    "Spark ended it": (WHOLE, {"dispatched": 10, "reason": ENDED}, {}),
+    "its slice was cut": (None, {"remaining": 6}, {"left": 6, "skipped": 0}),
+    "stopped, and cut": (CUT, STOPPED | {"remaining": 6}, {}),
+    "stopped, and ended by Spark": (CUT, STOPPED | {"reason": ENDED}, {}),
+}
+DONE: dict[str, tuple[dict[str, Any] | None, dict[str, Any], dict[str, int]]] = {
+    "its account is closed": (
+        PART | {"skipped": 3, "gone": 2, "later": 1},
+        {},
+        {"skipped": 3, "gone": 2, "eligible_later": 1, "left": 0},
+    ),
+    "cut, and nothing is due": (None, {"remaining": 0}, {"left": 6, "skipped": 0}),
+    "it ended before its stop": (WHOLE, LATER | {"dispatched": 10}, {}),
+    "it had done all when it was stopped": (WHOLE, STOPPED | {"dispatched": 10}, {}),
+}
 
-    assert (found.outcome, exit_code(found), found.reason) == ("done", ExitCode.DONE, None)
-    assert (found.skipped, found.gone, found.eligible_later, found.left) == (3, 2, 1, 0)
+
+@pytest.mark.parametrize("case", [*INCOMPLETE, *DONE])
+def test_sweep_is_done_only_if_its_account_is_closed_or_nothing_is_due(case: str) -> None:
+    end, closed, counts = (INCOMPLETE | DONE)[case]
+    is_done = case in DONE
+
+    found = summary(end, **closed)
+
+    code = ExitCode.DONE if is_done else ExitCode.WORK_LEFT
+    assert (found.outcome, exit_code(found)) == ("done" if is_done else "incomplete", code)
+    assert {name: getattr(found, name) for name in counts} == counts
 
 
-def test_account_that_does_not_add_up_is_incomplete_whatever_is_due() -> None:
-    found = summary({"given": 10, "claimed": 4, "skipped": 3})
-
-    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
-    assert (found.skipped, found.left) == (3, 3)
-    assert "3 of 10 messages" in str(found.reason)
-
-
-def test_job_that_spark_ended_is_never_done() -> None:
-    found = summary({"given": 10, "claimed": 10}, dispatched=10, reason="Spark ended the job: x")
-
-    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
-    assert found.reason == "Spark ended the job: x"
-
-
-@pytest.mark.parametrize(("remaining", "outcome"), [(6, "incomplete"), (0, "done")])
-def test_slice_that_was_cut_is_incomplete_while_something_is_due(
-    remaining: int, outcome: str
-) -> None:
-    found = summary(None, remaining=remaining)
-
-    assert (found.outcome, found.left, found.skipped) == (outcome, 6, 0)
+def test_reason_is_sparks_or_what_does_not_add_up() -> None:
+    assert summary(WHOLE, dispatched=10, reason=ENDED).reason == ENDED
+    assert "3 of 10 messages" in str(summary(PART | {"skipped": 3}).reason)
+    assert summary(PART | {"skipped": 6}).reason is None
 
 
 def test_sweep_that_left_messages_because_it_was_stopped_is_stopped_and_no_fault() -> None:
-    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=BEGAN)
+    found = summary(PART | {"left": 6}, **STOPPED)
 
     assert (found.outcome, exit_code(found), found.reason) == ("stopped", ExitCode.DONE, None)
     assert (found.found, found.claimed, found.left) == (10, 4, 6)
 
 
 def test_sweep_that_was_stopped_before_its_plan_is_stopped_if_messages_remain() -> None:
-    found = summary(None, dispatched=0, planned="[]", stop_at=BEGAN, remaining=1)
+    found = summary(None, dispatched=0, planned="[]", remaining=1, **STOPPED)
 
     assert (found.outcome, exit_code(found), found.found) == ("stopped", ExitCode.DONE, 0)
 
 
-def test_sweep_that_ended_before_its_time_was_over_was_not_stopped() -> None:
-    later = BEGAN + timedelta(minutes=1)
-    found = summary({"given": 10, "claimed": 10}, dispatched=10, stop_at=later)
-
-    assert found.outcome == "done"
-
-
 def test_sweep_that_left_messages_without_a_stop_is_never_done() -> None:
-    later = BEGAN + timedelta(minutes=1)
-    found = summary({"given": 10, "claimed": 4, "left": 6}, stop_at=later)
-
-    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
-
-
-def test_sweep_that_had_done_all_when_it_was_stopped_is_done() -> None:
-    found = summary({"given": 10, "claimed": 10}, dispatched=10, stop_at=BEGAN)
-
-    assert found.outcome == "done"
-
-
-@pytest.mark.parametrize(
-    "closed", [{"remaining": 6}, {"reason": "Spark ended the job: x"}], ids=["cut", "ended"]
-)
-def test_stopped_sweep_whose_slice_was_cut_is_incomplete(closed: dict[str, Any]) -> None:
-    found = summary({"given": 10, "reason": "the server went away"}, stop_at=BEGAN, **closed)
+    found = summary(PART | {"left": 6}, **LATER)
 
     assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
 
 
 def test_messages_that_failed_before_a_stop_are_in_the_exit_code() -> None:
-    found = summary({"given": 10, "claimed": 5, "left": 5}, failed=1, stop_at=BEGAN)
+    found = summary({"given": 10, "claimed": 5, "left": 5}, failed=1, **STOPPED)
 
     assert (found.outcome, exit_code(found)) == ("stopped", ExitCode.MESSAGES_FAILED)
     assert (found.dispatched, found.failed, found.left) == (4, 1, 5)

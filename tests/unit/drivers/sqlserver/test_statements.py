@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.sqlserver.binding import key_list, literal
+from duesweep.drivers.sqlserver.binding import literal
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import RawSession, SqlServerSession
 
@@ -83,22 +83,6 @@ def _session() -> tuple[_Raw, SqlServerSession]:
     return raw, SqlServerSession(session, dsn, DEFAULT_TIMEOUTS.task, {})
 
 
-def test_names_are_put_into_the_text_and_values_are_bound() -> None:
-    raw, statements = _session()
-
-    touched = statements.named({"bindings": "[a].[b].[c]"}).execute("unbind", source="x")
-
-    assert touched == 3
-    assert raw.sent == [("DELETE FROM [a].[b].[c] WHERE source = ?;\n", ["x"])]
-
-
-def test_value_may_be_called_name() -> None:
-    raw, statements = _session()
-
-    assert statements.row("find_table", name="[a].[b].[c]").found == 1
-    assert raw.sent[0][1] == ["[a].[b].[c]"]
-
-
 def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
     raw, statements = _session()
     values = {
@@ -118,14 +102,17 @@ def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
     assert set(planned[1]) == {str(SWEEP), "[1, 2]", "2026-03-01 12:00:00.000000"}
 
 
-def test_many_sets_of_values_are_sent_in_the_order_of_the_statement() -> None:
+def test_names_are_put_into_the_text_and_values_are_bound_once_or_for_each_set() -> None:
     raw, statements = _session()
+    bindings = statements.named({"bindings": "[a].[b].[c]"})
 
-    statements.named({"bindings": "[s]"}).execute_many(
-        "unbind", [{"source": "a"}, {"source": SWEEP}]
-    )
+    touched = bindings.execute("unbind", source="x")
+    bindings.execute_many("unbind", [{"source": "a"}, {"source": SWEEP}])
+    found = statements.row("find_table", name="[a].[b].[c]")
 
-    assert [row for _, row in raw.sent] == [["a"], [str(SWEEP)]]
+    unbind, find = "DELETE FROM [a].[b].[c] WHERE source = ?;\n", raw.sent[-1]
+    assert (touched, found.found, find[1]) == (3, 1, ["[a].[b].[c]"])
+    assert raw.sent == [(unbind, ["x"]), (unbind, ["a"]), (unbind, [str(SWEEP)]), find]
 
 
 def test_statements_with_other_names_share_the_sessions_transaction() -> None:
@@ -145,15 +132,6 @@ def test_statements_with_other_names_share_the_sessions_transaction() -> None:
         "COMMIT TRANSACTION",
     ]
     assert not statements.is_in_transaction
-
-
-def test_separator_of_keys_is_in_none_of_them() -> None:
-    keys = ["1", "2,3", "4;5"]
-
-    text, separator = key_list(keys)
-
-    assert text is not None
-    assert text.split(separator) == keys
 
 
 def test_literal_of_a_query_for_spark_is_of_all_characters() -> None:
