@@ -14,7 +14,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import delay_level
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import Claim, Excluded, Horizon, Store, SweepRun, TaskSession
+from duesweep.stores.base import Claim, Horizon, Store, SweepRun, TaskSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.slice import read_claim_keys
 from duesweep.sweep.sweep import plan_slices
@@ -65,21 +65,26 @@ def count_batches(
     found: Counter[PreviewEntry] = Counter()
     with swept.open_task() as store, queues.open(store) as queue:
         lookup = _DestinationLookup(queue)
+        # Where claim keys are Dues, the next claim would otherwise find the same messages.
+        counted: dict[str, set[str]] = {}
+        store.leave_alone(counted)
         for batch in batches:
             left: Sequence[str] = batch
             while left:
-                claim = _read_claim(store, run, left)
+                claim = _read_claim(store, run, left, counted)
                 clock = StoreClock(claim.server_us, Clock())
                 found.update(lookup.entry(message, clock) for message in claim.messages)
                 left = claim.unread
     return found
 
 
-def _read_claim(store: TaskSession, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+def _read_claim(
+    store: TaskSession, run: SweepRun, claim_keys: Sequence[str], counted: dict[str, set[str]]
+) -> Claim:
     with suppress(_RollBackError), store.transaction():
         claim = store.claim(run, claim_keys)
-        # Where claim keys are Dues, the next claim would otherwise find the same messages.
-        store.exclude([Excluded(store.claim_key(m), m.key) for m in claim.messages])
+        for message in claim.messages:
+            counted.setdefault(store.claim_key(message), set()).add(message.key)
         raise _RollBackError
     return claim
 

@@ -6,7 +6,7 @@ it opens and closes them, and hands what they did to settle. A store inherits fr
 it has their answers where it does not give its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -137,16 +137,6 @@ class Claim:
             raise ValueError("A claim has to set the instant_us of each message with a finite Due")
 
 
-class Excluded(NamedTuple):
-    """A message that a task's session must not claim for now: its claim key, its key, and the size
-    of its headers and body in bytes.
-    """
-
-    claim_key: str
-    key: str
-    size: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Slices:
     """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
@@ -239,6 +229,10 @@ class DroppedSource(NamedTuple):
     unsettled: int
 
 
+# The keys of messages by their claim keys, where these are not keys.
+LeftAlone = Mapping[str, Collection[str]]
+
+
 class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe. What comes after `end_slice` has an
     answer that most stores leave as it is.
@@ -281,14 +275,11 @@ class TaskSession(Protocol):
         """The claim key by which a claimed message that is released is found again."""
         return message.key
 
-    def exclude(self, messages: Sequence[Excluded]) -> None:
-        """Do not claim these again in this session, because their destination takes nothing now. A
-        claim key that is a message's key leads to no other one, so there is nothing to do.
+    def leave_alone(self, messages: LeftAlone) -> None:
+        """Claim none of these, as the mapping has them at each claim. The caller changes it, after
+        a COMMIT. Where claim keys are keys, a claim key leads to no other message, so there is
+        nothing to do.
         """
-        return
-
-    def include(self, messages: Sequence[Excluded]) -> None:
-        """Undo `exclude` for these: they are about to be claimed again."""
         return
 
     def reserve(self, limit: RateLimit, messages: int) -> float:

@@ -25,7 +25,7 @@ from duesweep.core.message import BatchResult, Exhausted, Failed, Message
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores import tombstone
-from duesweep.stores.base import Claim, Excluded, MessageSession, NewMessage, SweepRun, TaskSession
+from duesweep.stores.base import Claim, LeftAlone, MessageSession, NewMessage, SweepRun, TaskSession
 from duesweep.stores.dialect import Claims, Location, Locked
 from duesweep.stores.due import next_due
 from duesweep.stores.journal import read_pauses
@@ -92,11 +92,8 @@ class SqlTask(TaskSession):
     def claim_key(self, message: Message) -> str:
         return self._claims.claim_key(message)
 
-    def exclude(self, messages: Sequence[Excluded]) -> None:
-        self._claims.exclude(messages)
-
-    def include(self, messages: Sequence[Excluded]) -> None:
-        self._claims.include(messages)
+    def leave_alone(self, messages: LeftAlone) -> None:
+        self._claims.leave_alone(messages)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust. If its other slices count for too long,

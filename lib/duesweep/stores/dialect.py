@@ -18,7 +18,7 @@ from duesweep.core.errors import Problem, StoreError, UnusualBatchError
 from duesweep.core.message import Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Excluded, Horizon, NewMessage, SweepRun
+from duesweep.stores.base import Horizon, LeftAlone, NewMessage, SweepRun
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
@@ -114,11 +114,8 @@ class Claims(ABC):
 
     # What a claim key that leads to any message of a Due must not lead to again.
 
-    def exclude(self, messages: Iterable[Excluded]) -> None:
-        """Claim these no more."""
-
-    def include(self, messages: Iterable[Excluded]) -> None:
-        """Claim these again."""
+    def leave_alone(self, messages: LeftAlone) -> None:
+        """Claim none of these, as the mapping has them at each claim."""
 
     def committed(self) -> None:
         """The transaction of a batch is committed."""

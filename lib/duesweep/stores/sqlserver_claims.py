@@ -21,7 +21,7 @@ from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.stores.base import Excluded, NewMessage, SweepRun
+from duesweep.stores.base import LeftAlone, NewMessage, SweepRun
 from duesweep.stores.dialect import Claims, Location, Locked, Values
 from duesweep.stores.kinds import store_row
 
@@ -37,7 +37,7 @@ class _OthersRemovedError(Exception):
 
 class ClaimsByDue(Claims):
     """It remembers the rows of the claim under way: their Dues, to the tick, find them again. And
-    it remembers the messages that are excluded, until they are included or the session ends.
+    it excludes messages that are to be left alone, and those that failed in this session.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class ClaimsByDue(Claims):
         self._removes_firsts = bool(session.row("describe_server").deletes_expressions)
         self._claimed: dict[str, Any] = {}
         # By Due, since a Due is what leads to them.
-        self._excluded: dict[str, set[str]] = {}
+        self._left_alone: LeftAlone = {}
+        self._failed: dict[str, set[str]] = {}
         self._failing: list[Message] = []
 
     # Claim.
@@ -114,7 +115,8 @@ class ClaimsByDue(Claims):
         """At least as many as `_waiting` finds, up to the bound; cheap where few have failed."""
         found = {"source": self._source, "most": SCANNED_ROWS}
         row = self._statements.row("count_some_waiting", **found)
-        return int(row.waiting) + sum(map(len, self._excluded.values()))
+        excluded = (*self._left_alone.values(), *self._failed.values())
+        return int(row.waiting) + sum(map(len, excluded))
 
     def _waiting(self, claim_keys: list[str]) -> int:
         row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
@@ -155,25 +157,29 @@ class ClaimsByDue(Claims):
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
 
-    def exclude(self, messages: Iterable[Excluded]) -> None:
-        for due, key, _ in messages:
-            self._excluded.setdefault(due, set()).add(key)
-
-    def include(self, messages: Iterable[Excluded]) -> None:
-        for due, key, _ in messages:
-            self._excluded.get(due, set()).discard(key)
+    def leave_alone(self, messages: LeftAlone) -> None:
+        self._left_alone = messages
 
     def committed(self) -> None:
         """Exclude what failed: when it becomes eligible again within this slice, it could consume
         the claim key of another message.
         """
-        self.exclude(Excluded(self.claim_key(message), message.key) for message in self._failing)
+        for message in self._failing:
+            self._exclude(message)
         self._failing = []
+
+    def _exclude(self, failed: Message) -> None:
+        self._failed.setdefault(self.claim_key(failed), set()).add(failed.key)
 
     def _excluded_at(self, dues: Iterable[str]) -> set[str]:
         """The keys of the messages of these Dues that are excluded."""
-        found = (self._excluded.get(due, ()) for due in set(dues))
-        return {key for keys in found for key in keys}
+        wanted = set(dues)
+        return {
+            key
+            for excluded in (self._left_alone, self._failed)
+            for due in wanted
+            for key in excluded.get(due, ())
+        }
 
     def fail(self, failed: Failed) -> Values:
         self._failing.append(failed.message)

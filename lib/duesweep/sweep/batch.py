@@ -33,11 +33,11 @@ from duesweep.core.message import (
 from duesweep.core.policy import CLAIM_SECONDS, Paused, Retry
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import Excluded, TaskSession
+from duesweep.stores.base import TaskSession
 from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination, send_span
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import SliceLimits
+from duesweep.sweep.waiting import SliceLimits, Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class BatchEnd:
 
     account: Account
     again: Sequence[str] = ()
-    blocked: Sequence[tuple[Address, Excluded]] = ()
-    others: Sequence[Excluded] = ()
+    blocked: Sequence[tuple[Address, Waiting]] = ()
+    others: Sequence[Waiting] = ()
 
 
 # Runs the batch of these claim keys. None: it is unusual, and nothing was done.
@@ -128,8 +128,8 @@ class Batches:
                     left=len(result.undeferred),
                 ),
                 [*self._claimed_again(result), *claim.unread],
-                [(message.destination, self._excluded(message)) for message in result.blocked],
-                [self._excluded(message) for message in _staying(result)],
+                [(message.destination, self._waiting(message)) for message in result.blocked],
+                [self._waiting(message) for message in _staying(result)],
             )
             if result.claimed:
                 store.finish(job.run, self._slice_number, result, clock.now_us())
@@ -164,9 +164,9 @@ class Batches:
             if (claim_key := self._store.claim_key(message)) != message.key:
                 yield claim_key
 
-    def _excluded(self, message: Message) -> Excluded:
+    def _waiting(self, message: Message) -> Waiting:
         size = 2 * len(message.headers_text) + message.body_bytes
-        return Excluded(self._store.claim_key(message), message.key, size)
+        return Waiting(self._store.claim_key(message), message.key, size)
 
     def _taken(self, keys: Sequence[str]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""

@@ -143,7 +143,7 @@ class _Slice:
             limits=self._rates,
             begin_sending=self.breaker.begin_sending,
         )
-        self._blocked.exclude_all(store)
+        store.leave_alone(self._blocked.left_alone)
         try:
             self._run_all()
         except SweepStoppedError:
@@ -163,7 +163,7 @@ class _Slice:
         self._run(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._turns.try_destinations(self._store, self._run_more)
+            self._turns.try_destinations(self._run_more)
         self._turns.go_on(self._store, self._run_more)
         while self._share.room(1) and (seconds := self._turns.seconds_to_next) is not None:
             self._turns.wait(self._store, seconds)
@@ -224,7 +224,7 @@ class _Slice:
 
     def _succeed(self, end: BatchEnd) -> None:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
-        self._blocked.add(self._store, end.blocked, end.others)
+        self._blocked.add(end.blocked, end.others)
         if end.account.claimed:
             self._job.progressed()
         self._in_hand = end.again

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from duesweep.core.account import SERVICES, BreakerReport
 from duesweep.core.message import Address
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.core.world import Clock
-from duesweep.stores.base import Excluded, TaskSession
+from duesweep.stores.base import TaskSession
 from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers, report_of
 from duesweep.sweep.job import Job
 
@@ -107,8 +108,20 @@ class SliceLimits:
 _CLAIMED_TO_TRY = 100
 
 
+class Waiting(NamedTuple):
+    """A message that is left alone for now: its claim key, its key, and the size of its headers and
+    body in bytes.
+    """
+
+    claim_key: str
+    key: str
+    size: int
+
+
 class BlockedMessages:
-    """Keeps what waits for each destination, and excludes from claims what is left alone."""
+    """Keeps what waits for each destination, and says what claims leave alone: `left_alone`, the
+    keys of messages by their claim keys, where these are not keys.
+    """
 
     def __init__(
         self, breakers: DestinationBreakers, rates: SliceLimits, limits: BatchLimits
@@ -116,8 +129,8 @@ class BlockedMessages:
         self._breakers = breakers
         self._rates = rates
         self._limits = limits
-        self._waiting: dict[Address, list[Excluded]] = {}
-        self._others: list[Excluded] = []
+        self._waiting: dict[Address, list[Waiting]] = {}
+        self.left_alone: dict[str, set[str]] = {}
 
     @property
     def left(self) -> int:
@@ -151,27 +164,21 @@ class BlockedMessages:
     def _is_limited(self, address: Address) -> bool:
         return self._rates.has(address) and self._breakers.takes(address)
 
-    def exclude_all(self, store: TaskSession) -> None:
-        """Exclude everything in a new session."""
-        store.exclude([*self._others, *(one for each in self._waiting.values() for one in each)])
-
-    def add(
-        self,
-        store: TaskSession,
-        blocked: Sequence[tuple[Address, Excluded]],
-        others: Sequence[Excluded],
-    ) -> None:
+    def add(self, blocked: Sequence[tuple[Address, Waiting]], others: Sequence[Waiting]) -> None:
         """Leave messages of a batch alone: `blocked` ones until their destination may get messages
         again, each with its destination; `others` for the whole slice.
         """
-        if not (blocked or others):
-            return
         for address, one in blocked:
             self._waiting.setdefault(address, []).append(one)
-        self._others += others
-        store.exclude([*(one for _, one in blocked), *others])
+            self._leave(one)
+        for one in others:
+            self._leave(one)
 
-    def take(self, store: TaskSession, address: Address, most: int | None = None) -> Sequence[str]:
+    def _leave(self, one: Waiting) -> None:
+        if one.claim_key != one.key:
+            self.left_alone.setdefault(one.claim_key, set()).add(one.key)
+
+    def take(self, address: Address, most: int | None = None) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
         messages.
         """
@@ -186,7 +193,8 @@ class BlockedMessages:
         del waiting[: len(batch)]
         if not waiting:
             del self._waiting[address]
-        store.include(batch)
+        for one in batch:
+            self.left_alone.get(one.claim_key, set()).discard(one.key)
         return [one.claim_key for one in batch]
 
 
@@ -234,28 +242,28 @@ class Turns:
             if (left := end - clock.seconds()) > 0:
                 clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
 
-    def try_destinations(self, store: TaskSession, run: Run) -> None:
+    def try_destinations(self, run: Run) -> None:
         """Run what waits for destinations that can be tried, or used, again."""
         for address in self._breakers.due(self._blocked.failing):
             with self._breakers.trying(address):
-                run(self._blocked.take(store, address))
+                run(self._blocked.take(address))
 
     def go_on(self, store: TaskSession, run: Run) -> None:
         """Run all that may go on now, what waits for a limit too. Not between other batches: they
         take longer than a reservation may wait.
         """
-        self.try_destinations(store, run)
+        self.try_destinations(run)
         self._reserve(store)
         for reservation in self._limits.due(self._blocked.limited()):
             with self._limits.passing(reservation.address):
-                self._use(store, reservation, run)
+                self._use(reservation, run)
         self._reserve(store)
 
-    def _use(self, store: TaskSession, reservation: Reservation, run: Run) -> None:
+    def _use(self, reservation: Reservation, run: Run) -> None:
         """Claim as many messages as are reserved. If others have taken some: the next ones."""
         address, left = reservation.address, reservation.messages
         while left > 0 and address in self._blocked.limited():
-            left -= run(self._blocked.take(store, address, left))
+            left -= run(self._blocked.take(address, left))
 
     def _reserve(self, store: TaskSession) -> None:
         waiting = self._blocked.limited()

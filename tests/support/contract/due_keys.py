@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from duesweep.core.message import Message
 from duesweep.core.world import micros
-from duesweep.stores.base import Claim, Excluded, SweepRun
+from duesweep.stores.base import Claim, LeftAlone, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
@@ -30,7 +30,7 @@ class DueKeySession(MemoryTaskSession):
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
         self._store = store
-        self._excluded: set[str] = set()
+        self._left_alone: LeftAlone = {}
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         wanted, keys = Counter(claim_keys), []
@@ -46,7 +46,7 @@ class DueKeySession(MemoryTaskSession):
 
     def _explained(self, missing: Counter[str]) -> tuple[int, int]:
         """How many of the missing are held by others, and how many wait for another attempt."""
-        rows = [row for row in self._store.rows.values() if row.key not in self._excluded]
+        rows = [row for row in self._store.rows.values() if not self._is_left(row)]
         held = Counter(str(row.due_us) for row in rows if row.key in self._others())
         waiting = Counter(str(row.due_us) for row in rows if not self._is_eligible(row))
         skipped = missing & held
@@ -55,14 +55,14 @@ class DueKeySession(MemoryTaskSession):
     def _others(self) -> set[str]:
         return {key for key, holder in self._store.holders.items() if holder is not self}
 
-    def exclude(self, messages: Sequence[Excluded]) -> None:
-        self._excluded.update(message.key for message in messages)
+    def leave_alone(self, messages: LeftAlone) -> None:
+        self._left_alone = messages
 
-    def include(self, messages: Sequence[Excluded]) -> None:
-        self._excluded.difference_update(message.key for message in messages)
+    def _is_left(self, row: DelayedRow) -> bool:
+        return row.key in self._left_alone.get(str(row.due_us), ())
 
     def _is_free(self, row: DelayedRow) -> bool:
-        is_held = row.key in self._store.holders or row.key in self._excluded
+        is_held = row.key in self._store.holders or self._is_left(row)
         return not is_held and self._is_eligible(row)
 
     def _is_eligible(self, row: DelayedRow) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import DeliveryFailedError
 from duesweep.core.message import Failed, Message
-from duesweep.stores.base import Excluded, Horizon, SweepRun
+from duesweep.stores.base import Horizon, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import SQL_SERVER_KINDS
@@ -142,7 +142,7 @@ def test_message_that_came_before_the_claimed_ones_is_not_removed() -> None:
 def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed() -> None:
     server = Server("1", "2", "3")
     claims = _holding(server, "1", "2")
-    claims.exclude([Excluded(DUE, "1")])
+    claims.leave_alone({DUE: {"1"}})
     failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
     # A batch that is rolled back is claimed again, with what failed in it.

@@ -76,14 +76,14 @@ class ClaimKeyContract:
 
         assert again.messages == (message,)
 
-    def test_excluded_messages_are_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
+    def test_messages_left_alone_are_left_to_other_sessions(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
 
         with subject.store.open_task() as session:
             with session.transaction():
                 excluded = steps.claim(subject, session, run, *rows[:2]).messages
-                session.exclude(steps.excluded(session, excluded))
+                session.leave_alone(steps.left_alone(session, excluded))
             left = [row for row in rows if row.key not in {m.key for m in excluded}]
             for wanted in (left[:1], left):
                 with session.transaction():
@@ -93,25 +93,28 @@ class ClaimKeyContract:
 
         assert sorted(steps.claimable(subject, run, *rows)) == sorted(row.key for row in rows)
 
-    def test_messages_excluded_in_several_steps_stay_excluded(
+    def test_messages_that_are_left_alone_later_are_left_alone_from_then_on(
         self, subject: StoreUnderTest
     ) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(6)])
         left = {row.key: row for row in rows}
+        alone: dict[str, set[str]] = {}
 
         with subject.store.open_task() as session:
+            session.leave_alone(alone)
             while left:
                 wanted = list(left.values())[:2]
                 with session.transaction():
                     claimed = steps.claim(subject, session, run, *wanted).messages
-                    session.exclude(steps.excluded(session, claimed))
+                    for claim_key, keys in steps.left_alone(session, claimed).items():
+                        alone.setdefault(claim_key, set()).update(keys)
                 assert len(claimed) == 2
                 # Raises if a message comes a second time.
                 for message in claimed:
                     del left[message.key]
 
-    def test_excluded_messages_that_are_included_are_found_by_their_claim_keys(
+    def test_messages_that_are_left_alone_no_more_are_found_by_their_claim_keys(
         self, subject: StoreUnderTest
     ) -> None:
         due = subject.now() - steps.MINUTE
@@ -120,27 +123,27 @@ class ClaimKeyContract:
         with subject.store.open_task() as session:
             with session.transaction():
                 claimed = steps.claim(subject, session, run, *rows).messages
-                excluded = steps.excluded(session, claimed)
-                session.exclude(excluded)
-            included = excluded[1:3]
-            session.include(included)
+                taken = claimed[1:3]
+                claim_keys = [session.claim_key(message) for message in taken]
+                rest = steps.left_alone(session, [m for m in claimed if m not in taken])
+            session.leave_alone(rest)
             with session.transaction():
-                found = steps.keys(session.claim(run, [one.claim_key for one in included]))
+                found = steps.keys(session.claim(run, claim_keys))
 
-        assert sorted(found) == sorted(one.key for one in included)
+        assert sorted(found) == sorted(message.key for message in taken)
 
-    def test_what_one_session_excluded_can_be_excluded_in_another(
+    def test_what_one_session_left_alone_another_one_can_leave_alone(
         self, subject: StoreUnderTest
     ) -> None:
         due = subject.now() - steps.MINUTE
         run, rows = steps.load(subject, *[delayed_row(due=due) for _ in range(4)])
         with subject.store.open_task() as first, first.transaction():
             claimed = steps.claim(subject, first, run, *rows[:2]).messages
-            excluded = steps.excluded(first, claimed)
+            excluded = steps.left_alone(first, claimed)
 
         left = [row for row in rows if row.key not in {m.key for m in claimed}]
         with subject.store.open_task() as session:
-            session.exclude(excluded)
+            session.leave_alone(excluded)
             with session.transaction():
                 found = steps.keys(steps.claim(subject, session, run, *left))
 

@@ -10,7 +10,7 @@ import pytest
 
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.message import BatchResult, Delivered, Failed, Message
-from duesweep.stores.base import Claim, Excluded, Operators, SweepRun, TaskSession
+from duesweep.stores.base import Claim, LeftAlone, Operators, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry
@@ -53,9 +53,12 @@ def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: D
     return session.claim(run, subject.claim_keys(rows))
 
 
-def excluded(session: TaskSession, messages: Sequence[Message]) -> list[Excluded]:
-    """Claimed messages as `exclude` and `include` take them."""
-    return [Excluded(session.claim_key(message), message.key) for message in messages]
+def left_alone(session: TaskSession, messages: Sequence[Message]) -> LeftAlone:
+    """Claimed messages as `leave_alone` takes them."""
+    found: dict[str, set[str]] = {}
+    for message in messages:
+        found.setdefault(session.claim_key(message), set()).add(message.key)
+    return found
 
 
 def claimable(subject: StoreUnderTest, run: SweepRun, *rows: DelayedRow) -> list[str]:
