@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from duesweep.cli.filters import FilterOptions
-from duesweep.core import moment
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError
+from duesweep.core.times import parse_moment
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 
 def _read(**given: Any) -> MessageFilter:
-    times = {name: moment.parse(text) for name, text in given.items() if name.startswith("due")}
+    times = {name: parse_moment(text) for name, text in given.items() if name.startswith("due")}
     return FilterOptions(**given | times).at(NOW)
 
 
