@@ -24,8 +24,7 @@ from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
 from duesweep.ledger.rows import SWEEPS, TOMBSTONES
-from duesweep.sweep.engines import InProcessEngine
-from duesweep.sweep.sweep import sweep
+from duesweep.sweep.sweep import InProcessEngine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "audit.json"

@@ -20,8 +20,7 @@ from duesweep.config import Config
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
-from duesweep.sweep.engines import Engine
-from duesweep.sweep.sweep import sweep
+from duesweep.sweep.sweep import Engine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "maintain.json"

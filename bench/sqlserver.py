@@ -25,10 +25,9 @@ from duesweep.config import Config
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
-from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.sweep.engines import InProcessEngine
-from duesweep.sweep.sweep import sweep
+from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
+from duesweep.sweep.sweep import InProcessEngine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASE = "duesweep_bench"

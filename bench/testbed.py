@@ -14,7 +14,7 @@ from duesweep.config import Config
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
-from duesweep.drivers.sql import statement
+from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
 from duesweep.stores.base import OperatorDriver
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")

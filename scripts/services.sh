@@ -2,7 +2,7 @@
 # Brings what Python's packages do not: scripts/services.sh odbc|rabbitmq ...
 # What the machine has is used. Where it lacks something and has apt-get, Debian's packages are
 # unpacked into .cache/services/<name>; nothing is installed, and nobody has to be root.
-# The driver of SQL Server (drivers/sqlserver/library.py) and the tests (tests/support/services.py)
+# The driver of SQL Server (drivers/sqlserver/dsn.py) and the tests (tests/support/services.py)
 # look there. Exits with 2 if something could not be brought.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")

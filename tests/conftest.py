@@ -17,7 +17,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from duesweep.demo.server import EmbeddedServer
-from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.sweep import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.services import is_missing
@@ -25,7 +25,7 @@ from support.services import is_missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.sweep.engines import Engine
+    from duesweep.sweep.sweep import Engine
     from support.endpoint import Endpoint
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker
@@ -173,7 +173,7 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoi
 def odbc() -> None:
     """The shared libraries of ODBC, the machine's or those that scripts/services.sh unpacked."""
     from duesweep.core.errors import OdbcDriverError  # noqa: PLC0415
-    from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415
+    from duesweep.drivers.sqlserver.dsn import odbc  # noqa: PLC0415
 
     try:
         odbc()

@@ -13,10 +13,9 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.base import Horizon
-from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Watch, exit_code, sweep
+from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)

@@ -3,7 +3,7 @@
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.ledger.base import Among, Condition
-from duesweep.ledger.opening import open_for_reading
+from duesweep.ledger.ledger import open_for_reading
 from duesweep.sweep.job import SweepContext
 
 _COLUMNS = ("lateness_ms", "attempts")

@@ -17,10 +17,9 @@ from duesweep.put_back import put_back
 from duesweep.queues.base import QueueSession
 from duesweep.steer import Tally
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
-from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.waiting import SliceLimits
+from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
 
 # So often a message that gets no answer is sent, and so often in a row none may be reached.
 _MOST_TRIES = 3

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from duesweep import Duesweep
 from duesweep.ledger import rows
 from duesweep.ledger.base import LedgerPiece
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from duesweep_testing.builders import delayed_row
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.faults.dead_sweeps import dispatch_without_settling

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from duesweep.cli.app import main
-from duesweep.core.tracing import NoTracing
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.job import NoTracing
+from duesweep.sweep.sweep import Engine
 from duesweep.telemetry.tracing import OtlpTracing
 from duesweep.wiring.tracing import tracing as made_tracing
 from duesweep_testing.builders import delayed_row

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.drivers.sqlserver.library import driver_library
+from duesweep.drivers.sqlserver.dsn import driver_library
 from support.postgresql_server import PostgreSqlEndpoint
 
 _ROOT = Path(__file__).parents[2]

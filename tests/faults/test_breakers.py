@@ -11,7 +11,7 @@ import pytest
 
 from duesweep.core.errors import ExitCode
 from duesweep.demo.server import EmbeddedServer
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port

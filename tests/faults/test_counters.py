@@ -1,6 +1,6 @@
 """Retry counters of messages that others took."""
 
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

@@ -8,11 +8,11 @@ import pytest
 
 from duesweep.cli.app import main
 from duesweep.core.errors import LedgerError
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from duesweep.sweep import settle
-from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ledger_reader import LedgerReader

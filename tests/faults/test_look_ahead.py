@@ -18,7 +18,7 @@ from statistics import median
 import pika
 import pytest
 
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import delayed_row, message
 from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker

@@ -13,11 +13,10 @@ from duesweep.cli.app import main
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import TABLES
-from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, open_ledger
 from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
-from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.sweep import Engine
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -14,7 +14,7 @@ import pytest
 from duesweep import wiring
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import topology
-from duesweep.sweep.engines import Engine, InProcessEngine
+from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Proxy, Way, proxied

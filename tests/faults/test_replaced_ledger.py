@@ -3,9 +3,9 @@
 import pytest
 
 from duesweep.core.policy import LedgerWriter
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from duesweep.stores.journal import SqlJournal
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

@@ -11,8 +11,8 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
 from duesweep.stores import sweeps
-from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.faults.dead_sweeps import await_locks
 from support.ledger_reader import LedgerReader

@@ -16,7 +16,7 @@ from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment, wiring
 from duesweep.audit.audit import AuditReport
 from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.faults.mover import Mover
 from support.ledger_reader import LedgerReader

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from duesweep.drivers.sql import statements
+from duesweep.drivers.statements import statements
 from support.endpoint import Endpoint
 from support.golden import statement_world as use
 from support.golden.recorded import ROOT, compare

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.sql import statements
 from duesweep.drivers.sqlserver.binding import bind, table_names
+from duesweep.drivers.statements import statements
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.endpoint import Endpoint
 from support.golden import statement_world as use
@@ -74,7 +74,7 @@ def test_every_statement_as_it_is_rendered() -> None:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> RecordingOdbc:
-    from duesweep.drivers.sqlserver.library import odbc  # noqa: PLC0415 - loads ODBC
+    from duesweep.drivers.sqlserver.dsn import odbc  # noqa: PLC0415 - loads ODBC
 
     recorder = RecordingOdbc(odbc().connect)
     monkeypatch.setattr(odbc(), "connect", recorder.connect)

@@ -10,7 +10,7 @@ from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
 from duesweep.queues.rabbitmq import topology
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker

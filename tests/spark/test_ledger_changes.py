@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
 from duesweep.core.change import Command, CommandName, DueSpan
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import run_command
 from duesweep_testing.builders import BODY, delayed_row

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.message import MESSAGE_ID
 from duesweep.ledger.rows import SWEEPS
-from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, retry_rows

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from duesweep.core.message import Delivered
 from duesweep.core.world import micros
 from duesweep.ledger.base import TABLES, LedgerPiece
-from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE
 from duesweep.stores.base import DriverSession, JournalBatch

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep.sweep.engines import Engine
+from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.routes import add_routes
 from support.sweeps import run_sweep

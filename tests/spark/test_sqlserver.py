@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.sweep.engines import Engine
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import delayed_row
 from support import recordings
 from support.ledger_reader import LedgerReader

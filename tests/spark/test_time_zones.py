@@ -19,8 +19,8 @@ from psycopg.conninfo import make_conninfo
 from duesweep import wiring
 from duesweep.core.errors import ConfigError
 from duesweep.demo.server import EmbeddedServer
-from duesweep.sweep.engines import Engine
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

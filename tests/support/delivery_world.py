@@ -7,12 +7,11 @@ from datetime import timedelta
 from duesweep.core.errors import DuesweepError, MessageError
 from duesweep.core.message import Message
 from duesweep.core.policy import BreakerLimits, RateLimits
-from duesweep.core.tracing import NoTracing
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
-from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
-from duesweep.sweep.waiting import SliceLimits
+from duesweep.sweep.job import NoTracing
+from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
 from duesweep_testing.builders import DUE, delayed_row, message
 
 

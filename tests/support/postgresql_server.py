@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
-from duesweep.drivers.sql import statement
+from duesweep.drivers.statements import statement
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint

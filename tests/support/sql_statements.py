@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from duesweep.drivers.sql import TOPICS, read_topic, statement
+from duesweep.drivers.statements import TOPICS, read_topic, statement
 
 # Every sign that ends or opens something.
 UGLY_NAME = """a]b [c]] 'd' "e"; DROP TABLE x -- {f} 50% %(g)s ? @seconds @[@headers]"""

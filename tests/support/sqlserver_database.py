@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.address import bracket_name
-from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.library import driver_library, odbc
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, driver_library, odbc
 
 if TYPE_CHECKING:
     import pyodbc

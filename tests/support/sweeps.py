@@ -8,10 +8,9 @@ from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.account import SweepReport
 from duesweep.stores.base import SweepRun
-from duesweep.sweep.engines import Engine, InProcessEngine
 from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
+from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 
 __all__ = ["exit_code", "job_of", "run_sweep", "sweep_at_once"]

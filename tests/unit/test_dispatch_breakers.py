@@ -11,7 +11,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry
 from duesweep.core.world import SettableClock
 from duesweep.stores.base import Claim
-from duesweep.sweep.breakers import DestinationBreakers
+from duesweep.sweep.waiting import DestinationBreakers
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.contract.due_keys import DueKeyStore

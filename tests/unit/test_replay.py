@@ -30,13 +30,12 @@ from duesweep.core.policy import (
     RateLimits,
 )
 from duesweep.core.times import Moment
-from duesweep.core.tracing import NoTracing
 from duesweep.core.world import SettableClock, World
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.base import SweepRun
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.job import NoTracing, SweepContext
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

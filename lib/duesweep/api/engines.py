@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.sweep import InProcessEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.sweep.engines import Engine
+    from duesweep.sweep.sweep import Engine
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from duesweep import config as configuration
 from duesweep.core.errors import Problem, StoreError
 from duesweep.core.policy import LedgerWriter, Pause
-from duesweep.ledger.opening import resolve_writer
+from duesweep.ledger.ledger import resolve_writer
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession, Horizon
 from duesweep.sweep.job import SweepContext

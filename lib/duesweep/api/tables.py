@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from duesweep.core.errors import ConfigError
 from duesweep.ledger import locations
 from duesweep.ledger.base import CHANGES, TABLES
-from duesweep.ledger.opening import require_delta_rs_root
+from duesweep.ledger.ledger import require_delta_rs_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

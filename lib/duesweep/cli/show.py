@@ -15,7 +15,7 @@ from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
 from duesweep.core.change import MessageFilter, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode, LedgerError, Problem, make_printable
 from duesweep.history import Event, read_history
-from duesweep.ledger.opening import open_for_reading
+from duesweep.ledger.ledger import open_for_reading
 from duesweep.report import message as report
 from duesweep.report.bodies import BodyForm
 from duesweep.report.tables import print_table

@@ -47,11 +47,11 @@ def _loader() -> Callable[[str, str], None]:
         from importlib import import_module  # noqa: PLC0415, TID251 - of drivers
 
         if name == "pyodbc":
-            import_module("duesweep.drivers.sqlserver.library").odbc()
+            import_module("duesweep.drivers.sqlserver.dsn").odbc()
         elif kind == "module":
             import_module(name)
         elif not name:
-            library = import_module("duesweep.drivers.sqlserver.library")
+            library = import_module("duesweep.drivers.sqlserver.dsn")
             ctypes.CDLL(library.driver_library())
         elif "/" in name:
             ctypes.CDLL(name)

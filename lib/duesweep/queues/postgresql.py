@@ -21,8 +21,7 @@ from duesweep.core.errors import (
     UnusualBatchError,
 )
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql.catalog import column_lists, find_table
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
+from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, connect, find_table
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import TaskSession

@@ -11,8 +11,13 @@ from duesweep.checks.time_outs import TimeOut
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql.catalog import column_lists, find_table
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
+from duesweep.drivers.postgresql.session import (
+    PostgreSqlSession,
+    column_lists,
+    connect,
+    connect_as_server,
+    find_table,
+)
 from duesweep.stores.checks import read_clock, wanted_tables
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import destinations

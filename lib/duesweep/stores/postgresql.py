@@ -15,9 +15,15 @@ from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.message import Failed, Message
 from duesweep.core.policy import Limits
-from duesweep.drivers.postgresql.catalog import find_table, similar_tables
 from duesweep.drivers.postgresql.errors import row_errors
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, literal, text_of
+from duesweep.drivers.postgresql.session import (
+    PostgreSqlSession,
+    connect,
+    find_table,
+    literal,
+    similar_tables,
+    text_of,
+)
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, NewMessage, SweepRun

@@ -34,10 +34,9 @@ from duesweep.core.policy import CLAIM_SECONDS, Paused, Retry
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
-from duesweep.sweep.breakers import DestinationBreakers
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination, send_span
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import SliceLimits, Waiting
+from duesweep.sweep.waiting import DestinationBreakers, SliceLimits, Waiting
 
 _log = logging.getLogger(__name__)
 

@@ -10,11 +10,10 @@ from copy import copy
 from duesweep.core.errors import DestinationError, MessageError, TransactionLostError
 from duesweep.core.message import BatchResult, Delivered, Fault, Message, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.core.tracing import Attributes, Tracing
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Destination, QueueSession
-from duesweep.sweep.breakers import DestinationBreakers
-from duesweep.sweep.waiting import SliceLimits
+from duesweep.sweep.job import Attributes, Tracing
+from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0

@@ -1,10 +1,14 @@
-"""What a sweep works with, as plain values, and what of it every slice gets."""
+"""What a sweep works with, as plain values, and what of it every slice gets; spans, which tell what
+took how long, and about which messages.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from duesweep.core.message import Message
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
     BatchLimits,
@@ -15,10 +19,58 @@ from duesweep.core.policy import (
     Retry,
     Timeouts,
 )
-from duesweep.core.tracing import NoTracing, Tracing
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Horizon, Store, SweepRun
+
+Attributes = Mapping[str, str | int]
+
+
+class Tracing(Protocol):
+    """A plain value: tasks get one that goes on from the driver's. It never raises."""
+
+    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:
+        """A span that has those of its block below it, and sends them all at its end."""
+        ...
+
+    def span(
+        self, name: str, attributes: Attributes, messages: Iterable[Message] = ()
+    ) -> AbstractContextManager[None]:
+        """A span below the one that is open in this thread, with links to the spans in which these
+        messages were sent.
+        """
+        ...
+
+    def note(self, attributes: Attributes) -> None:
+        """Add attributes to the span that is open in this thread."""
+        ...
+
+    def for_tasks(self) -> "Tracing":
+        """What records below the span that is open in this thread, in another process too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoTracing:
+    """Records nothing."""
+
+    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()
+
+    def span(
+        self,
+        name: str,  # noqa: ARG002
+        attributes: Attributes,  # noqa: ARG002
+        messages: Iterable[Message] = (),  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def note(self, attributes: Attributes) -> None:
+        """Nothing."""
+
+    def for_tasks(self) -> Tracing:
+        return self
+
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +114,7 @@ class SweepContext:
 
     def open_ledger(self, spark: "SparkSession | None" = None) -> "Ledger":
         """The ledger; Spark's writer needs the session."""
-        from duesweep.ledger.opening import open_ledger  # noqa: PLC0415 - no slice needs it
+        from duesweep.ledger.ledger import open_ledger  # noqa: PLC0415 - no slice needs it
 
         return open_ledger(self.ledger_root, self.ledger_writer, spark, self.timeouts)
 

@@ -7,6 +7,9 @@ An operator's command is settled in the same way.
 
 A source has one settler at a time, and a local ledger one writer. Whoever holds these locks may be
 frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
+
+The lock of a driver's session shows that its sweep lives, and it is lost with the session. Then a
+new session holds the sweep, to close and settle it, unless another process has closed it meanwhile.
 """
 
 from collections.abc import Iterator
@@ -16,11 +19,16 @@ from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
-from duesweep.core.account import SweepReport, SweepSummary
-from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError
+import structlog
+
+from duesweep.core.account import BreakerState, SweepReport, SweepSummary
+from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError, StoreError, may_pass
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.base import DriverSession, UnsettledSweep
+from duesweep.stores.base import DriverSession, Store, SweepRun, UnsettledSweep
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.waiting import CircuitBreaker
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take
 # about 250 MB; exhausted messages are stored whole.
@@ -251,3 +259,60 @@ def _check_age(sweep: UnsettledSweep, now: datetime) -> None:
             ),
             transient=False,
         )
+
+
+_log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def living_session(
+    context: SweepContext, session: DriverSession, run: SweepRun, *, stop: Stop
+) -> Iterator[DriverSession]:
+    """The driver's session, or a new one that holds the sweep if that session was lost.
+
+    Raises `StoreError` if the store cannot be reached for `breaker.trigger_seconds`, or when `stop`
+    is wanted.
+    """
+    loss = _loss(session, run)
+    if loss is None:
+        yield session
+        return
+    _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
+    with _resume(context, run, loss, stop=stop) as living:
+        yield living
+
+
+def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
+    """Why the session cannot be used any more; None if it can."""
+    try:
+        session.progress(run.sweep_id)
+    except StoreError as error:
+        if not may_pass(error):
+            raise
+        return error
+    return None
+
+
+def _resume(context: SweepContext, run: SweepRun, loss: StoreError, *, stop: Stop) -> DriverSession:
+    """A new session, which holds the sweep's lock unless another process does."""
+    breaker = CircuitBreaker(context.breaker, context.world.clock)
+    breaker.fail(str(loss))
+    while True:
+        try:
+            return _open(context.store, run)
+        except StoreError as error:
+            breaker.fail(str(error), is_lasting=not may_pass(error))
+            if breaker.state is BreakerState.TRIGGERED or stop.is_wanted:
+                raise
+        stop.wait(breaker.seconds_to_try)
+
+
+def _open(store: Store, run: SweepRun) -> DriverSession:
+    session = store.open_driver()
+    try:
+        # If another process has it by now, closing the sweep will fail.
+        session.keep_sweep(run.sweep_id)
+    except BaseException:
+        session.__exit__()
+        raise
+    return session

@@ -23,14 +23,18 @@ from duesweep.core.errors import (
     make_printable,
     may_pass,
 )
-from duesweep.core.tracing import Attributes
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.sweep.batch import BatchEnd, Batches, Form
-from duesweep.sweep.breakers import CircuitBreaker, DestinationBreakers
-from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import BlockedMessages, SliceLimits, Turns
+from duesweep.sweep.job import Attributes, Job
+from duesweep.sweep.waiting import (
+    BlockedMessages,
+    CircuitBreaker,
+    DestinationBreakers,
+    SliceLimits,
+    Turns,
+)
 
 
 @dataclass(frozen=True, slots=True)

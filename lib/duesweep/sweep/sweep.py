@@ -1,4 +1,4 @@
-"""One sweep: plan, dispatch, settle.
+"""One sweep: plan, dispatch, settle; and the engine that dispatches in this process.
 
 First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
 as slices. A sweep that looks ahead has a horizon in the future. The engine dispatches the slices:
@@ -9,12 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from duesweep.core.account import SweepReport, SweepSummary
 from duesweep.core.errors import (
     ConfigError,
+    DuesweepError,
     ExitCode,
     LedgerError,
     LedgerLockedError,
@@ -23,23 +25,91 @@ from duesweep.core.errors import (
     SweepClosedError,
 )
 from duesweep.core.policy import REST_SECONDS, BatchLimits, Slicing
-from duesweep.core.tracing import Attributes
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
-from duesweep.sweep.engines import Engine
-from duesweep.sweep.job import Job, SweepContext
-from duesweep.sweep.lost_session import living_session
+from duesweep.sweep.job import Attributes, Job, SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
     check_backlog,
     check_binding,
     is_settleable,
+    living_session,
     settle_first,
     settle_last,
 )
+from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Engine(Protocol):
+    """Runs all slices of a plan. The guarantee does not depend on it: the store's transactions let
+    any slice run twice, or end anywhere.
+    """
+
+    @property
+    def name(self) -> str:
+        """As `sweeps` and the summary show it."""
+        ...
+
+    @property
+    def spark(self) -> "SparkSession | None":
+        """The session with which the ledger may be written; None: there is none."""
+        ...
+
+    def slices(self, wanted: int) -> int:
+        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
+        ...
+
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+        """Dispatch all slices. Returns why the engine ended before all were done; None where all
+        were.
+        """
+        ...
+
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessEngine:
+    """Reads claim keys over the driver's session. `progressed`: see `Job`."""
+
+    name: str = "in-process"
+    spark: None = None
+    progressed: Callable[[], object] | None = None
+
+    def slices(self, wanted: int) -> int:  # noqa: ARG002 - the contract's
+        """One: a service that is silent is waited for once, and nothing runs beside it."""
+        return 1
+
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+        """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
+        limits of its waits end a slice whose services are silent. Returns an unforeseen error,
+        whose slice counts as cut.
+        """
+        reason: str | None = None
+        if self.progressed is not None:
+            job = replace(job, progressed=self.progressed)
+        for number in range(len(plan.planned)):
+            claim_keys = read_claim_keys(session.claim_keys(plan, number))
+            try:
+                dispatch_slice(job, number, claim_keys)
+            except DuesweepError:
+                raise
+            except Exception as error:  # noqa: BLE001 - of whatever kind
+                # As on Spark: the other slices go on, and the sweep is closed with the reason.
+                reason = (
+                    f"An unforeseen error ended a slice: {type(error).__name__}: {error}; please "
+                    "report this, with what the log says"
+                )
+                _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
+        return reason
+
 
 _log = structlog.get_logger(__name__)
 

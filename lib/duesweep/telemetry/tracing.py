@@ -24,7 +24,7 @@ from opentelemetry.util.re import parse_env_headers
 from duesweep import __version__
 from duesweep.core.errors import MessageError, make_printable
 from duesweep.core.message import Message
-from duesweep.core.tracing import Attributes
+from duesweep.sweep.job import Attributes
 
 _log = logging.getLogger(__name__)
 

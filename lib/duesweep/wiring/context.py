@@ -16,7 +16,7 @@ from duesweep.core.policy import (
     Retry,
 )
 from duesweep.core.routing import EVERYTHING, Allowed, Route
-from duesweep.ledger.opening import require_delta_rs_root
+from duesweep.ledger.ledger import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store, TransactionMode

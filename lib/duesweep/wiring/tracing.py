@@ -3,7 +3,7 @@
 import structlog
 
 from duesweep.config import otlp_settings
-from duesweep.core.tracing import NoTracing, Tracing
+from duesweep.sweep.job import NoTracing, Tracing
 
 _log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 
 from duesweep.core.address import TableName
-from duesweep.drivers.sql import statement
+from duesweep.drivers.statements import statement
 from duesweep.queues.operations import open_session
 from support.endpoint import Endpoint
 from support.operations.steps import message, receive_all

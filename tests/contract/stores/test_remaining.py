@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from duesweep.stores.due import SqlDriver
-from duesweep.sweep.engines import InProcessEngine
+from duesweep.sweep.sweep import InProcessEngine
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 

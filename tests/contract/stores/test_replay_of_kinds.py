@@ -10,7 +10,7 @@ from duesweep.core.change import Command, CommandName
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
 from duesweep.exhausted import ExhaustedMessages
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from duesweep.replay import Choice, Replay, Target, find_errors
 from duesweep.steer import run_command
 from duesweep.sweep.job import SweepContext

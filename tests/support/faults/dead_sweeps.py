@@ -2,8 +2,8 @@
 
 from duesweep.core.policy import Slicing
 from duesweep.stores.base import DriverSession, SweepRun
-from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.sweep import InProcessEngine
 from support.endpoint import Endpoint
 from support.sweeps import job_of
 from support.waiting import until

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import groupby
 
-from duesweep.drivers.sql import statements
+from duesweep.drivers.statements import statements
 from support.golden.wire import Exchange, Statement
 
 _COMMENT = re.compile(r"-- .*")

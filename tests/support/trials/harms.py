@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from duesweep.core.policy import LedgerWriter
-from duesweep.ledger.opening import open_ledger
+from duesweep.ledger.ledger import open_ledger
 from support.rabbitmq.broker import Broker
 from support.trials import faults
 from support.trials.points import Plan

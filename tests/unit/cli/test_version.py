@@ -11,7 +11,7 @@ import pytest
 
 import duesweep
 from duesweep.cli.app import main
-from duesweep.drivers.sql import statements
+from duesweep.drivers.statements import statements
 from support.sql_statements import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,7 +52,7 @@ def test_archive_tells_its_version_without_spark_and_has_all_statements(
     code = f"import sys; sys.path.insert(0, {str(archive)!r}); " + (
         "from duesweep.cli.app import main; print(sys.modules['duesweep'].__file__); "
         "main(['--version']); print('pyspark' in sys.modules); import json; "
-        "from duesweep.drivers.sql import statements; "
+        "from duesweep.drivers.statements import statements; "
         f"print(json.dumps([dict(statements(d)) for d in {DIALECTS!r}]))"
     )
     ran = subprocess.run(

@@ -7,9 +7,8 @@ import pytest
 from duesweep.checks.finding import Check
 from duesweep.checks.server import unreachable
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.drivers.sqlserver import library
+from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
-from duesweep.drivers.sqlserver.library import driver_library, odbc
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +48,7 @@ class _OfAnotherMachine:
 def test_driver_that_is_missing_is_told_as_such(
     monkeypatch: pytest.MonkeyPatch, found: object, use: Callable[[], object]
 ) -> None:
-    monkeypatch.setattr(library, "find_spec", lambda _: found)
+    monkeypatch.setattr("duesweep.drivers.sqlserver.dsn.find_spec", lambda _: found)
 
     with pytest.raises(ConfigError) as caught:
         use()

@@ -4,7 +4,7 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import LedgerWriter
-from duesweep.ledger.opening import require_delta_rs_root, resolve_writer
+from duesweep.ledger.ledger import require_delta_rs_root, resolve_writer
 
 
 @pytest.mark.parametrize("root", ["/var/ledger", "file:///var/ledger", "ledger/of sales"])

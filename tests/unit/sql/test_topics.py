@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.drivers import sql
-from duesweep.drivers.sql import TOPICS, read_statements, read_topic, statement
+from duesweep.drivers.statements import TOPICS, read_statements, read_topic, statement
 from support.sql_statements import ALL, DIALECTS, broken
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDER = Path(sql.__file__).parent
+FOLDER = ROOT / "lib" / "duesweep" / "drivers" / "sql"
 
 
 @pytest.mark.parametrize("use", ["{{old}}", "{{old: 1; 2}}", "{{old: 1\n  2\n}}"])

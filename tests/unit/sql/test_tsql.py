@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
-from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
+from duesweep.drivers.statements import statement
 from duesweep.stores.journal import settle_lock, sweep_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import batches_lock

@@ -7,8 +7,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from duesweep.drivers.sql import statement
-from duesweep.drivers.statements import journal_columns
+from duesweep.drivers.statements import journal_columns, statement
 from duesweep.queues import postgresql as postgresql_queues
 from duesweep.queues import sqlserver as sqlserver_queues
 from duesweep.stores.dialect import JOURNAL_TABLES

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import load
-from duesweep.drivers.sql import statement
+from duesweep.drivers.statements import statement
 from duesweep.stores.kinds import POSTGRESQL_KINDS, SQL_SERVER_KINDS, TableKind
 
 DSNS = {"postgresql": "host=db.example dbname=s", "sqlserver": "Server=db.example;Database=s"}

@@ -1,5 +1,5 @@
-"""One session with PostgreSQL: how it is opened, its waits, its statements, COPY, and the JDBC
-address of the same database.
+"""One session with PostgreSQL: how it is opened, its waits, its statements, COPY, the JDBC address
+of the same database, and what the catalog says of a table.
 
 The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
 peer's kernel still acknowledges. So each wait for the server has a limit here, too.
@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
 
+from duesweep.checks.tables import Columns, FoundTable
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
@@ -35,8 +36,12 @@ from duesweep.drivers.postgresql.errors import (
 )
 from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
 from duesweep.drivers.postgresql.wire import UuidArray, UuidArrayDumper, copy_chunks
-from duesweep.drivers.sql import statement
-from duesweep.drivers.statements import Names, Session, describe_statement
+from duesweep.drivers.statements import (
+    Names,
+    Session,
+    describe_statement,
+    statement,  # noqa: TID251 - a driver
+)
 
 _T = TypeVar("_T")
 # It warns of a rollback or a pipeline that fails, after an error that is reported anyway.
@@ -427,4 +432,48 @@ def _jdbc_settings(limits: Limits) -> dict[str, str]:
         "cancelSignalTimeout": connect,
         "socketTimeout": str(ceil(limits.answer_seconds)),
         "tcpKeepAlive": "true",
+    }
+
+
+# Ordinary and partitioned tables. Foreign tables know neither SKIP LOCKED nor a common
+# transaction; views have no rows of their own.
+_TABLE_KINDS = {"r", "p"}
+
+
+def find_table(
+    session: PostgreSqlSession, table: TableName, rights: Sequence[str] = ()
+) -> FoundTable | None:
+    """The table, without its indexes, and which of `rights` the session lacks on it; None if it
+    does not exist.
+    """
+    rows = session.rows(
+        "describe_table", schema=table.schema, table=table.table, rights=list(rights)
+    )
+    if not rows:
+        return None
+    (found,) = rows
+    return FoundTable(
+        is_table=found.kind in _TABLE_KINDS,
+        columns=dict(zip(found.column_names, found.column_types, strict=True)),
+        missing_rights=found.missing_rights,
+        mark=found.mark,
+    )
+
+
+def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[str]:
+    """Tables of the database whose names end as this one's."""
+    rows = session.rows("similar_tables", ending=_ending(table.table))
+    return [str(TableName(row.schema, row.name)) for row in rows]
+
+
+def _ending(name: str) -> str:
+    """`.Delayed` of `Sales.Delayed`; the whole name if it has no dot."""
+    return "." + name.rpartition(".")[2] if "." in name else name
+
+
+def column_lists(columns: Columns) -> dict[str, list[str]]:
+    """The values of statements that look for tables with these columns."""
+    return {
+        "typed": [f"{name} {kind}" for name, kinds in columns.items() for kind in kinds],
+        "named": [name for name, kinds in columns.items() if not kinds],
     }

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import StoreError
-from duesweep.drivers.sql import statement
-from duesweep.drivers.statements import Names
+from duesweep.drivers.statements import Names, statement  # noqa: TID251 - a driver
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 

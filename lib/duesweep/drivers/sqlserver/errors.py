@@ -19,7 +19,7 @@ from duesweep.core.errors import (
     TransactionLostError,
     make_storable,
 )
-from duesweep.drivers.sqlserver.library import INSTALL, odbc
+from duesweep.drivers.sqlserver.dsn import INSTALL, odbc
 
 if TYPE_CHECKING:
     import pyodbc

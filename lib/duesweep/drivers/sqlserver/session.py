@@ -20,7 +20,6 @@ from duesweep.core.errors import (
     TransactionLostError,
 )
 from duesweep.core.policy import Limits
-from duesweep.drivers.sql import statement
 from duesweep.drivers.sqlserver.binding import (
     adapted,
     bind,
@@ -29,16 +28,20 @@ from duesweep.drivers.sqlserver.binding import (
     literal,
     text_of,
 )
-from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, driver_library, odbc, split_jdbc_url
 from duesweep.drivers.sqlserver.errors import (
     connect_errors,
     destination_errors,
     map_errors,
     number_of,
 )
-from duesweep.drivers.sqlserver.library import driver_library, odbc
 from duesweep.drivers.sqlserver.watch import SilenceWatch, refuse_closed_port
-from duesweep.drivers.statements import Names, Session, describe_statement
+from duesweep.drivers.statements import (
+    Names,
+    Session,
+    describe_statement,
+    statement,  # noqa: TID251 - a driver
+)
 
 if TYPE_CHECKING:
     import pyodbc

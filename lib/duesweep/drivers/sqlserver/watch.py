@@ -20,8 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from duesweep.core.errors import SilentServiceError, StoreError
-from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.drivers.sqlserver.library import odbc
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, odbc
 
 _FOLDER = "/dev/fd"
 _LONGEST_PAUSE_SECONDS = 0.5

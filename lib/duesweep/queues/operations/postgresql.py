@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql.catalog import find_table
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, text_of
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, find_table, text_of
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
 from duesweep.queues.operations.base import QueueStatements

@@ -11,10 +11,9 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.drivers.sql import statement
+from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
-from duesweep.drivers.sqlserver.library import odbc
-from duesweep.drivers.statements import describe_statement
+from duesweep.drivers.statements import describe_statement, statement
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
