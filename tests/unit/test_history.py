@@ -1,12 +1,16 @@
-"""What the ledger tells of one message."""
+"""What the ledger tells of one message, and of how long a sweep would take."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import pytest
+
 from duesweep.history import Event, read_history
 from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import Ledger
+from duesweep.outlook import estimate_seconds
+from duesweep_testing.builders import DUE
 
 FIRST = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SOURCE = "orders"
@@ -107,3 +111,43 @@ def test_messages_of_other_sources_and_without_an_id_are_left_out() -> None:
 
     assert _events(ledger, "1") == []
     assert len(_events(ledger, "2")) == 1
+
+
+# Ten usual sweeps, the newest first: the median of their rates is 100 messages a second.
+LAST = [{"rows_per_second": rate} for rate in (90, 110, 100, 100, 100, 100, 100, 100, 120, 80)]
+OLDER = {"rows_per_second": 1}
+
+
+class _Ledger:
+    """A ledger with these sweeps, the newest first."""
+
+    def __init__(self, *sweeps: dict[str, Any]) -> None:
+        usual = {"source": "nsb", "engine": "spark", "outcome": "done", "dispatched": 1_000}
+        self._sweeps = [
+            usual | {"start": DUE - timedelta(minutes=number)} | each
+            for number, each in enumerate(sweeps)
+        ]
+
+    def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        assert table == "sweeps"
+        return [{name: row[name] for name in columns} for row in self._sweeps]
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "seconds"),
+    [
+        ([*LAST, *[OLDER] * 30], 5),
+        ([*LAST, *[{"rows_per_second": 1, "source": "other"}] * 30], 5),
+        ([*[{"rows_per_second": 1, "engine": "in-process"}] * 30, *LAST], 5),
+        ([*[{"rows_per_second": 1, "dispatched": 99}] * 30, *LAST], 5),
+        ([{"rows_per_second": None}, {"rows_per_second": 250}], 2),
+        ([{"rows_per_second": 250, "source": "other"}], None),
+        ([], None),
+    ],
+)
+def test_time_is_told_by_the_rates_of_the_last_sweeps_that_compare(
+    sweeps: list[dict[str, Any]], seconds: float | None
+) -> None:
+    ledger: Any = _Ledger(*sweeps)
+
+    assert estimate_seconds(ledger, "nsb", 500, "spark") == seconds

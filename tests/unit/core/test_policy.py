@@ -1,5 +1,6 @@
-"""The pure rules: back-off, giving up, batches, slices, how far a sweep looks ahead."""
+"""The pure rules: back-off, giving up, batches, slices, how far a sweep looks ahead, time-outs."""
 
+import pickle
 import random
 from array import array
 from collections.abc import Sequence
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.policy import MAX_SLICE_ROWS, BatchLimits, LookAhead, Retry, Slicing
+from duesweep.core.policy import (
+    MAX_SLICE_ROWS,
+    BatchLimits,
+    Limits,
+    LookAhead,
+    Retry,
+    Slicing,
+    Timeouts,
+)
 
 RNG = st.integers().map(random.Random)
 _SECONDS = st.floats(0, 1e9)
@@ -159,3 +168,47 @@ def test_look_ahead_is_more_than_the_period_and_never_more_than_the_longest(
 
     assert look_ahead.seconds(now) <= look_ahead.longest_seconds
     assert look_ahead.seconds(now) >= period
+
+
+def test_by_default_a_silent_service_ends_the_sweep_within_a_minute() -> None:
+    timeouts = Timeouts()
+
+    assert timeouts.silence_seconds == 60
+    assert (timeouts.connect_seconds, timeouts.batch_seconds, timeouts.driver_seconds) == (
+        10,
+        20,
+        40,
+    )
+    assert timeouts.task == Limits(10, answer_seconds=20, lock_seconds=2, idle_seconds=120)
+    assert timeouts.driver == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=600)
+    assert timeouts.handler == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=0)
+
+
+@pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])
+def test_waits_that_follow_each_other_stay_within_the_setting(seconds: float) -> None:
+    timeouts = Timeouts(seconds)
+
+    # A task waits in vain, tries a new session, and the driver finds its own one dead.
+    assert timeouts.batch_seconds + 2 * timeouts.connect_seconds <= seconds
+    # Spark reads in vain, and then tries three times to connect.
+    assert timeouts.read_seconds(0) + 3 * timeouts.connect_seconds <= seconds + 2
+    # The driver's session falls silent, and another is tried.
+    assert timeouts.driver_seconds + timeouts.connect_seconds <= seconds
+    assert 2 <= timeouts.connect_seconds <= 10
+
+
+@pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])
+def test_a_server_that_is_only_slow_says_so_before_its_client_gives_up(seconds: float) -> None:
+    for limits in (Timeouts(seconds).task, Timeouts(seconds).driver):
+        assert 0 < limits.lock_seconds < limits.statement_seconds < limits.answer_seconds
+
+
+def test_a_plan_may_take_longer_the_more_is_due() -> None:
+    timeouts = Timeouts(60)
+
+    assert timeouts.plan_seconds(0) == 40
+    assert timeouts.plan_seconds(3_000_000) == 340
+
+
+def test_time_outs_travel_to_tasks() -> None:
+    assert pickle.loads(pickle.dumps(Timeouts(9))) == Timeouts(9)

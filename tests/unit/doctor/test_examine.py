@@ -1,18 +1,36 @@
-"""What the doctor makes of a store that was not set up, or cannot be read."""
+"""What the doctor makes of a store that was not set up, or cannot be read; the order of findings,
+what is ignored, and that the documentation knows every check.
+"""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duesweep.checks.finding import Check, Finding, Severity, fault, ok
+from duesweep.checks.finding import (
+    Check,
+    Finding,
+    Severity,
+    fault,
+    is_to_mend,
+    ok,
+    skipped,
+    warning,
+    without,
+    worst_first,
+)
+from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
 from duesweep.checks.tables import FoundTable, WantedTable
 from duesweep.checks.time_outs import TimeOut, time_out_findings
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.doctor.examine import Examination, Service, examine_services
 from duesweep.doctor.spark import Needs
+from duesweep.drivers.sqlserver.dsn import driver_library, odbc
+from duesweep.drivers.sqlserver.errors import connect_errors
 
 _WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
 _GRANT = "ON t TO u"
@@ -113,3 +131,109 @@ def test_time_out_that_duesweeps_own_session_does_not_get_rid_of_is_a_warning(
 
     assert (finding.check, finding.severity) == (Check.SESSION_TIME_OUTS, severity)
     assert "statement_timeout 1,000 ms" in finding.found
+
+
+FOUND = [
+    ok(Check.POOLER, "store.dsn", "fine"),
+    skipped(Check.LEDGER, "/ledger", "not looked at"),
+    warning(Check.TABLE_INDEX, "t", "none", "make one"),
+    fault(Check.TABLE_EXISTS, "t", "gone", "make it"),
+    warning(Check.CLOCK_SKEW, "store.dsn", "slow", "NTP"),
+]
+
+
+def test_worst_comes_first_and_the_rest_stays_in_order() -> None:
+    assert [finding.check for finding in worst_first(FOUND)] == [
+        Check.TABLE_EXISTS,
+        Check.TABLE_INDEX,
+        Check.CLOCK_SKEW,
+        Check.LEDGER,
+        Check.POOLER,
+    ]
+
+
+def test_faults_and_warnings_are_to_mend() -> None:
+    assert [is_to_mend(finding) for finding in FOUND] == [False, False, True, True, True]
+
+
+def test_ignored_checks_keep_what_was_found() -> None:
+    left = without(FOUND, ["table-index", "pooler"])
+
+    assert [finding.severity for finding in left] == [
+        Severity.OK,
+        Severity.SKIPPED,
+        Severity.IGNORED,
+        Severity.FAULT,
+        Severity.WARNING,
+    ]
+    assert left[2].advice == "make one"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("clock-skews", "did you mean clock-skew?"), ("q", "give one of driver-import")],
+)
+def test_unknown_check_cannot_be_ignored(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        without(FOUND, [name])
+
+
+def test_documentation_has_a_row_for_every_check_and_severity() -> None:
+    page = Path(__file__).parents[3] / "docs" / "doctor.md"
+    # Severities have a row of a table, checks a paragraph that begins with their names.
+    rows = re.findall(
+        r"(?:^\| |\*\*)`([a-z-]+)`(?: \||\*\*)", page.read_text("utf-8"), re.MULTILINE
+    )
+
+    assert sorted(rows) == sorted([*Check, *Severity])
+
+
+@pytest.fixture(autouse=True)
+def _looked_for_anew() -> Iterator[None]:
+    driver_library.cache_clear()
+    yield
+    driver_library.cache_clear()
+
+
+def _about(error: ConfigError | StoreError) -> tuple[str, str]:
+    finding = unreachable("store.dsn", error)
+    assert finding.found == error.text
+    assert finding.advice
+    return finding.check, finding.about
+
+
+def _does_not_load() -> None:
+    with connect_errors("db.example"):
+        raise odbc().Error("01000", "[01000] [unixODBC][Driver Manager]Can't open lib '/x' (0)")
+
+
+class _OfAnotherMachine:
+    """Where a package is whose driver is for another machine."""
+
+    origin = "/nonexistent/__init__.py"
+
+
+@pytest.mark.usefixtures("odbc")
+@pytest.mark.parametrize(
+    ("found", "use"),
+    [
+        pytest.param(None, driver_library, id="not installed"),
+        pytest.param(_OfAnotherMachine, driver_library, id="not for this machine"),
+        pytest.param(_OfAnotherMachine, _does_not_load, id="does not load"),
+    ],
+)
+def test_driver_that_is_missing_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, found: object, use: Callable[[], object]
+) -> None:
+    monkeypatch.setattr("duesweep.drivers.sqlserver.dsn.find_spec", lambda _: found)
+
+    with pytest.raises(ConfigError) as caught:
+        use()
+
+    assert _about(caught.value) == (Check.DRIVER_IMPORT, "store.dsn")
+
+
+def test_server_that_does_not_answer_is_out_of_reach() -> None:
+    error = StoreError("No SQL Server takes a session at db.example: gone", transient=True)
+
+    assert _about(error) == (Check.SERVER_REACHABLE, "store.dsn")

@@ -1,13 +1,26 @@
-"""Tables on a terminal and in a pipe, beside those that tests/golden records."""
+"""Tables, previews, quantities and the progress bar on a terminal and in a pipe, beside what
+tests/golden records.
+"""
 
 import io
+import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from duesweep.preview import PreviewEntry
 from duesweep.report import exhausted, message, waiting
+from duesweep.report.preview import print_preview
+from duesweep.report.progress import create_watch
+from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.report.tables import Cell, Column, Row, lay_out, print_table
 
 COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
@@ -117,3 +130,120 @@ def test_colours_are_on_a_terminal_that_can_show_them_and_may(
 
     assert ("\x1b[31mBilling" in printed.getvalue()) == is_coloured
     assert ("\x1b" in printed.getvalue()) == is_coloured
+
+
+@pytest.mark.parametrize("name", ["[/red][bold]a[/]", "a]b[", "[dbo]"])
+def test_brackets_in_names_are_no_mark_up(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    print_preview(Counter({PreviewEntry(name): 1, PreviewEntry(None, problem=name): 1}), name)
+
+    assert capsys.readouterr().out.count(name) == 3
+
+
+def test_no_text_of_others_reaches_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    print_preview(Counter({PreviewEntry("a\x1b[2J", problem="b\u202e"): 1}), "Sales")
+
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\u202e" not in printed
+    assert r"a\x1b[2J" in printed
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (999.6, "1.0 s"),
+        (1_000, "1.0 s"),
+        (9_940, "9.9 s"),
+        (9_960, "10 s"),
+        (16_200, "16 s"),
+        (59_400, "59 s"),
+        (59_600, "1 min 0 s"),
+        (3_599_400, "59 min 59 s"),
+        (3_599_600, "1 h 0 min"),
+        (10_830_625, "3 h 1 min"),
+        (10_800_625, "3 h 0 min"),
+        (86_369_000, "23 h 59 min"),
+        (86_399_000, "1 d 0 h"),
+        (100 * 86_400_000, "100 d 0 h"),
+        (2_000 * 86_400_000, "2,000 d 0 h"),
+    ],
+)
+def test_duration_is_rounded_to_two_units(milliseconds: float, text: str) -> None:
+    assert duration_text(milliseconds) == text
+
+
+@given(st.floats(min_value=0, max_value=1e13))
+def test_duration_is_never_far_from_what_it_shows(milliseconds: float) -> None:
+    units = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+    words = duration_text(milliseconds).replace(",", "").split()
+
+    shown = sum(float(n) * units[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
+
+    smallest = 100 if "." in words[0] else units[words[-1]]
+    assert abs(shown - milliseconds) <= smallest / 2 * 1.001
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (999_940, "999.9 kB"),
+        (999_960, "1.0 MB"),
+        (12_345_678, "12.3 MB"),
+        (8 * 10**15, "8,000.0 TB"),
+    ],
+)
+def test_size_is_rounded(count: int, text: str) -> None:
+    assert size_text(count) == text
+
+
+def test_time_is_in_utc_whatever_its_zone_is() -> None:
+    moment = datetime(2026, 12, 1, 9, 0, 5, 987_000, tzinfo=timezone(timedelta(hours=1)))
+
+    assert time_text(moment) == "2026-12-01 08:00:05 UTC"
+    assert time_text(moment.astimezone(UTC)) == time_text(moment)
+
+
+def test_count_has_its_nouns_number() -> None:
+    assert [count_text(n, "message") for n in (0, 1, 1_200)] == [
+        "0 messages",
+        "1 message",
+        "1,200 messages",
+    ]
+
+
+class _Store:
+    """Of a sweep that has done `rows` messages."""
+
+    rows = 0
+
+    @contextmanager
+    def open_driver(self) -> Iterator[Any]:
+        yield self
+
+    def progress(self, _: object) -> tuple[int, int]:
+        return 1, self.rows
+
+
+class _Run:
+    sweep_id = "5"
+
+
+@pytest.mark.parametrize(("done", "shown"), [(200, "200/200"), (124, "124/200")])
+def test_bar_ends_at_what_was_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, done: int, shown: str
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    store: Any = _Store()
+    run: Any = _Run()
+    watch = create_watch(store)
+    assert watch is not None
+
+    with watch(run, 200):
+        store.rows = done
+
+    assert re.findall(r"\d+/200", capsys.readouterr().err)[-1] == shown

@@ -1,4 +1,4 @@
-"""The alerts and the dashboard in conf/ ask for metrics that exist."""
+"""The alerts, the dashboard in conf/ and the page about metrics have metrics that exist."""
 
 import json
 import re
@@ -70,3 +70,12 @@ def test_prometheus_accepts_the_alerts(arguments: tuple[str, ...]) -> None:
     done = subprocess.run([str(_PROMTOOL), *arguments], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def test_page_lists_each_metric_as_it_is_defined() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", _PAGE.read_text("utf-8"), re.MULTILINE)
+
+    assert rows == [(metric.name, metric.kind.value, metric.meaning) for metric in METRICS]

@@ -1,4 +1,4 @@
-"""The receiver: when it peeks, when it receives, and what becomes of messages."""
+"""The receiver: when it peeks and receives, what becomes of messages, and its options' limits."""
 
 import threading
 from datetime import timedelta
@@ -6,10 +6,13 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep.core.errors import QueueNotFoundError, StoreError
+from duesweep.core.errors import ConfigError, QueueNotFoundError, StoreError
+from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
+from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE
 from duesweep.queues.operations import (
     OutgoingMessage,
     ReceivedMessage,
+    Receiver,
     ReceiverOptions,
     TransportSession,
 )
@@ -229,3 +232,124 @@ def test_messages_that_come_after_a_purge_on_startup_are_received(
     receive(transport, handler, ReceiverOptions(concurrency=1, purge_on_startup=True))
 
     assert handler.handled == texts(1)
+
+
+def test_poison_goes_to_the_error_queue_as_it_is(transport: MemoryTransport) -> None:
+    transport.put("Billing", "no JSON", "{}")
+    handler = Handler()
+    poison = transport.queues["Billing"][0]
+    poison.body = b"\0"
+
+    with capture_logs() as logs:
+        receive(transport, handler)
+
+    assert handler.handled == ["{}"]
+    (moved,) = transport.queues["error"]
+    assert (moved.id, moved.headers, moved.body) == (poison.id, "no JSON", b"\0")
+    assert [log["event"] for log in logs] == ["poison"]
+
+
+def test_delayed_message_goes_on_to_its_destination(transport: MemoryTransport) -> None:
+    name = FORWARD_DESTINATION
+    transport.put("Billing", f'{{"a":"b","{name}":"Other"}}', f'{{"c":"d","{name}":"Billing"}}')
+    handler = Handler()
+
+    receive(transport, handler)
+
+    assert transport.headers("Other") == ['{"a":"b"}']
+    # Its own: handled here.
+    assert handler.handled == [f'{{"c":"d","{name}":"Billing"}}']
+
+
+@pytest.mark.parametrize("destination", ["Nowhere", " "])
+def test_delayed_message_without_a_way_goes_to_the_error_queue_with_the_reason(
+    transport: MemoryTransport, destination: str
+) -> None:
+    name = FORWARD_DESTINATION
+    transport.put("Billing", write_json({"a": "b", name: destination}))
+    handler = Handler()
+
+    receive(transport, handler)
+
+    assert handler.handled == []
+    headers = read_json(transport.headers("error")[0])
+    assert headers["a"] == "b"
+    assert headers[FAILED_QUEUE] == destination
+    assert str(headers[EXCEPTION_TYPE]).startswith("duesweep.errors.")
+    assert name not in headers
+
+
+def test_peek_delay_beyond_a_time_to_be_received_is_cautioned_about_once(
+    transport: MemoryTransport,
+) -> None:
+    short = '{"NServiceBus.TimeToBeReceived":"00:00:00.5000000"}'
+    transport.put("Billing", short, short, '{"NServiceBus.TimeToBeReceived":"00:00:01"}')
+
+    with capture_logs() as logs:
+        receive(transport, Handler())
+
+    assert len(logs) == 1
+    assert "longer than the time to be received of 0.5 s" in logs[0]["caution"]
+
+
+def test_peek_delay_that_is_not_recommended_is_cautioned_about() -> None:
+    options = ReceiverOptions(peek_delay=timedelta(seconds=11))
+
+    with capture_logs() as logs:
+        Receiver(MemoryTransport(), "Billing", "error", options)
+
+    assert [(log["log_level"], log["queue"]) for log in logs] == [("warning", "Billing")]
+    assert "11 s is not recommended" in logs[0]["caution"]
+
+
+def test_defaults_are_the_transports() -> None:
+    options = ReceiverOptions()
+
+    assert options.peek_delay == timedelta(seconds=1)
+    assert options.concurrency >= 2
+    assert options.peek_batch >= 100
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "given", "expected"), [(1, None, 100), (30, None, 300), (30, 50, 50)]
+)
+def test_peek_batch_is_as_large_as_the_threads_need(
+    concurrency: int, given: int | None, expected: int
+) -> None:
+    assert ReceiverOptions(concurrency=concurrency, peek_batch_size=given).peek_batch == expected
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "cautions"),
+    [(1, 1), (99, 1), (100, 0), (1_000, 0), (10_000, 0), (10_001, 1), (60_000, 1)],
+)
+def test_delay_outside_of_what_is_recommended_is_cautioned_about(
+    milliseconds: int, cautions: int
+) -> None:
+    told = ReceiverOptions(peek_delay=timedelta(milliseconds=milliseconds)).cautions()
+
+    assert len(told) == cautions
+    assert all("100 ms to 10 s are recommended" in caution for caution in told)
+
+
+@pytest.mark.parametrize("milliseconds", [-1, 0])
+def test_delay_of_nothing_is_refused(milliseconds: int) -> None:
+    with pytest.raises(ConfigError, match="give 100 ms to 10 s"):
+        ReceiverOptions(peek_delay=timedelta(milliseconds=milliseconds))
+
+
+def test_batches_and_threads_of_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match="peek batch size of 0"):
+        ReceiverOptions(peek_batch_size=0)
+    with pytest.raises(ConfigError, match="concurrency limit of 0"):
+        ReceiverOptions(concurrency=0)
+
+
+@pytest.mark.parametrize(("seconds", "cautions"), [(None, 0), (2, 0), (1, 1)])
+def test_time_to_be_received_that_is_shorter_than_the_delay_is_cautioned_about(
+    seconds: int | None, cautions: int
+) -> None:
+    options = ReceiverOptions(peek_delay=timedelta(seconds=2))
+    lifetime = None if seconds is None else timedelta(seconds=seconds)
+
+    assert len([c for c in [options.caution_about(lifetime)] if c]) == cautions
