@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
-from duesweep.stores.base import Horizon
+from duesweep.stores.base import DriverSession, Horizon, Unsettled
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
@@ -74,9 +74,16 @@ def abort(context: SweepContext) -> int:
         session.check()
         remaining = session.count_pending(session.horizon())
         return sum(
-            session.close_sweep(sweep_id, abandoned=True, remaining=remaining)
-            for sweep_id in session.sweeps_under_way()
+            session.close_sweep(one.sweep_id, abandoned=True, remaining=remaining)
+            for one in session.unsettled()
+            if _is_under_way(session, one)
         )
+
+
+def _is_under_way(session: DriverSession, unsettled: Unsettled) -> bool:
+    """Whether it is a sweep that is not closed, and whose driver lives."""
+    is_open = unsettled.command is None and not unsettled.is_closed
+    return is_open and session.still_alive(unsettled.sweep_id)
 
 
 def longest_delay(context: SweepContext) -> int:

@@ -114,10 +114,10 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
 def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
     if earlier is not None:
         raise earlier
-    others = commands.undoing_commands()
+    others = [each for each in commands.unsettled() if each.command and each.command.undoes]
     if others:
         raise StoreError(
-            f"Command {others[0]}, which restores, replays or discards messages of "
+            f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
             f"{commands.source}, has not ended yet, and this one has done nothing",
             advice="try again when that one has ended",
             transient=True,

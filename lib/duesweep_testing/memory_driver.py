@@ -24,8 +24,7 @@ from duesweep.stores.base import (
     OperatorDriver,
     Slices,
     SweepRun,
-    UnsettledSweep,
-    UnsettledWork,
+    Unsettled,
 )
 from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep_testing.builders import DelayedRow, message
@@ -70,7 +69,7 @@ class MemoryDriverSession(OperatorDriver):
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
         """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
-        return bool(self._eligible(horizon) or self._gone_counters() or self.dead_sweeps())
+        return bool(self._eligible(horizon) or self._gone_counters() or self._dead())
 
     def next_due(self, horizon: Horizon) -> datetime | None:
         """The first Due that is not due by the horizon; Dues are instants here."""
@@ -183,15 +182,6 @@ class MemoryDriverSession(OperatorDriver):
         exhausted = sum(isinstance(one, ExhaustedEntry) for one in entries)
         return len(batches), sum(one.dispatched + one.failed for one in batches) + exhausted
 
-    def sweeps_under_way(self) -> Sequence[UUID]:
-        """Sweeps that nobody has closed, and whose session is there."""
-        with self._store.changed:
-            return [
-                sweep.sweep_id
-                for sweep in self._store.sweeps.values()
-                if sweep.command is None and sweep.closed_at is None and sweep.owner is not None
-            ]
-
     def keep_sweep(self, sweep_id: UUID) -> bool:
         """Let a sweep live by this session, unless it lives by another."""
         with self._store.changed:
@@ -237,11 +227,6 @@ class MemoryDriverSession(OperatorDriver):
         finally:
             self._store.undoer = None
 
-    def undoing_commands(self) -> Sequence[UUID]:
-        """Those that are not settled."""
-        sweeps = list(self._store.sweeps.values())
-        return [one.sweep_id for one in sweeps if one.command and one.command.name.undoes]
-
     # The journal
 
     def try_settling(self) -> bool:
@@ -265,22 +250,34 @@ class MemoryDriverSession(OperatorDriver):
         """Nobody knows more."""
         return "Another session"
 
-    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Sweeps whose session is gone; a settler keeps them."""
+    def unsettled(self) -> Sequence[Unsettled]:
+        """All sweeps and commands that are not settled, oldest first."""
+        return [
+            Unsettled(
+                one.sweep_id,
+                one.started_at,
+                one.closed_at is not None,
+                one.sealed_at,
+                one.command.name if one.command else None,
+            )
+            for one in list(self._store.sweeps.values())
+        ]
+
+    def still_alive(self, sweep_id: UUID) -> bool:
+        """Whether another session is there for it; a settler keeps dead ones."""
         with self._store.changed:
-            dead = [
-                sweep
-                for sweep in self._store.sweeps.values()
-                if sweep.owner is None or sweep.sweep_id in self._kept
-            ]
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is None or sweep_id in self._kept:
+                return False
+            if sweep.owner is not None:
+                return True
             if self._store.settler is self:
-                for sweep in dead:
-                    sweep.owner = self
-                    self._kept.add(sweep.sweep_id)
-            return [
-                UnsettledSweep(one.sweep_id, one.closed_at is not None, one.sealed_at)
-                for one in dead
-            ]
+                sweep.owner = self
+                self._kept.add(sweep_id)
+            return False
+
+    def _dead(self) -> bool:
+        return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
 
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
@@ -399,7 +396,7 @@ class MemoryDriverSession(OperatorDriver):
         with self._store.changed:
             self._store.ledger_id = self._store.ledger_id or ledger_id
 
-    def unsettled(self) -> Backlog:
+    def backlog(self) -> Backlog:
         """How much the journal holds."""
         store = self._store
         with store.changed:
@@ -478,13 +475,6 @@ class MemoryDriverSession(OperatorDriver):
 
     def _gone_counters(self) -> list[str]:
         return [key for key in self._store.attempts if key not in self._store.rows]
-
-    def unsettled_work(self) -> Sequence[UnsettledWork]:
-        """All sweeps and commands that are not settled, oldest first."""
-        return [
-            UnsettledWork(one.sweep_id, one.started_at, one.owner is not None)
-            for one in self._store.sweeps.values()
-        ]
 
     def orphaned_journal(self) -> Sequence[UUID]:
         """None: a sweep and its journal leave together."""

@@ -173,7 +173,7 @@ def test_no_timeout_is_claimed_where_none_of_the_queues_is_there(
     assert endpoint.waiting() == sorted(keys)
     assert endpoint.queue_rows("error") == []
     with context.store.open_driver() as session:
-        assert session.sweeps_under_way() == []
+        assert all(one.is_closed for one in session.unsettled())
 
 
 def test_ordinary_sweep_makes_two_commits(

@@ -15,7 +15,7 @@ from duesweep.core.audit import AuditCheck, Suspect, judge_journal, judge_sweeps
 from duesweep.core.change import WaitingMessage
 from duesweep.core.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.base import OperatorDriver, UnsettledWork
+from duesweep.stores.base import OperatorDriver
 
 _KEYS_AT_ONCE = 200_000
 _MOST_COUNTERS = 10_000
@@ -54,7 +54,7 @@ def audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
         sweeps=counted.rows,
         tombstones=counted.tombstones,
         stored=stored,
-        unsettled=len(session.unsettled_work()),
+        unsettled=len(session.unsettled()),
     )
 
 
@@ -77,7 +77,7 @@ def _sweeps(
     """Sweeps and commands whose rows do not agree, and that are settled."""
     suspected = {one.about for one in judge_sweeps(counted.sweeps)}
     # What was in the ledger and is not in the journal now is settled: the ledger has all of it.
-    suspected -= {str(one.sweep_id) for one in session.unsettled_work()}
+    suspected -= {str(one.sweep_id) for one in session.unsettled()}
     if suspected:
         yield from judge_sweeps(account.count(suspected).sweeps)
 
@@ -113,19 +113,19 @@ def _counters(session: OperatorDriver) -> Iterator[Suspect]:
 
 def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]:
     """Work that nobody settled, at two looks: a driver may have ended between its row and lock."""
-    old = list(judge_journal(map(_unsettled, session.unsettled_work()), counted.last_start))
+    work = (
+        (str(one.sweep_id), one.started_at, session.still_alive(one.sweep_id))
+        for one in session.unsettled()
+    )
+    old = list(judge_journal(work, counted.last_start))
     orphaned = session.orphaned_journal()
-    left = {str(one.sweep_id) for one in session.unsettled_work()} if old else set()
+    left = {str(one.sweep_id) for one in session.unsettled()} if old else set()
     yield from (one for one in old if one.about in left)
     still_orphaned: set[UUID] = set(session.orphaned_journal()) if orphaned else set()
     for sweep_id in orphaned:
         if sweep_id in still_orphaned:
             found = "the journal has rows of it, and no row in its table of sweeps"
             yield Suspect(AuditCheck.JOURNAL_ORPHANED, str(sweep_id), found)
-
-
-def _unsettled(work: UnsettledWork) -> tuple[str, object, bool]:
-    return str(work.sweep_id), work.started_at, work.is_alive
 
 
 def _in_portions(pages: Iterable[Sequence[str]], size: int) -> Iterator[list[str]]:

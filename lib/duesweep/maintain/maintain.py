@@ -59,9 +59,10 @@ def maintain(session: OperatorDriver, ledger: Ledger, rules: Rules) -> MaintainR
 
 def _settle(session: OperatorDriver, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
-    left = {one.sweep_id for one in session.unsettled_work() if not one.is_alive}
+    unsettled = [one.sweep_id for one in session.unsettled()]
+    left = {sweep_id for sweep_id in unsettled if not session.still_alive(sweep_id)}
     settle_leftovers(session, ledger, Patience(_LOCK_SECONDS))
-    return len(left - {one.sweep_id for one in session.unsettled_work()})
+    return len(left - {one.sweep_id for one in session.unsettled()})
 
 
 def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:

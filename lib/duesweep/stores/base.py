@@ -15,7 +15,14 @@ from typing import Any, NamedTuple, Protocol, Self
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd, SweepSummary
-from duesweep.core.change import Change, Command, DueSpan, UnsettledCommand, WaitingMessage
+from duesweep.core.change import (
+    Change,
+    Command,
+    CommandName,
+    DueSpan,
+    UnsettledCommand,
+    WaitingMessage,
+)
 from duesweep.core.errors import ConfigError, Problem, UnusualBatchError
 from duesweep.core.headers import Headers
 from duesweep.core.message import BatchResult, Message
@@ -172,12 +179,14 @@ class JdbcSource:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsettledSweep:
-    """A sweep whose outcomes the ledger may not have yet."""
+class Unsettled:
+    """A sweep or command whose outcomes the ledger may not have yet. `command` None: a sweep."""
 
     sweep_id: UUID
+    started_at: datetime
     is_closed: bool
     sealed_at: datetime | None
+    command: CommandName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +216,6 @@ class ExhaustedPiece:
     last_id: int
     rows: int
     longest_bytes: int
-
-
-class UnsettledWork(NamedTuple):
-    """A sweep or command that the journal still has. `is_alive`: its driver runs, or somebody is
-    settling it.
-    """
-
-    sweep_id: UUID
-    started_at: datetime
-    is_alive: bool
 
 
 class DroppedSource(NamedTuple):
@@ -347,7 +346,7 @@ class DriverSession(Protocol):
     """The driver's session: what is due, the life of its sweep, and the journal that settle reads.
 
     It holds the sweep's liveness lock: when the session ends, the sweep counts as dead. What comes
-    after `unsettled` has an answer that a store may leave as it is.
+    after `backlog` has an answer that a store may leave as it is.
     """
 
     source: str
@@ -396,10 +395,6 @@ class DriverSession(Protocol):
         """
         ...
 
-    def sweeps_under_way(self) -> Sequence[UUID]:
-        """The source's sweeps that are not closed, and whose driver lives."""
-        ...
-
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far by an open sweep."""
         ...
@@ -429,9 +424,14 @@ class DriverSession(Protocol):
         """
         ...
 
-    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Unsettled sweeps whose driver is gone, the oldest first, a bounded number of them. If
-        this session is the settler, only it may settle them until it is no more.
+    def unsettled(self) -> Sequence[Unsettled]:
+        """The source's sweeps and commands that are not settled, the oldest first. Cheap."""
+        ...
+
+    def still_alive(self, sweep_id: UUID) -> bool:
+        """Whether another session lives for the sweep or command: its driver's, or that of who
+        settles it. If none does, and this session is the settler, only it may settle the sweep
+        until it is no more.
         """
         ...
 
@@ -498,7 +498,7 @@ class DriverSession(Protocol):
         """Bind the source to a ledger for good. A source that is bound already stays as it is."""
         ...
 
-    def unsettled(self) -> Backlog:
+    def backlog(self) -> Backlog:
         """How much the journal holds of the source. Cheap."""
         ...
 
@@ -648,10 +648,6 @@ class OperatorDriver(DriverSession, Protocol):
         """
         ...
 
-    def undoing_commands(self) -> Sequence[UUID]:
-        """The commands of the source that `undoes` and are not settled."""
-        ...
-
     # What `audit` compares with the ledger. What others change meanwhile may be missing, or be
     # there still.
 
@@ -661,10 +657,6 @@ class OperatorDriver(DriverSession, Protocol):
 
     def gone_counters(self, most: int) -> Sequence[str]:
         """The keys of retry counters whose messages are not stored, up to so many."""
-        ...
-
-    def unsettled_work(self) -> Sequence[UnsettledWork]:
-        """The source's sweeps and commands that are not settled, oldest first."""
         ...
 
     def orphaned_journal(self) -> Sequence[UUID]:

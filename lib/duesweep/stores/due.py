@@ -69,7 +69,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
             return True
         if self._session.row("find_gone_attempts", source=self.source).found:
             return True
-        return any(self._is_dead(sweep.sweep_id) for sweep in self._unsettled())
+        return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
 
     def skip_held(self, horizon: Horizon) -> Horizon:
         """The same horizon, from the first message on that was eligible when `has_work` looked."""

@@ -26,8 +26,7 @@ from duesweep.stores.base import (
     Horizon,
     JournalBatch,
     SweepRun,
-    UnsettledSweep,
-    UnsettledWork,
+    Unsettled,
 )
 from duesweep.stores.dialect import Location
 from duesweep.stores.summary import aware, planned_slices, summary_of
@@ -36,8 +35,6 @@ from duesweep.stores.summary import aware, planned_slices, summary_of
 _MESSAGES_PER_PIECE = 500_000
 # A writer may take five times as much memory.
 _BYTES_PER_PIECE = 32_000_000
-# A server has room for a limited number of locks, and each dead sweep takes one.
-_MOST_DEAD = 100
 _MOST_REASONS = 3
 _UNDO_WAIT_SECONDS = 5.0
 # The binding is the last: as long as it is there, the source is known as one to forget.
@@ -89,28 +86,33 @@ class SqlJournal:
         """Which process holds the settle lock, as far as the server tells."""
         return self._dialect.holder(self._session, settle_lock(self.source)) or "Another process"
 
-    def dead_sweeps(self) -> Sequence[UnsettledSweep]:
-        """Sweeps whose driver is gone; a settler holds their locks from now on."""
-        dead = []
-        for sweep in self._unsettled():
-            if sweep.sweep_id in self._kept or self._is_dead(sweep.sweep_id):
-                dead.append(sweep)
-            if len(dead) == _MOST_DEAD:
-                break
-        return dead
+    def unsettled(self) -> Sequence[Unsettled]:
+        return [
+            Unsettled(
+                UUID(str(row.sweep_id)),
+                aware(row.started_at),
+                bool(row.is_closed),
+                aware(row.sealed_at) if row.sealed_at else None,
+                CommandName(row.command) if row.command else None,
+            )
+            for row in self._session.rows("unsettled_sweeps", source=self.source)
+        ]
+
+    def still_alive(self, sweep_id: UUID) -> bool:
+        """Whether another session has the sweep's lock. A settler keeps that of a dead one."""
+        if sweep_id in self._kept:
+            return False
+        if not self._try_lock(sweep_lock(sweep_id)):
+            return True
+        if self._is_settling:
+            self._kept.add(sweep_id)
+        else:
+            self._unlock(sweep_lock(sweep_id))
+        return False
 
     def keep_sweep(self, sweep_id: UUID) -> bool:
         """Take the sweep's lock, unless another session holds it."""
         return self._try_lock(sweep_lock(sweep_id))
-
-    def sweeps_under_way(self) -> Sequence[UUID]:
-        rows = self._session.rows("unsettled_sweeps", source=self.source)
-        is_open = [UUID(str(row.sweep_id)) for row in rows if not (row.is_command or row.is_closed)]
-        return sorted((each for each in is_open if not self._is_dead(each)), key=str)
-
-    def unsettled_work(self) -> Sequence[UnsettledWork]:
-        rows = self._session.rows("unsettled_work", source=self.source)
-        return [self._unsettled_work(row) for row in rows]
 
     # Open, stop, close.
 
@@ -167,10 +169,6 @@ class SqlJournal:
             # The session's end releases it, too. An error here would hide why the session ended.
             with suppress(StoreError):
                 self._unlock(name)
-
-    def undoing_commands(self) -> Sequence[UUID]:
-        rows = self._session.rows("read_commands", source=self.source)
-        return [UUID(str(row.sweep_id)) for row in rows if CommandName(row.command).undoes]
 
     @retry_lost_transactions
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
@@ -313,7 +311,7 @@ class SqlJournal:
             ledger_id=ledger_id,
         )
 
-    def unsettled(self) -> Backlog:
+    def backlog(self) -> Backlog:
         row = self._session.row("measure_unsettled", source=self.source)
         return Backlog(row.messages, row.bytes, row.sweeps)
 
@@ -384,27 +382,6 @@ class SqlJournal:
     def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:
         rows = self._session.rows("failure_reasons", sweep_id=sweep_id, most=_MOST_REASONS)
         return tuple(FailureReason(row.reason, row.messages, row.destination) for row in rows)
-
-    def _unsettled(self) -> Iterator[UnsettledSweep]:
-        for row in self._session.rows("unsettled_sweeps", source=self.source):
-            sealed_at = aware(row.sealed_at) if row.sealed_at else None
-            yield UnsettledSweep(UUID(str(row.sweep_id)), bool(row.is_closed), sealed_at)
-
-    def _is_dead(self, sweep_id: UUID) -> bool:
-        if not self._try_lock(sweep_lock(sweep_id)):
-            return False
-        if self._is_settling:
-            self._kept.add(sweep_id)
-        else:
-            self._unlock(sweep_lock(sweep_id))
-        return True
-
-    def _unsettled_work(self, row: Any) -> UnsettledWork:
-        name = sweep_lock(UUID(str(row.sweep_id)))
-        is_alive = not self._try_lock(name)
-        if not is_alive:
-            self._unlock(name)
-        return UnsettledWork(UUID(str(row.sweep_id)), aware(row.started_at), is_alive)
 
     def _try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits. The session's end releases it."""

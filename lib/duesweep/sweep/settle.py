@@ -25,7 +25,7 @@ from duesweep.core.account import BreakerState, SweepReport, SweepSummary
 from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError, StoreError, may_pass
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.base import DriverSession, Store, SweepRun, UnsettledSweep
+from duesweep.stores.base import DriverSession, Store, SweepRun, Unsettled
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import CircuitBreaker
@@ -89,7 +89,7 @@ def settle_leftovers(
     that nobody closed are closed as `abandoned`.
     """
     check_binding(journal, ledger, patience)
-    if journal.dead_sweeps():
+    if any(not journal.still_alive(one.sweep_id) for one in journal.unsettled()):
         with settling(journal, patience):
             _settle_dead(journal, ledger, patience, seconds)
 
@@ -97,23 +97,22 @@ def settle_leftovers(
 def _settle_dead(
     journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float
 ) -> None:
-    """Ask which sweeps are dead once the settle lock is held: another process may have settled some
+    """Ask what is not settled once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
     end = patience.clock.seconds() + seconds
-    tried: set[UUID] = set()
-    while dead := [each for each in journal.dead_sweeps() if each.sweep_id not in tried]:
-        for sweep in dead:
-            tried.add(sweep.sweep_id)
-            if not sweep.is_closed and not journal.close_sweep(
-                sweep.sweep_id, abandoned=True, remaining=0, waits=False
-            ):
-                # A task of it is frozen in a batch. It has to end first, and nobody waits for that.
-                continue
-            _check_age(sweep, patience.clock.now())
-            _settle_any(journal, ledger, sweep.sweep_id, patience)
-            if patience.clock.seconds() >= end or patience.is_stopped():
-                return
+    for sweep in journal.unsettled():
+        if journal.still_alive(sweep.sweep_id):
+            continue
+        if not sweep.is_closed and not journal.close_sweep(
+            sweep.sweep_id, abandoned=True, remaining=0, waits=False
+        ):
+            # A task of it is frozen in a batch. It has to end first, and nobody waits for that.
+            continue
+        _check_age(sweep, patience.clock.now())
+        _settle_any(journal, ledger, sweep.sweep_id, patience)
+        if patience.clock.seconds() >= end or patience.is_stopped():
+            return
 
 
 def settle_sweep(
@@ -190,7 +189,7 @@ def _bind(journal: DriverSession, ledger: Ledger, patience: Patience) -> bool:
 
 def check_backlog(journal: DriverSession, error: LedgerError) -> None:
     """Raise the error if the journal holds as much as it may while the ledger is not written."""
-    held = journal.unsettled()
+    held = journal.backlog()
     if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
         raise LedgerError(
             f"{error}. The journal of {journal.source} is full: it holds {held.rows:,} messages "
@@ -246,7 +245,7 @@ def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
     journal.delete_settled(sweep_id)
 
 
-def _check_age(sweep: UnsettledSweep, now: datetime) -> None:
+def _check_age(sweep: Unsettled, now: datetime) -> None:
     oldest = now - timedelta(days=TRANSACTION_RETENTION_DAYS)
     if sweep.sealed_at is not None and sweep.sealed_at < oldest:
         raise LedgerError(

@@ -17,7 +17,7 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
 
         assert abort(context) == 1
 
-        assert session.sweeps_under_way() == []
+        assert [one.is_closed for one in session.unsettled()] == [True]
         with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
             task.claim(run, [key])
         assert not session.close_sweep(run.sweep_id, abandoned=False, remaining=0)

@@ -39,10 +39,11 @@ class AuditContract:
         run = open_sweep(subject.store)
 
         with audited(subject) as store:
-            [work] = store.unsettled_work()
+            [work] = store.unsettled()
+            is_alive = store.still_alive(work.sweep_id)
             assert list(store.orphaned_journal()) == []
 
-        assert (work.sweep_id, work.is_alive) == (run.sweep_id, False)
+        assert (work.sweep_id, work.is_closed, is_alive) == (run.sweep_id, False, False)
         assert abs(work.started_at - before) < steps.MINUTE
 
 

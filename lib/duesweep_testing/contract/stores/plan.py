@@ -54,7 +54,7 @@ class PlanContract:
         }
         assert stored == (4, 2)
         with _driver(subject) as session:
-            assert not session.sweeps_under_way()
+            assert all(one.is_closed for one in session.unsettled())
 
     def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
         with _driver(subject) as session:

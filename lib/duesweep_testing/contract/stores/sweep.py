@@ -74,6 +74,25 @@ class SweepContract:
         assert subject.journal(run) == []
         assert steps.claimable(subject, other_run, row) == [row.key]
 
+    def test_sweep_is_alive_while_its_driver_or_its_settler_is_there(
+        self, subject: StoreUnderTest
+    ) -> None:
+        open_driver = subject.store.open_driver
+        with open_driver() as driver:
+            sweep_id = driver.open_sweep(driver.horizon()).sweep_id
+            with open_driver() as other:
+                assert other.still_alive(sweep_id)
+
+        with open_driver() as settler, open_driver() as other:
+            # To ask takes nothing.
+            assert not other.still_alive(sweep_id)
+            assert settler.try_settling()
+            assert not settler.still_alive(sweep_id)
+            assert other.still_alive(sweep_id)
+            settler.end_settling()
+            assert not other.still_alive(sweep_id)
+            assert [one.sweep_id for one in other.unsettled()] == [sweep_id]
+
     def test_sweep_is_closed_only_when_its_batches_in_flight_have_ended(
         self, subject: StoreUnderTest
     ) -> None:

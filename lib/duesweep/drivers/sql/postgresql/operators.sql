@@ -183,10 +183,6 @@ WHERE a.source = %(source)s AND NOT EXISTS (SELECT FROM {delayed} d WHERE d.{id}
 ORDER BY a.message_key
 LIMIT %(most)s;
 
--- name: unsettled_work
--- Returns the sweeps and commands of a source that are not settled, and when they started, oldest first.
-SELECT sweep_id, started_at FROM {sweeps} WHERE source = %(source)s ORDER BY started_at;
-
 -- name: orphaned_journal
 -- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
 -- settles these.

@@ -19,14 +19,10 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = c
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
-SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT NULL AS is_command
+SELECT sweep_id, started_at, closed_at IS NOT NULL AS is_closed, sealed_at, command
 FROM {sweeps}
 WHERE source = %(source)s
 ORDER BY started_at;
-
--- name: read_commands
--- Returns the commands of a source that are not settled.
-SELECT sweep_id, command FROM {sweeps} WHERE source = %(source)s AND command IS NOT NULL;
 
 -- name: measure_unsettled
 -- Returns how many messages, bytes, sweeps and commands the journal holds of a source. Reads the lengths of

@@ -181,13 +181,6 @@ WHERE a.source = @source AND NOT EXISTS (
 )
 ORDER BY a.message_key;
 
--- name: unsettled_work
--- Returns the sweeps and commands of a source that are not settled, and when they started, oldest first.
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at
-FROM {sweeps} s
-WHERE s.source = @source
-ORDER BY s.started_at;
-
 -- name: orphaned_journal
 -- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
 -- settles these.

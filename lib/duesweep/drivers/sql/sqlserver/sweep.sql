@@ -13,18 +13,11 @@ EXEC sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
-       CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command
 FROM {sweeps} s
 WHERE s.source = @source
 ORDER BY s.started_at;
-
--- name: read_commands
--- Returns the commands of a source that are not settled.
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
-FROM {sweeps} s
-WHERE s.source = @source AND s.command IS NOT NULL;
 
 -- name: measure_unsettled
 -- Returns how many messages, bytes, sweeps and commands the journal holds of a source. Reads the lengths of
