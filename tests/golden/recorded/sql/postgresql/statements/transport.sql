@@ -925,10 +925,6 @@ SELECT s.command, s.given_by, s.given_reason, EXISTS (
 FROM "public"."duesweep_sweeps" s
 WHERE s.sweep_id = $1 AND s.command IS NOT NULL;
 
--- name: read_commands
--- $1 ?
-SELECT sweep_id, command FROM "public"."duesweep_sweeps" WHERE source = $1 AND command IS NOT NULL;
-
 -- name: read_failures
 -- $1 ?, $2 uuid[]
 SELECT message_key::text AS message_key, attempts, next_attempt_at, error_text
@@ -1194,14 +1190,10 @@ SELECT pg_advisory_unlock($1) AS unlocked;
 
 -- name: unsettled_sweeps
 -- $1 ?
-SELECT sweep_id, closed_at IS NOT NULL AS is_closed, sealed_at, command IS NOT NULL AS is_command
+SELECT sweep_id, started_at, closed_at IS NOT NULL AS is_closed, sealed_at, command
 FROM "public"."duesweep_sweeps"
 WHERE source = $1
 ORDER BY started_at;
-
--- name: unsettled_work
--- $1 ?
-SELECT sweep_id, started_at FROM "public"."duesweep_sweeps" WHERE source = $1 ORDER BY started_at;
 
 -- name: unsubscribe
 -- $1 ?, $2 ?

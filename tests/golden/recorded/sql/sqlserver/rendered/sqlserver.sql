@@ -1155,12 +1155,6 @@ SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
 FROM [nsb].[dbo].[sweeps] s
 WHERE s.sweep_id = ? AND s.command IS NOT NULL;
 
--- name: read_commands
--- source
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
-FROM [nsb].[dbo].[sweeps] s
-WHERE s.source = ? AND s.command IS NOT NULL;
-
 -- name: read_exhausted
 SELECT j.id, LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id, j.message_key, j.message_id,
        j.message_type, j.destination, j.queue, j.due_us AS due, j.dispatched_us AS dispatched_at,
@@ -1479,16 +1473,8 @@ EXEC sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- source
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
-       CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
-FROM [nsb].[dbo].[sweeps] s
-WHERE s.source = ?
-ORDER BY s.started_at;
-
--- name: unsettled_work
--- source
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command
 FROM [nsb].[dbo].[sweeps] s
 WHERE s.source = ?
 ORDER BY s.started_at;

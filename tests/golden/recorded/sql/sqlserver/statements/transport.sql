@@ -766,12 +766,6 @@ SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
 FROM [nsb].[dbo].[duesweep_sweeps] s
 WHERE s.sweep_id = ? AND s.command IS NOT NULL;
 
--- name: read_commands
--- $1 text
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.command
-FROM [nsb].[dbo].[duesweep_sweeps] s
-WHERE s.source = ? AND s.command IS NOT NULL;
-
 -- name: read_failures
 -- $1 text, $2 text, $3 text
 SELECT a.message_key, a.attempts,
@@ -1010,16 +1004,8 @@ EXEC sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- $1 text
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id,
-       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at,
-       CASE WHEN s.command IS NULL THEN 0 ELSE 1 END AS is_command
-FROM [nsb].[dbo].[duesweep_sweeps] s
-WHERE s.source = ?
-ORDER BY s.started_at;
-
--- name: unsettled_work
--- $1 text
-SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at
+SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
+       CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command
 FROM [nsb].[dbo].[duesweep_sweeps] s
 WHERE s.source = ?
 ORDER BY s.started_at;
