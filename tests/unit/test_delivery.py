@@ -133,14 +133,6 @@ def test_messages_that_are_not_due_yet_are_deferred_as_far_as_the_queue_can() ->
     )
 
 
-def test_queue_that_holds_nothing_back_is_given_nothing_early() -> None:
-    soon = early()
-    world = World(LateQueue(longest=0))
-
-    assert world.deliver_all(soon) == BatchResult(early=[soon])
-    assert world.queue.deferred == world.queue.delivered == []
-
-
 def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
     soon = early(seconds=2)
     world = World(LateQueue(late={soon.key: REFUSED}))

@@ -2,8 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import compress
@@ -28,7 +27,6 @@ from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
 from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
-from duesweep.stores.base import Claim, SweepRun
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
@@ -36,7 +34,7 @@ from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import close_sweep, open_sweep
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import TakingSession, TakingStore
+from support.taking import TakingStore
 
 Rows = Sequence[DelayedRow]
 
@@ -177,16 +175,6 @@ def test_due_messages_are_delivered_and_accounted_for() -> None:
     assert {row["attempts"] for row in accounts} == {1}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_slice_is_dispatched_in_batches_within_the_limits(form: str) -> None:
-    world = FORMS[form](_rows("BBBBBBB"))
-
-    run = world.sweep(limits=BatchLimits(rows=3))
-
-    assert world.batches(run) == [(3, 0), (3, 0), (1, 0)]
-    assert world.ends(run) == [slice_end(given=7, claimed=7)]
-
-
 def test_slice_run_twice_does_nothing_the_second_time() -> None:
     rows = _rows("BN")
     world = world_of(*rows)
@@ -231,18 +219,6 @@ def test_message_that_is_not_due_yet_stays(form: str) -> None:
 
 def _slow(world: World, seconds: float) -> Callable[[Message], None]:
     return lambda _: world.clock.advance(seconds)
-
-
-def test_slow_batch_puts_groups_back_and_delivers_them_next() -> None:
-    world = world_of(*_rows("BS-BS"))
-    world.queue.trouble["Billing"] = _slow(world, CLAIM_SECONDS)
-
-    run = world.sweep()
-
-    arrived = {name: len(sent) for name, sent in world.queue.arrived.items()}
-    assert arrived == {"Billing": 2, "Shipping": 2, "Sales.Orders": 1, "error": 0}
-    assert world.batches(run) == [(2, 0), (3, 0)]
-    assert world.ends(run) == [slice_end(given=5, claimed=5)]
 
 
 def test_batch_within_its_time_puts_nothing_back_and_its_time_counts_as_lateness() -> None:
@@ -315,22 +291,6 @@ def test_batch_that_a_session_finds_unusual_is_delivered_once() -> None:
     assert len(world.queue.arrived["Billing"]) == 3
 
 
-def test_destination_that_takes_nothing_is_tried_once_in_each_form() -> None:
-    store = TakingStore(*_rows("BSBS"))
-    world = World(store)
-    tried: list[str] = []
-
-    def lock(message: Message) -> DestinationError:
-        tried.append(message.key)
-        return _LOCKED
-
-    world.queue.trouble["Shipping"] = lock
-
-    world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
-
-    assert (store.taken, store.claimed, len(tried)) == ([2], [2, 2], 2)
-
-
 def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form() -> None:
     store = TakingStore(*_rows("BBSBBBBB"))
     world = World(store)
@@ -344,23 +304,6 @@ def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form
     assert (store.taken, store.claimed) == ([2, 2, 2, 2], [2, 1])
     assert (store.rows, store.attempts) == ({}, {})
     assert world.ends(run) == [slice_end(given=8, claimed=8)]
-
-
-def test_session_that_claims_in_its_own_way_does_not_inherit_the_short_form_unawares() -> None:
-    class Derived(TakingSession):
-        def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-            return super().claim(run, claim_keys)
-
-    class DerivedStore(TakingStore):
-        @contextmanager
-        def open_task(self) -> Iterator[Derived]:
-            yield Derived(self)
-
-    store = DerivedStore(*_rows("BB"))
-
-    World(store).sweep()
-
-    assert (store.taken, store.claimed) == ([], [2])
 
 
 def test_short_batch_that_takes_too_long_is_rolled_back_and_goes_in_parts() -> None:
@@ -385,20 +328,6 @@ def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
 
     assert len(world.store.journal[run.sweep_id]) == 1
     assert world.ends(run) == [slice_end("Shipping is locked", given=1, left=1)]
-
-
-@pytest.mark.parametrize("error", [StoreError, QueueError])
-def test_batches_before_a_service_failed_stay_delivered(error: type[StoreError]) -> None:
-    rows = _rows("BBBBBB")
-    world = world_of(*rows)
-    world.trouble("Billing", error("the server went away", transient=True), rows[3].key)
-
-    run = world.sweep(limits=BatchLimits(rows=2))
-
-    assert world.queue.arrived["Billing"] == [one(row) for row in rows[:2]]
-    assert list(world.store.rows) == [row.key for row in rows[2:]]
-    assert (world.store.attempts, world.store.holders) == ({}, {})
-    assert world.ends(run) == [slice_end("the server went away", given=6, claimed=2)]
 
 
 class _Unreachable(MemoryStore):

@@ -87,16 +87,6 @@ def test_destination_that_stays_shut_is_left_after_the_time_to_trigger() -> None
     assert (report.state, report.seconds, report.left) == ("triggered", TRIGGER_SECONDS, 6)
 
 
-def test_fault_that_does_not_pass_is_met_once() -> None:
-    world = world_of(*_rows(3))
-    world.trouble("Shipping", DestinationError("no right to insert", transient=False))
-
-    run = world.sweep(limits=BatchLimits(rows=2))
-
-    assert world.clock.seconds() == 0
-    assert world.ends(run) == [slice_end("no right to insert", given=6, claimed=3, left=3)]
-
-
 def test_destinations_are_tried_in_vain_once_a_second_in_all() -> None:
     world = world_of(delayed_row("Shipping"), delayed_row("Billing"))
     shipping = Outage(world, until=1_000_000)
@@ -146,23 +136,6 @@ def test_messages_that_others_take_while_they_wait_are_gone_and_not_left() -> No
     assert world.ends(run) == [slice_end(given=5, claimed=1, gone=4)]
 
 
-def test_destination_that_fails_again_after_it_was_in_use_waits_again() -> None:
-    rows = [delayed_row("Shipping") for _ in range(4)]
-    world = world_of(*rows)
-    shut = [(0, 2), (2.5, 5)]
-
-    def lock(_: Message) -> DestinationError | None:
-        world.clock.advance(0.5)
-        return LOCKED if any(a <= world.clock.seconds() < b for a, b in shut) else None
-
-    world.queue.trouble["Shipping"] = lock
-
-    run = world.sweep(limits=BatchLimits(rows=1))
-
-    assert world.ends(run) == [slice_end(given=4, claimed=4)]
-    assert len(world.queue.arrived["Shipping"]) == 4
-
-
 def test_error_queue_that_takes_messages_again_gets_those_of_later_batches() -> None:
     world = world_of(*[delayed_row("Nowhere") for _ in range(3)], error_queue="error")
     Outage(world, until=1, queue="error")
@@ -196,16 +169,6 @@ def test_store_that_finds_messages_by_their_due_leaves_nothing_either(*, is_one_
     assert set(world.store.attempts) == set(world.store.rows)
     assert {counter.attempts for counter in world.store.attempts.values()} == {1}
     assert world.ends(run) == [slice_end(given=40, claimed=40)]
-
-
-def test_time_to_trigger_of_zero_leaves_the_messages_at_once() -> None:
-    world = world_of(*_rows(2))
-    outage = Outage(world, until=1)
-
-    run = world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
-
-    assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
-    assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
 
 
 def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -> None:

@@ -86,25 +86,6 @@ def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
     assert (sweep.exhausted, sweep.over_limit) == (3, 2)
 
 
-def test_messages_that_the_limit_over_limit_are_exhausted_by_the_next_sweep() -> None:
-    world = world_of(*[delayed_row("Nowhere") for _ in range(3)], retry=Retry(1, initial_seconds=0))
-    world.sweep(max_exhausted=2)
-
-    run = world.sweep(max_exhausted=2)
-
-    assert [e.attempts for e in world.exhausted(run)] == [2]
-    assert world.store.rows == {}
-
-
-def test_limit_of_none_exhausts_nothing() -> None:
-    world = world_of(delayed_row("Nowhere"), retry=Retry(max_attempts=1))
-
-    run = world.sweep(max_exhausted=0)
-
-    assert world.exhausted(run) == []
-    assert world.counted(run) == (0, 1)
-
-
 def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
     unknown, unreadable = delayed_row("Nowhere"), DelayedRow(headers="{")
     world = world_of(unknown, unreadable, retry=Retry(max_attempts=1), error_queue="error")

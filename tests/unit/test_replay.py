@@ -223,15 +223,6 @@ def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later
     assert world.journal() == []
 
 
-def test_other_destination_gets_all_messages() -> None:
-    world = _World("Nowhere", "Billing")
-
-    world.do(world.replay(Target("Shipping")))
-
-    assert world.arrived == {"Shipping": 2}
-    assert "ForwardDestination" not in world.queue.arrived["Shipping"][0].headers
-
-
 def test_batch_is_delivered_again_if_the_server_rolled_it_back() -> None:
     world = _World("Billing", "Billing", own_transaction=True)
     lost = iter([TransactionLostError("deadlock")])

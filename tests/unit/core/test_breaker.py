@@ -41,22 +41,6 @@ def test_breaker_is_closed_until_something_fails() -> None:
     assert (breaker.open_seconds, breaker.reason) == (0, "")
 
 
-def test_breaker_that_failed_is_tried_again_after_a_pause_and_closed_by_a_success() -> None:
-    breaker, clock = _breaker()
-    breaker.fail("locked")
-
-    assert (breaker.state, breaker.seconds_to_try) == (BreakerState.OPEN, 1)
-
-    clock.advance(1)
-    assert breaker.seconds_to_try == 0
-    breaker.succeed()
-    clock.advance(60)
-
-    assert breaker.is_closed
-    assert (breaker.open_seconds, breaker.opened_seconds_ago) == (1, 61)
-    assert breaker.reason == "locked"
-
-
 @pytest.mark.parametrize(("took_seconds", "pause"), [(0, 1), (2, 6), (15, 30)])
 def test_pause_is_three_times_as_long_as_the_try_and_ends_when_the_breaker_is_triggered(
     took_seconds: float, pause: float

@@ -36,6 +36,7 @@ def _failure(cause: Exception | None = None) -> MessageError:
 
 def _headers(row: DelayedRow, error: MessageError) -> Headers:
     one = make_error_message(message(row), error, own_queue='"public"."Sales.Orders"', now=NOW)
+    assert (one.key, one.body) == (row.key, row.body)
     assert not isinstance(one.headers, MessageError)
     assert json.loads(one.headers_text) == one.headers
     assert list(json.loads(one.headers_text)) == list(one.headers)
@@ -55,11 +56,6 @@ def test_recorded_message_gets_the_recorded_headers_in_their_order() -> None:
     assert {n: v for n, v in headers.items() if n not in ours} == {
         n: v for n, v in RECORDED.items() if n not in ours
     }
-
-
-def test_fault_headers_tell_our_own_exception_and_its_cause() -> None:
-    headers = _headers(_recorded_delayed_row(), _failure(KeyError("Nowhere")))
-
     assert headers[EXCEPTION_TYPE] == "duesweep.errors.QueueNotFoundError"
     assert headers[INNER_EXCEPTION_TYPE] == "builtins.KeyError"
     assert headers[EXCEPTION_MESSAGE] == 'There is no queue table "public"."Nowhere"'
@@ -76,20 +72,6 @@ def test_without_a_cause_there_is_no_inner_exception() -> None:
     headers = _headers(_recorded_delayed_row(), _failure())
 
     assert list(headers) == [name for name in RECORDED if name != INNER_EXCEPTION_TYPE]
-
-
-def test_body_and_key_are_the_messages_own() -> None:
-    row = delayed_row("Nowhere", body=b"\0\xff")
-
-    one = make_error_message(message(row), _failure(), own_queue="own", now=NOW)
-
-    assert (one.key, one.body) == (row.key, b"\0\xff")
-
-
-def test_message_without_a_destination_failed_in_the_endpoints_own_queue() -> None:
-    headers = _headers(delayed_row(None), _failure())
-
-    assert headers[FAILED_QUEUE] == '"public"."Sales.Orders"'
 
 
 def test_fault_headers_of_an_earlier_failure_are_replaced() -> None:

@@ -226,11 +226,6 @@ def test_msmq_headers_may_be_no_bytes_at_all() -> None:
     assert (found.message.headers, found.message.headers_text) == ({}, "{}")
 
 
-@pytest.mark.parametrize("body", [None, b"", b"\xff\x00"])
-def test_body_stays_as_it_was(body: bytes | None) -> None:
-    assert make_replayable(_kept(_ODD, body=body), ENDPOINT).message.body == body
-
-
 def test_fault_headers_are_left_out_and_others_stay_in_order() -> None:
     faults = fault_headers(QueueNotFoundError("x"), "Billing", DUE)
     faults |= {"NServiceBus.ExceptionInfo.Data.Number": "1"}

@@ -62,8 +62,3 @@ def test_own_queue_is_routed_by_the_endpoints_name_or_else_by_its_whole_address(
     assert by_address.name_of(names[1]) == "Sales.Orders"
     with pytest.raises(NoRouteError, match="own queue, Sales"):
         own_route([Route("Billing", "main", "{queue}")], names)
-
-
-def test_destination_that_no_route_takes_is_that_messages_failure() -> None:
-    with pytest.raises(NoRouteError, match="No \\[\\[route\\]\\] takes the destination 'Billing'"):
-        first_route([Route("*@*", "main", "{queue}")], "Billing")

@@ -135,14 +135,6 @@ def test_seconds_until_the_instant_of_a_due_are_rounded_up(
     assert StoreClock(_HOUR_US).seconds_until(due_at(instant_us, due_us)) == seconds
 
 
-def test_time_that_passes_shortens_the_wait() -> None:
-    clock = SettableClock()
-    store_clock = StoreClock(0, clock)
-    clock.advance(1.5)
-
-    assert store_clock.seconds_until(due_at(5_000_000)) == 4
-
-
 def test_waits_are_those_of_messages_that_are_not_due() -> None:
     stored = [due_at(us)._replace(key=str(us)) for us in (10_000_000, 9_999_999, 10_000_001)]
 

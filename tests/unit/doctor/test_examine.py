@@ -98,20 +98,6 @@ def test_setup_has_not_run_where_none_of_its_tables_is_there(
     assert [(f.check, f.about) for f in findings if f.severity == Severity.FAULT] == expected
 
 
-def test_rights_on_a_table_and_what_belongs_to_it_are_one_finding() -> None:
-    more = {"USAGE on its sequence s": "GRANT USAGE ON SEQUENCE s TO u"}
-    found = replace(_FOUND, missing_rights=["SELECT"], missing_grants=more)
-
-    (finding,) = [
-        f
-        for f in all_table_findings("store.dsn", [TableFacts(_WANTED, found, _GRANT)])
-        if f.check == Check.TABLE_RIGHTS
-    ]
-
-    assert finding.found == "This user lacks SELECT and USAGE on its sequence s"
-    assert finding.advice == "GRANT SELECT ON t TO u; GRANT USAGE ON SEQUENCE s TO u"
-
-
 @pytest.mark.parametrize(
     ("milliseconds", "source", "severity"),
     [

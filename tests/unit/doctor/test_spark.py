@@ -56,16 +56,6 @@ def test_difference_of_a_session_is_one_finding(
     assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
 
-def test_missing_driver_is_named_with_its_host() -> None:
-    lame = ExecutorFacts("host-2", OURS, {"psycopg": "ModuleNotFoundError: No module"})
-
-    findings = list(spark_findings(replace(FACTS, executors=[*FACTS.executors, lame])))
-
-    (found,) = [f for f in findings if is_to_mend(f)]
-    assert (found.about, found.check) == ("host-2", Check.EXECUTOR_DRIVERS)
-    assert "psycopg cannot be loaded" in found.found
-
-
 @pytest.mark.parametrize("found", [None, FIRST])
 def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUID | None) -> None:
     unknown = "The command `setup` has not run"

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
@@ -20,17 +20,14 @@ from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import Patience, micros
 from duesweep.ledger import delta_rs
 from duesweep.ledger import ledger as ledger_module
-from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPiece, Rows
+from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPiece
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.rows import ERRORS, RETRIES, TOMBSTONES, exhausted
+from duesweep.ledger.rows import ERRORS, TOMBSTONES, exhausted
 from duesweep.stores.base import ExhaustedPiece, JournalBatch
 from duesweep.stores.tombstone import encode
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, piece_of
-
-# The microseconds of the years 1 and 9999.
-_YEAR_1, _YEAR_9999 = -62_135_596_800_000_000 + 1, 253_402_300_799_999_999
 
 
 @pytest.fixture
@@ -138,18 +135,6 @@ def test_rows_of_one_source_are_replaced(ledger: Ledger) -> None:
     assert _keys(ledger) == [(other, "3")]
 
 
-def test_table_that_is_gone_is_not_begun_anew(ledger: Ledger) -> None:
-    log = Path(ledger.root) / "retries" / "_delta_log"
-    for file in log.iterdir():
-        file.unlink()
-    log.rmdir()
-
-    with pytest.raises(LedgerError, match="retries could not be written"):
-        ledger.tables.append("retries", [_piece("a", "1")])
-
-    assert not log.exists()
-
-
 @pytest.mark.parametrize("depth", [1, 900, *range(960, 1_000), 2_000])
 def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
     nested = '{"k":' + "[" * depth + "]" * depth + "}"
@@ -187,22 +172,6 @@ def test_panic_of_delta_rs_is_an_error_of_the_ledger(
     monkeypatch.setattr(delta_rs, "write_deltalake", write)
     with pytest.raises(LedgerError, match="unwrap"):
         ledger.tables.append("retries", [_piece("a", "1")])
-
-
-def test_instants_of_all_years_are_kept(ledger: Ledger) -> None:
-    instants = pa.array([_YEAR_1, _YEAR_9999, None], pa.int64())
-    rows = {"first_failed_at": instants.cast(RETRIES.field("first_failed_at").type)}
-    empty = pa.nulls(3)
-    table = pa.Table.from_arrays(
-        [rows.get(field.name, empty.cast(field.type)) for field in RETRIES], schema=RETRIES
-    )
-
-    ledger.tables.append("retries", [LedgerPiece(Rows(table.to_batches), uuid4())])
-
-    stored = DeltaTable(f"{ledger.root}/retries")
-    found = QueryBuilder().register("stored", stored)
-    column = pa.table(found.execute("SELECT * FROM stored").read_all())["first_failed_at"]
-    assert column.cast(pa.int64()).to_pylist() == [_YEAR_1, _YEAR_9999, None]
 
 
 def test_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -36,13 +36,6 @@ def test_nothing_is_no_ledger() -> None:
     identity.refuse_incomplete("/ledger")
 
 
-def test_whole_ledger() -> None:
-    identity = identify(_all_but("none"))
-
-    assert (identity.ledger_id, identity.missing) == (_ONE, ())
-    identity.refuse_incomplete("/ledger")
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_missing_table_is_named(name: str) -> None:
     identity = identify([*_all_but(name), LedgerTableFacts(name, name)])

@@ -88,21 +88,6 @@ def test_document_type_is_not_read_as_xml() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "shown"),
-    [
-        (b"clear\x1b[2J and \x9b\x07beep", r"clear\x1b[2J and \x9b\x07beep"),
-        ("\N{RIGHT-TO-LEFT OVERRIDE}gnp.exe\u200b\u2028".encode(), r"\u202egnp.exe\u200b\u2028"),
-        (b"\xff\xfe\xfd in the middle of a text that is long enough"[1:], r"\xfe\xfd in the mi"),
-        (b"NUL \x00 in the middle of a text that is long enough", r"NUL \x00 in"),
-    ],
-)
-def test_what_a_terminal_would_obey_or_hide_is_an_escape(body: bytes, shown: str) -> None:
-    (line,) = view_body(body, BodyForm.TEXT).lines
-
-    assert line.startswith(shown)
-
-
-@pytest.mark.parametrize(
     ("form", "around"), [(BodyForm.JSON, '{"a":"%s"}'), (BodyForm.XML, "<a>%s</a>")]
 )
 def test_escapes_within_json_and_xml_are_shown_as_such(form: BodyForm, around: str) -> None:

@@ -138,15 +138,6 @@ def test_literal_of_a_query_for_spark_is_of_all_characters() -> None:
     assert literal("Größe d'été") == "N'Größe d''été'"
 
 
-def test_statement_that_runs_again_has_the_cursor_that_is_prepared_for_it() -> None:
-    raw, statements = _session()
-
-    for _ in range(3):
-        statements.row("find_table", name="[a].[b].[c]")
-
-    assert len(raw.made) == 1
-
-
 def test_statement_within_itself_has_another_cursor() -> None:
     # Or the inner one would end the results of the outer one.
     raw, statements = _session()

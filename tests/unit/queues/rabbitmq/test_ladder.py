@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.errors import DestinationError, UnreadableAddressError
+from duesweep.core.errors import DestinationError
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
@@ -30,11 +30,6 @@ def test_routing_key_is_the_recorded_one(seconds: int) -> None:
 @pytest.mark.parametrize("seconds", [31_622_400, 2**27, 268_435_455])
 def test_first_level_is_the_one_that_recorded_messages_wait_at(seconds: int) -> None:
     assert topology.level_name(delay_level(seconds)) == DELAYS[str(seconds)].queue
-
-
-@pytest.mark.parametrize(("seconds", "level"), [(0, 0), (1, 0), (2, 1), (3, 1), (10, 3)])
-def test_first_level_of_short_delays(seconds: int, level: int) -> None:
-    assert delay_level(seconds) == level
 
 
 def _bits(key: str) -> list[int]:
@@ -105,14 +100,6 @@ def test_ladder_holds_back_for_endpoints_whose_names_fit_its_keys(
 
     assert longest == (topology.LONGEST_DELAY_SECONDS if is_held else 0)
     assert (len(topology.routing_key(longest, name).encode()) <= 255) is is_held
-
-
-@pytest.mark.parametrize("address", ["", "x" * 256, "ü" * 128, "\ud800"])
-def test_address_that_is_no_name_needs_no_broker_to_be_refused(
-    session: RabbitMqQueueSession, address: str
-) -> None:
-    with pytest.raises(UnreadableAddressError):
-        session.resolve(address)
 
 
 def test_setting_that_cannot_be_used_is_said_of_every_destination(

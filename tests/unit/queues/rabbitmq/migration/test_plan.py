@@ -92,16 +92,6 @@ def test_new_delay_is_what_is_left_rounded_up(delay: int, passed_us: int, destin
     assert level == (plan.seconds.bit_length() - 1 if plan.seconds else 0)
 
 
-def test_expired_delay_enters_at_level_00_with_only_zeros() -> None:
-    delivery = _delivery(_HEADERS)
-
-    plan = decide(delivery, _SENT + timedelta(days=1))
-
-    assert plan == PlannedDelay("Billing", 0)
-    copy = plan.copy(delivery)
-    assert (copy.exchange, copy.routing_key) == ("nsb.v2.delay-level-00", "0." * 28 + "Billing")
-
-
 @pytest.mark.parametrize("sent", [_TEXT, _TEXT.encode()], ids=["text", "byte array"])
 def test_time_sent_may_be_a_byte_array(sent: str | bytes) -> None:
     plan = decide(_delivery({**_HEADERS, "NServiceBus.TimeSent": sent}), _SENT)
