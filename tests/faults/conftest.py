@@ -1,11 +1,25 @@
 """What the tests of faults share."""
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 
 from support.trials import armed, points
+from support.trials.services import Services
+
+
+@pytest.fixture(scope="session")
+def services(request: pytest.FixtureRequest) -> Iterator[Services]:
+    """The servers of trials, whose PostgreSQL loses nothing when it is stopped at once."""
+    with tempfile.TemporaryDirectory(prefix="duesweep-trials-") as folder:
+        # As root PostgreSQL runs under a user of its own, who must get in.
+        Path(folder).chmod(0o755)
+        broker = lambda: request.getfixturevalue("broker_server")  # noqa: E731 - only if needed
+        with Services(Path(folder), broker) as services:
+            yield services
 
 
 @pytest.fixture

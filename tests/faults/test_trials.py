@@ -1,9 +1,7 @@
 """Seeded trials: a fault of each sort, and the ledger is true. `bench/faults` runs hundreds."""
 
 import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,16 +16,6 @@ _WITHOUT_SQL_SERVER = PLACES[:3]
 _SEEDS = (4, 12, 20, 44, 53, 57, 62, 66, 156, 173, 186, 188, 967)
 # Seeds 121 and 122 kill the JVM.
 _LONG_SEEDS = (121, 122, 126, 273)
-
-
-@pytest.fixture(scope="module")
-def services(request: pytest.FixtureRequest) -> Iterator[Services]:
-    with tempfile.TemporaryDirectory(prefix="duesweep-trials-") as folder:
-        # As root PostgreSQL runs under a user of its own, who must get in.
-        Path(folder).chmod(0o755)
-        broker = lambda: request.getfixturevalue("broker_server")  # noqa: E731 - only if needed
-        with Services(Path(folder), broker) as services:
-            yield services
 
 
 def _trials() -> Iterator[object]:
