@@ -22,9 +22,9 @@ from support.waiting import in_time, until
 POSTGRESQL, RABBITMQ = "postgresql", "rabbitmq"
 PLAIN, ENCRYPTED = "sqlserver", "sqlserver-tls"
 
-_ANSWER_SECONDS = 2
+_ANSWER_SECONDS = 1
 # To open a session may take long on a machine with much to do.
-_LIMITS = Limits(connect_seconds=20, answer_seconds=_ANSWER_SECONDS, lock_seconds=1)
+_LIMITS = Limits(connect_seconds=20, answer_seconds=_ANSWER_SECONDS, lock_seconds=0.5)
 _IMPATIENT = replace(_LIMITS, connect_seconds=2)
 # So many that a wait for each takes twice the time that all of them have.
 _ASKED_AGAIN = 30

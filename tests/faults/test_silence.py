@@ -181,7 +181,7 @@ def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
         through = {
             "queues__default__url": broker.server.url(broker.vhost, proxy.port),
             "timeouts__silence_seconds": 6,
-            "breaker__trigger_seconds": 6,
+            "breaker__trigger_seconds": 1,
         }
         context = wiring.sweep_context(endpoint.config(**settings(broker) | _CUT | through))
         proxy.fall_silent_at(awaited)

@@ -35,7 +35,7 @@ BEGIN
 END $$;
 CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
 """
-_MESSAGES = 5_000
+_MESSAGES = 2_000
 _BATCH_ROWS = 5
 _SPARK_FROM = {"in-process": 1_000_000, "spark": 0}
 # How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
@@ -80,7 +80,7 @@ class _Ended:
 
 @pytest.fixture
 def slow(endpoint: Endpoint) -> Endpoint:
-    """5,000 messages for a slow queue."""
+    """Messages for a slow queue, which takes them in 40 s or more."""
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
     endpoint.execute(_SLOW)
@@ -195,7 +195,7 @@ def test_tasks_of_spark_and_of_a_cluster_are_stopped_too(
     how: str, slow: Endpoint, ledger: LedgerReader
 ) -> None:
     if how == "time that is over":
-        stopped = _end_of(_start(slow, "spark", "--max-seconds", "60"), 60 + _STOP_SECONDS)
+        stopped = _end_of(_start(slow, "spark", "--max-seconds", "30"), 30 + _STOP_SECONDS)
         assert stopped.said == []
     else:
         with standalone_cluster(workers=2) as master:

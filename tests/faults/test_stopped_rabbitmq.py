@@ -13,7 +13,7 @@ from support.rabbitmq.settings import set_up, settings
 from support.sweeps import run_sweep
 from support.waiting import until
 
-_MESSAGES = 400
+_MESSAGES = 200
 _BATCH_ROWS = 10
 # The batch in hand, and what begins until the store knows of the stop.
 _MOST_BATCHES = 6

@@ -22,6 +22,7 @@ from duesweep.ledger.rows import SCHEMAS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE
 from duesweep.stores.base import DriverSession, JournalBatch
 from duesweep.stores.tombstone import encode
+from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint
@@ -54,9 +55,10 @@ def test_dues_of_all_times_are_the_same_for_all_readers(
     for destination in ("Billing", "Nowhere"):
         endpoint.load(delayed_row(destination, due=due) for due in _DUES)
     context = endpoint.context(retry__max_attempts=1, ledger__writer=writer)
-    run_sweep(context, SparkEngine(session))
+    engine = SparkEngine(session) if writer == "spark" else InProcessEngine()
+    run_sweep(context, engine)
     endpoint.delay("Nowhere")
-    run_sweep(endpoint, SparkEngine(session), ledger__writer=writer)
+    run_sweep(endpoint, engine, ledger__writer=writer)
     _append_what_nobody_waits_for(open_ledger(context.ledger_root, context.ledger_writer, session))
 
     dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]
