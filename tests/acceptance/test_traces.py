@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from duesweep.cli.app import main
-from duesweep.sweep.job import NoTracing
+from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.telemetry.tracing import OtlpTracing
 from duesweep.wiring.tracing import tracing as made_tracing
@@ -107,7 +107,7 @@ def test_variables_of_opentelemetry_switch_traces_off(
     monkeypatch.setenv(name, value)
 
     with capture_logs() as lines:
-        assert made_tracing() == NoTracing()
+        assert made_tracing() == Tracing()
 
     assert [line["event"] for line in lines] == (["no_traces"] if value == "grpc" else [])
 

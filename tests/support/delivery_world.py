@@ -10,7 +10,7 @@ from duesweep.core.policy import BreakerLimits, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
-from duesweep.sweep.job import NoTracing
+from duesweep.sweep.job import Tracing
 from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
 from duesweep_testing.builders import DUE, delayed_row, message
 
@@ -103,7 +103,7 @@ class World:
             self.clock,
             self.breakers,
             SliceLimits(RateLimits(), self.clock),
-            tracing=NoTracing(),
+            tracing=Tracing(),
         )
 
     def deliver_all(self, *messages: Message) -> BatchResult:

@@ -35,7 +35,7 @@ from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.base import SweepRun
-from duesweep.sweep.job import NoTracing, SweepContext
+from duesweep.sweep.job import SweepContext, Tracing
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
@@ -55,7 +55,7 @@ class _Context:
     rate_limits: RateLimits = field(default_factory=RateLimits)
     own_name: str = ENDPOINT
     breaker: BreakerLimits = field(default_factory=BreakerLimits)
-    tracing: NoTracing = field(default_factory=NoTracing)
+    tracing: Tracing = field(default_factory=Tracing)
     world: World = field(default_factory=World)
 
 

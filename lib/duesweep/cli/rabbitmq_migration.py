@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from duesweep.cli.queue_commands import Target
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable
 from duesweep.wiring import rabbitmq_tools
-from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationReport
+from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationProgress, MigrationReport
 
 __all__ = ["Target", "count", "run"]
 
@@ -63,7 +63,7 @@ class _Stop:
     is_wanted = False
 
 
-class _Progress:
+class _Progress(MigrationProgress):
     """Shows a bar for each level on a terminal; elsewhere nothing: `run` prints all levels."""
 
     def __init__(self, stop: _Stop, bar: Progress | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from duesweep.core.message import Message
 from duesweep.core.policy import (
@@ -23,59 +23,45 @@ from duesweep.core.world import World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Horizon, Store, SweepRun
 
-Attributes = Mapping[str, str | int]
-
-
-class Tracing(Protocol):
-    """A plain value: tasks get one that goes on from the driver's. It never raises."""
-
-    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:
-        """A span that has those of its block below it, and sends them all at its end."""
-        ...
-
-    def span(
-        self, name: str, attributes: Attributes, messages: Iterable[Message] = ()
-    ) -> AbstractContextManager[None]:
-        """A span below the one that is open in this thread, with links to the spans in which these
-        messages were sent.
-        """
-        ...
-
-    def note(self, attributes: Attributes) -> None:
-        """Add attributes to the span that is open in this thread."""
-        ...
-
-    def for_tasks(self) -> "Tracing":
-        """What records below the span that is open in this thread, in another process too."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class NoTracing:
-    """Records nothing."""
-
-    def recording(self, name: str, attributes: Attributes) -> AbstractContextManager[None]:  # noqa: ARG002
-        return nullcontext()
-
-    def span(
-        self,
-        name: str,  # noqa: ARG002
-        attributes: Attributes,  # noqa: ARG002
-        messages: Iterable[Message] = (),  # noqa: ARG002
-    ) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def note(self, attributes: Attributes) -> None:
-        """Nothing."""
-
-    def for_tasks(self) -> Tracing:
-        return self
-
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.ledger.ledger import Ledger
+
+Attributes = Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """A plain value: tasks get one that goes on from the driver's. It never raises. This one
+    records nothing.
+    """
+
+    def recording(
+        self,
+        name: str,  # noqa: ARG002 - for those that record
+        attributes: Attributes,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """A span that has those of its block below it, and sends them all at its end."""
+        return nullcontext()
+
+    def span(
+        self,
+        name: str,  # noqa: ARG002 - for those that record
+        attributes: Attributes,  # noqa: ARG002
+        messages: Iterable[Message] = (),  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """A span below the one that is open in this thread, with links to the spans in which these
+        messages were sent.
+        """
+        return nullcontext()
+
+    def note(self, attributes: Attributes) -> None:
+        """Add attributes to the span that is open in this thread."""
+
+    def for_tasks(self) -> "Tracing":
+        """What records below the span that is open in this thread, in another process too."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +90,7 @@ class SweepContext:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     objective_seconds: float | None = None
     repeats: bool = False
-    tracing: Tracing = field(default_factory=NoTracing)
+    tracing: Tracing = field(default_factory=Tracing)
     world: World = field(default_factory=World)
 
     def reach(self, horizon: Horizon) -> Horizon:

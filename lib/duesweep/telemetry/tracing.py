@@ -24,7 +24,7 @@ from opentelemetry.util.re import parse_env_headers
 from duesweep import __version__
 from duesweep.core.errors import MessageError, make_printable
 from duesweep.core.message import Message
-from duesweep.sweep.job import Attributes
+from duesweep.sweep.job import Attributes, Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class _Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class OtlpTracing:
+class OtlpTracing(Tracing):
     """Sends spans to `endpoint`, the whole URL, with `headers` as OpenTelemetry's variable has
     them. `resource` describes the service; `parent` is the `traceparent` of the span above.
     """

@@ -1,18 +1,22 @@
 """Wiring of the transports' own operations: finds the queues and the delayed table."""
 
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from duesweep.config import Config
 from duesweep.core.errors import ConfigError
-from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.session import TransportSession, open_session
 from duesweep.wiring.context import store
 from duesweep.wiring.dialects import QueueConnection, check_shared_transaction, connections
 
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+
+
 __all__ = ["TransportSession", "session", "transport"]
 
 
-def transport(config: Config, connection: str | None = None) -> Transport:
+def transport(config: Config, connection: str | None = None) -> "Transport":
     """The queue tables of a connection (None: the default one), with the endpoint's delayed table
     if it is in the same database. Connects to nothing.
     """
@@ -46,7 +50,7 @@ def session(
 # Each function imports its own driver: the other driver may be missing.
 
 
-def _postgresql(config: Config, connection: QueueConnection) -> Transport:
+def _postgresql(config: Config, connection: QueueConnection) -> "Transport":
     from duesweep.queues.operations.postgresql import PostgreSqlTransport  # noqa: PLC0415
     from duesweep.stores.zone import writer_time_zone  # noqa: PLC0415
     from duesweep.wiring import postgresql  # noqa: PLC0415
@@ -65,7 +69,7 @@ def _postgresql(config: Config, connection: QueueConnection) -> Transport:
     )
 
 
-def _sqlserver(config: Config, connection: QueueConnection) -> Transport:
+def _sqlserver(config: Config, connection: QueueConnection) -> "Transport":
     from duesweep.queues.operations.sqlserver import SqlServerTransport  # noqa: PLC0415
     from duesweep.wiring import sqlserver  # noqa: PLC0415
 

@@ -3,7 +3,7 @@
 import structlog
 
 from duesweep.config import otlp_settings
-from duesweep.sweep.job import NoTracing, Tracing
+from duesweep.sweep.job import Tracing
 
 _log = structlog.get_logger(__name__)
 
@@ -12,7 +12,7 @@ def tracing() -> Tracing:
     """What OpenTelemetry's variables ask for; where that cannot be had, a warning and no traces."""
     settings = otlp_settings("traces")
     if settings is None:
-        return NoTracing()
+        return Tracing()
     try:
         from duesweep.telemetry.service import described_service  # noqa: PLC0415 - few want it
         from duesweep.telemetry.tracing import OtlpTracing  # noqa: PLC0415
@@ -23,4 +23,4 @@ def tracing() -> Tracing:
             return OtlpTracing(settings.endpoint, settings.headers, described_service())
         problem = settings.problem
     _log.warning("no_traces", reason=problem)
-    return NoTracing()
+    return Tracing()

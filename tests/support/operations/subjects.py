@@ -5,10 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duesweep.queues.base import Destination
-from duesweep.queues.operations import Transport
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+
 
 HAS_SERVER = bool(os.environ.get("DUESWEEP_TEST_SQLSERVER"))
 
@@ -19,7 +22,7 @@ class Subject:
     name, `past` an hour ago in SQL. `stand_in` is why a test of locks cannot be run here, or "".
     """
 
-    transport: Transport
+    transport: "Transport"
     config_file: Callable[..., Path]
     run: Callable[[str], list[Any]]
     address: Callable[[str], str]

@@ -5,7 +5,6 @@ of queues. `open_session` opens a session on one. A `Receiver` passes its messag
 """
 
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
-from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.queue_table import QueueTable
 from duesweep.queues.operations.receiver import Receiver
@@ -22,7 +21,6 @@ __all__ = [
     "Receiver",
     "ReceiverOptions",
     "Subscriptions",
-    "Transport",
     "TransportSession",
     "open_session",
 ]

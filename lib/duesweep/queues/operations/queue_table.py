@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
@@ -11,8 +11,12 @@ from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.times import Parts, split_duration
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueDialect, QueueStatements
+from duesweep.queues.operations.base import QueueStatements
 from duesweep.queues.tables import SHARED_COLUMNS
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import QueueDialect
+
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -35,7 +39,7 @@ class QueueTable:
 
     def __init__(
         self,
-        dialect: QueueDialect,
+        dialect: "QueueDialect",
         destination: Destination,
         known: dict[Destination, QueueStatements],
     ) -> None:

@@ -4,11 +4,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import structlog
 
 from duesweep.core.errors import DuesweepError
-from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import ReusableSession, open_session
 from duesweep.queues.operations.worker import (
@@ -18,6 +18,10 @@ from duesweep.queues.operations.worker import (
     ReceiveRoute,
     Worker,
 )
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+
 
 _log = structlog.get_logger(__name__)
 
@@ -33,7 +37,7 @@ class Receiver:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: "Transport",
         address: str,
         error_queue: str,
         options: ReceiverOptions | None = None,

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueDialect, QueueStatements, Transport
+from duesweep.queues.operations.base import QueueStatements
 from duesweep.queues.operations.queue_table import QueueTable
 from duesweep.queues.operations.subscriptions import SUBSCRIPTION_TABLE, Subscriptions
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import QueueDialect, Transport
 
 
 class TransportSession:
     """One session; not thread-safe."""
 
-    def __init__(self, dialect: QueueDialect) -> None:
+    def __init__(self, dialect: "QueueDialect") -> None:
         self._dialect = dialect
         self._known: dict[Destination, QueueStatements] = {}
 
@@ -33,7 +37,7 @@ class TransportSession:
 
 
 @contextmanager
-def open_session(transport: Transport) -> Iterator[TransportSession]:
+def open_session(transport: "Transport") -> Iterator[TransportSession]:
     """A session on `transport`, closed at the end of the block."""
     with transport.connect() as dialect:
         yield TransportSession(dialect)
@@ -42,7 +46,7 @@ def open_session(transport: Transport) -> Iterator[TransportSession]:
 class ReusableSession:
     """A session that stays open between uses. After `close` the next use opens a new one."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: "Transport") -> None:
         self._transport = transport
         self._stack = ExitStack()
         self._session: TransportSession | None = None

@@ -1,11 +1,15 @@
 """The table of subscriptions: which endpoint receives which topic, at which address."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from duesweep.core.errors import ConfigError
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueDialect
 from duesweep.queues.tables import SUBSCRIPTION_TABLE
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import QueueDialect
+
 
 __all__ = ["SUBSCRIPTION_TABLE", "Subscriptions"]
 
@@ -16,7 +20,7 @@ _LONGEST = 200
 class Subscriptions:
     """One table of subscriptions on one session; a topic is a type's full name."""
 
-    def __init__(self, dialect: QueueDialect, table: Destination) -> None:
+    def __init__(self, dialect: "QueueDialect", table: Destination) -> None:
         self._dialect = dialect
         self._table = table
         self._statements = dialect.named({"subscriptions": table})

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -16,9 +17,12 @@ from duesweep.core.headers import (
     write_json,
 )
 from duesweep.core.message import ReceivedMessage, fault_headers
-from duesweep.queues.operations.base import Transport
 from duesweep.queues.operations.options import ReceiverOptions
 from duesweep.queues.operations.session import ReusableSession, TransportSession
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+
 
 # Messages that it sends on the session are sent in the transaction of the received message.
 Handle = Callable[[ReceivedMessage, TransportSession], None]
@@ -38,7 +42,7 @@ class HandlerFailedError(Exception):
 class ReceiveRoute:
     """The queue to receive from, the handler, and the queue for messages that cannot be read."""
 
-    transport: Transport
+    transport: "Transport"
     address: str
     error_queue: str
     handle: Handle
