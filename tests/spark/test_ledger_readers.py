@@ -11,6 +11,7 @@ import deltalake
 import duckdb
 import pyarrow as pa
 import pytest
+from duesweep.sweep.engines import InProcessEngine
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
@@ -22,7 +23,6 @@ from duesweep.ledger.rows import SCHEMAS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE
 from duesweep.stores.base import DriverSession, JournalBatch
 from duesweep.stores.tombstone import encode
-from duesweep.sweep.engines import InProcessEngine
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint
