@@ -67,6 +67,11 @@ class TableName:
         """The address in its canonical form, as NServiceBus writes it."""
         return f"{quote_name(self.schema)}.{quote_name(self.table)}"
 
+    @property
+    def sql(self) -> str:
+        """The name for a statement, which is the address."""
+        return str(self)
+
 
 def quote_name(name: str) -> str:
     """`name` as a quoted PostgreSQL identifier."""

@@ -26,7 +26,7 @@ from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores import tombstone
 from duesweep.stores.base import Claim, LeftAlone, MessageSession, NewMessage, SweepRun, TaskSession
-from duesweep.stores.dialect import Claims, Location, Locked
+from duesweep.stores.dialect import Claims, Location, Locked, batches_lock
 from duesweep.stores.due import next_due
 from duesweep.stores.journal import read_pauses
 
@@ -46,7 +46,7 @@ class SqlTask(TaskSession):
         self._dialect = location.dialect
         self._kind = location.kind
         self._endpoint: str = location.addresses.endpoint
-        delayed = self._dialect.find_delayed(session, location)
+        delayed = location.find_delayed(session)
         self._statements = session.named(location.names(delayed))
         self._claims: Claims = self._dialect.claims(session, location, delayed)
         self.can_take = self._claims.can_take
@@ -153,7 +153,8 @@ class SqlTask(TaskSession):
 
     def _fence(self, run: SweepRun) -> Sequence[Any]:
         """Hold the sweep open until this transaction ends."""
-        return self._statements.rows("fence", **self._dialect.fence(run.sweep_id))
+        lock = self._dialect.lock(batches_lock(run.sweep_id))
+        return self._statements.rows("fence", sweep_id=run.sweep_id, **lock)
 
     def _begin(self, run: SweepRun, fence: Sequence[Any]) -> int:
         """Begin a batch of a sweep that goes on. Returns the server's time in microseconds."""

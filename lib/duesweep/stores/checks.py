@@ -14,9 +14,10 @@ from duesweep.checks.tables import (
     WantedTable,
     column_names,
     compare,
+    index_notices,
     newer_format,
 )
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, Problem
 from duesweep.drivers.statements import Session, journal_columns
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.kinds import TableKind
@@ -65,8 +66,8 @@ def wanted_tables(location: Location, delayed: Any) -> Iterator[tuple[Any, Wante
     kind = location.kind
     # The headers of the MSMQ transport are bytes.
     unicode = "Headers" if kind.columns.get("Headers") == "nvarchar" else None
-    index = location.dialect.due_index(kind, delayed)
-    yield delayed, _wanted_delayed(location.dialect.quoted(delayed), kind, index, unicode)
+    index = location.dialect.tables.due_index(kind, delayed)
+    yield delayed, _wanted_delayed(delayed.sql, kind, index, unicode)
     yield from wanted_journals(location.dialect, delayed)
 
 
@@ -74,18 +75,28 @@ def wanted_journals(dialect: Dialect, beside: Any) -> Iterator[tuple[Any, Wanted
     """duesweep's own tables beside a delayed table."""
     columns = journal_columns(dialect.statements)
     for name, table in journal_tables(beside).items():
-        yield table, _wanted_journal(dialect.quoted(table), columns[name])
+        yield table, _wanted_journal(table.sql, columns[name])
 
 
 def check_tables(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
     of another shape, or closed to this user.
     """
-    dialect = location.dialect
-    dialect.check_session(session, "store.dsn", location)
+    tables = location.dialect.tables
+    tables.check_session(session, "store.dsn", location)
     for table, wanted in wanted_tables(location, delayed):
-        found = dialect.found(session, table, wanted.rights)
-        refuse_wrong_table(wanted, found, partial(dialect.similar_tables, session, table))
+        found = tables.find(session, table, wanted.rights)
+        refuse_wrong_table(wanted, found, partial(tables.similar, session, table))
+
+
+def index_notices_of(session: Session, location: Location, delayed: Any) -> Sequence[Problem]:
+    """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
+    tables = location.dialect.tables
+    found = tables.find(session, delayed, ())
+    if found is None:
+        return ()
+    wanted = dict(wanted_tables(location, delayed))[delayed]
+    return index_notices(wanted, tables.with_indexes(session, delayed, found))
 
 
 def refuse_wrong_table(

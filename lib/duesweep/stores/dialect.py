@@ -5,7 +5,7 @@ Nothing else asks which server it is. Statements have the same names in every di
 # ruff: noqa: ARG002, B027 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,12 +14,11 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.checks.tables import FoundTable, WantedIndex
-from duesweep.core.errors import Problem, StoreError, UnusualBatchError
+from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.message import Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, LeftAlone, NewMessage, SweepRun
-from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
 
@@ -62,8 +61,27 @@ class Location:
         """The names that statements have in braces, for one of the candidates."""
         delayed = delayed or self.delayed
         tables = {"delayed": delayed, **journal_tables(delayed)}
-        quoted = {name: self.dialect.quoted(table) for name, table in tables.items()}
-        return quoted | self.kind.names
+        return {name: table.sql for name, table in tables.items()} | self.kind.names
+
+    def find_delayed(self, session: Session) -> Any:
+        """Which of the candidates is the delayed table: the only one, or the one that exists.
+
+        Raises `ConfigError` if two exist, because each may hold messages.
+        """
+        if len(self.candidates) == 1:
+            return self.delayed
+        found = [
+            table for table in self.candidates if session.row("find_table", name=table.sql).found
+        ]
+        if len(found) > 1:
+            raise ConfigError(
+                f"There are both {found[0].sql} and {found[1].sql}",
+                advice=(
+                    "set store.delayed_table to the one that the endpoint stores its delayed "
+                    "messages in"
+                ),
+            )
+        return found[0] if found else self.delayed
 
 
 def journal_tables(beside: Any) -> dict[str, Any]:
@@ -165,17 +183,53 @@ class Claims(ABC):
         """Give messages that are held new Dues. Returns the instants, in microseconds, by key."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """How a server's tables are looked at and created: functions, which take a session and tables
+    of the dialect's own types, and constants.
+
+    `check_session` raises `ConfigError` for a session that cannot sweep; it is given the setting
+    that names the database. `find`: a table without its indexes, and which of some rights the
+    session lacks on it; None if there is no such table. `with_indexes` adds its indexes. `columns`:
+    the columns of a table that is there, else None. `similar`: tables that may be meant if one is
+    missing.
+
+    `creation`: the text of a named statement that creates or completes tables. `script` joins texts
+    for the database of a dsn, as the server's command-line tools take them. `create` is given new
+    tables and, for each of several scripts, its tables and its texts; it raises `ConfigError` where
+    this user may not. `grants`: the text that grants a role rights on tables, and what queues take
+    besides.
+
+    `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text
+    that creates it; None: it comes with the table, and nobody is told of a missing one.
+    `queue_rights` are those on queues, `body_string` is their column with a body as text.
+    """
+
+    check_session: Callable[[Any, str, Location | None], None]
+    find: Callable[[Any, Any, Sequence[str]], FoundTable | None]
+    with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
+    columns: Callable[[Any, Any], Collection[str] | None]
+    similar: Callable[[Any, Any], Sequence[str]]
+    creation: Callable[..., str]
+    script: Callable[[str, Iterable[Sequence[str]]], str]
+    create: Callable[[Any, Sequence[Any], Sequence[tuple[Sequence[Any], Sequence[str]]]], None]
+    grants: Callable[[str, Mapping[Any, Sequence[str]], Sequence[Any]], str]
+    due_index: Callable[[TableKind, Any], WantedIndex]
+    index_creation: Callable[[TableKind, Any], str] | None
+    queue_rights: Sequence[str]
+    body_string: str
+
+
 class Dialect(ABC):
     """What one server says and reads in its own way. A value without fields, because stores travel
     to tasks. A session that is typed as any is one of its own.
 
-    `statements`: the folder with its SQL. `finds_quickly`: each kind of table has an index on its
-    keys. `queue_rights` are those on queues, `body_string` the column with a body as text.
+    `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
+    `finds_quickly`: each kind of table has an index on its keys.
     """
 
     statements: ClassVar[str]
-    queue_rights: ClassVar[Sequence[str]]
-    body_string: ClassVar[str]
+    tables: ClassVar[Tables]
     finds_quickly: ClassVar[bool] = False
 
     @abstractmethod
@@ -183,81 +237,8 @@ class Dialect(ABC):
         """Open a session."""
 
     @abstractmethod
-    def quoted(self, table: Any) -> str:
-        """A table's name in a statement."""
-
-    def find_delayed(self, session: Session, location: Location) -> Any:
-        """Which of the candidates is the delayed table."""
-        return location.delayed
-
-    def table_notices(self, session: Any, location: Location, delayed: Any) -> Sequence[Problem]:
-        """What is wrong with the delayed table although sweeps work, if a sweep should tell."""
-        return ()
-
-    @abstractmethod
     def estimate_rows(self, session: Session, table: Any) -> int:
         """About how many rows a table has."""
-
-    # What is expected of tables, and how they are created.
-
-    @abstractmethod
-    def check_session(self, session: Any, setting: str, location: Location | None = None) -> None:
-        """Raise `ConfigError` for a session that cannot sweep; `setting` is the one that names its
-        database.
-        """
-
-    @abstractmethod
-    def found(self, session: Any, table: Any, rights: Sequence[str] = ()) -> FoundTable | None:
-        """The table, without its indexes, and which of `rights` the session lacks on it; None if it
-        does not exist.
-        """
-
-    @abstractmethod
-    def similar_tables(self, session: Any, table: Any) -> Sequence[str]:
-        """Tables that may be meant if this one is missing."""
-
-    @abstractmethod
-    def due_index(self, kind: TableKind, delayed: Any) -> WantedIndex:
-        """The index on Due."""
-
-    def index_creation(self, kind: TableKind, delayed: Any) -> Sequence[str]:
-        """The statements that create the index on Due, unless it comes with the table."""
-        return ()
-
-    def create_index(
-        self, session: Any, location: Location, delayed: Any
-    ) -> Iterator[IndexCreated | Problem]:
-        """Create the index on Due of a table that is there and lacks it. Yields what was done;
-        where this user may not create it, why not, and what to do: sweeps work without it.
-        """
-        yield from ()
-
-    @abstractmethod
-    def creation(self, name: str, /, **tables: Any) -> str:
-        """The text of the named statement, which creates or completes these tables."""
-
-    @abstractmethod
-    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
-        """Statements for a database, as the server's command-line tools take them."""
-
-    @abstractmethod
-    def has_columns(self, session: Any, table: Any, columns: Collection[str]) -> bool | None:
-        """Whether a table has these columns; None: there is no such table."""
-
-    @abstractmethod
-    def create(
-        self,
-        session: Session,
-        new: Sequence[Any],
-        scripts: Sequence[tuple[Sequence[Any], Sequence[str]]],
-    ) -> None:
-        """Create `new` tables and complete others: for each of the scripts, which these are and its
-        statements. Raises `ConfigError` where this user may not.
-        """
-
-    @abstractmethod
-    def grants(self, role: str, rights: Mapping[Any, Sequence[str]], queues: Sequence[Any]) -> str:
-        """The statements that grant a role rights on tables, and what queues take besides."""
 
     # A sweep's locks and its figures.
 
@@ -332,10 +313,6 @@ class Dialect(ABC):
         """How a task's session claims."""
 
     @abstractmethod
-    def fence(self, sweep_id: UUID) -> Values:
-        """What holds a sweep open."""
-
-    @abstractmethod
     def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         """How many messages a sweep has exhausted; its other slices wait to count until this
         transaction ends. None: another one has been counting for too long.
@@ -394,6 +371,18 @@ class Dialect(ABC):
         """The message in a row that was claimed, held or shown, with duesweep's own count of its
         failures.
         """
+
+
+def batches_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's batches share, and that closing the sweep takes alone, where a row
+    cannot be locked for that.
+    """
+    return f"{sweep_lock(sweep_id)}/batches"
+
+
+def sweep_lock(sweep_id: UUID) -> str:
+    """The lock that a sweep's driver holds while it lives."""
+    return f"duesweep/sweep/{sweep_id}"
 
 
 def numbered(bounds: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
-from duesweep.stores.checks import check_tables
+from duesweep.stores.checks import check_tables, index_notices_of
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
 
@@ -117,15 +117,17 @@ class SqlDriver(SqlJournal, OperatorDriver):
             return ()
         return (
             Problem(
-                f"{timeless} messages in {self._dialect.quoted(self._delayed)} have no "
+                f"{timeless} messages in {self._delayed.sql} have no "
                 f"{self._kind.due}, so they never come due",
                 "give them one, or remove them",
             ),
         )
 
     def table_notices(self) -> Sequence[Problem]:
-        """What is wrong with the delayed table although sweeps work."""
-        return self._dialect.table_notices(self._session, self._location, self._delayed)
+        """What is missing of the delayed table's indexes."""
+        if self._dialect.tables.index_creation is None:
+            return ()
+        return index_notices_of(self._session, self._location, self._delayed)
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
         """The values by which statements know what is eligible."""

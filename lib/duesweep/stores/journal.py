@@ -28,7 +28,7 @@ from duesweep.stores.base import (
     SweepRun,
     Unsettled,
 )
-from duesweep.stores.dialect import Location
+from duesweep.stores.dialect import Location, sweep_lock
 from duesweep.stores.summary import aware, planned_slices, summary_of
 
 # About 150 MB, as rows.
@@ -48,7 +48,7 @@ class SqlJournal:
         self.source = location.source
         self._dialect = location.dialect
         self._location = location
-        self._delayed = self._dialect.find_delayed(session, location)
+        self._delayed = location.find_delayed(session)
         self._session = session.named(location.names(self._delayed))
         # Dead sweeps whose locks this session has taken.
         self._kept: set[UUID] = set()
@@ -293,7 +293,7 @@ class SqlJournal:
 
     def binding(self) -> UUID | None:
         """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
-        delayed = self._dialect.quoted(self._delayed)
+        delayed = self._delayed.sql
         rows = self._session.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != delayed:
             raise ConfigError(
@@ -307,7 +307,7 @@ class SqlJournal:
         self._session.execute(
             "bind",
             source=self.source,
-            delayed=self._dialect.quoted(self._delayed),
+            delayed=self._delayed.sql,
             ledger_id=ledger_id,
         )
 
@@ -403,11 +403,6 @@ def read_pauses(statements: Session, source: str) -> Sequence[Pause]:
         )
         for row in statements.rows("read_pauses", source=source)
     ]
-
-
-def sweep_lock(sweep_id: UUID) -> str:
-    """The lock that a sweep's driver holds while it lives."""
-    return f"duesweep/sweep/{sweep_id}"
 
 
 def settle_lock(source: str) -> str:

@@ -2,31 +2,27 @@
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.checks.tables import POSTGRESQL_QUEUE_RIGHTS, FoundTable, WantedIndex
-from duesweep.core.account import FORMAT_MARK
-from duesweep.core.address import TableName, quote_name
-from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
+from duesweep.core.address import TableName
+from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Failed, Message
 from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
     connect,
-    find_table,
     literal,
-    similar_tables,
-    text_of,
 )
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, NewMessage, SweepRun
+from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
 from duesweep.stores.kinds import TableKind, store_row
 from duesweep.stores.summary import Lateness
@@ -38,8 +34,6 @@ _TURN_WAIT = "10s"
 _TAKE_WAIT = "20ms"
 # A client that sends nothing for so long is frozen, and the messages that it has locked are due.
 _IDLE_WAIT = "2s"
-# Identifiers are cut after this many bytes, which would give an index its table's name.
-_NAME_BYTES = 63
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
@@ -48,15 +42,11 @@ class PostgreSql(Dialect):
     """Dues are compared in the writers' time zone, arrays are sent in one statement."""
 
     statements = "postgresql"
-    queue_rights = POSTGRESQL_QUEUE_RIGHTS
-    body_string = "bodystring"
+    tables = POSTGRESQL_TABLES
     finds_quickly = True
 
     def connect(self, dsn: str, limits: Limits) -> PostgreSqlSession:
         return connect(dsn, limits)
-
-    def quoted(self, table: TableName) -> str:
-        return str(table)
 
     def estimate_rows(self, session: Session, table: TableName) -> int:
         return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
@@ -160,9 +150,6 @@ class PostgreSql(Dialect):
     ) -> "ClaimsByKey":
         return ClaimsByKey(session, location, delayed)
 
-    def fence(self, sweep_id: UUID) -> Values:
-        return {"sweep_id": sweep_id}
-
     def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         # Another slice's batch, which is waited for, may take its time; a row's lock may not.
         wait = session.row("set_lock_wait", wait=_TURN_WAIT)
@@ -183,71 +170,6 @@ class PostgreSql(Dialect):
 
     def expect_no_idle_client(self, session: Session) -> None:
         session.row("set_idle_wait", wait=_IDLE_WAIT)
-
-    # Tables.
-
-    def check_session(
-        self, session: Session, setting: str, location: Location | None = None
-    ) -> None:
-        _check_session(session, setting)
-        if location is not None and location.writer_time_zone is not None:
-            _check_zone(session, location.writer_time_zone)
-
-    def found(
-        self, session: PostgreSqlSession, table: TableName, rights: Sequence[str] = ()
-    ) -> FoundTable | None:
-        return find_table(session, table, rights)
-
-    def similar_tables(self, session: PostgreSqlSession, table: TableName) -> Sequence[str]:
-        return similar_tables(session, table)
-
-    def due_index(self, kind: TableKind, delayed: TableName) -> WantedIndex:
-        return WantedIndex(
-            kind.due,
-            "every look for what is due reads the whole table",
-            f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
-        )
-
-    def creation(self, name: str, /, **tables: TableName) -> str:
-        index = {"index": _index_name(tables["delayed"])} if "delayed" in tables else {}
-        text = text_of(name, {**tables, **index})
-        return text + _mark(tables["journal"]) if "journal" in tables else text
-
-    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
-        """The server's notices on what exists already are left out."""
-        texts = filter(None, map("".join, creations))
-        return "\n".join(["SET client_min_messages = warning;", *texts])
-
-    def has_columns(
-        self, session: PostgreSqlSession, table: TableName, columns: Collection[str]
-    ) -> bool | None:
-        found = find_table(session, table)
-        return None if found is None else set(found.columns).issuperset(columns)
-
-    def create(
-        self,
-        session: Session,
-        new: Sequence[TableName],
-        scripts: Sequence[tuple[Sequence[TableName], Sequence[str]]],
-    ) -> None:
-        """Refuses before it creates anything."""
-        for schema in sorted({table.schema for table in new}):
-            _check_schema(session, schema)
-        for _, texts in scripts:
-            session.script("".join(texts))
-
-    def grants(
-        self, role: str, rights: Mapping[TableName, Sequence[str]], queues: Sequence[TableName]
-    ) -> str:
-        user = quote_name(role)
-        schemas = sorted({quote_name(table.schema) for table in rights})
-        return "\n".join(
-            [
-                *(f"GRANT USAGE ON SCHEMA {schema} TO {user};" for schema in schemas),
-                *(f"GRANT {', '.join(rights[t])} ON {t} TO {user};" for t in rights),
-                *(_grant_sequence(queue, user) for queue in queues),
-            ]
-        )
 
 
 POSTGRESQL = PostgreSql()
@@ -373,72 +295,3 @@ def _instant_values(horizon: Horizon) -> Values:
     """
     latest = None if horizon.ahead else horizon.server_time
     return {"zone": horizon.zone or "UTC", "latest": latest}
-
-
-def _check_schema(session: Session, schema: str) -> None:
-    rows = session.rows("describe_schema", schema=schema)
-    if not rows:
-        raise ConfigError(
-            f"There is no schema {quote_name(schema)} to create tables in",
-            advice="create it, or correct store.schema or retry.error_queue",
-        )
-    if not rows[0].may_create:
-        raise ConfigError(
-            f"This role may not create tables in schema {quote_name(schema)}",
-            advice=(
-                "grant it USAGE and CREATE there, or have an administrator run what `setup "
-                "--print-sql` prints"
-            ),
-        )
-
-
-def _grant_sequence(queue: TableName, user: str) -> str:
-    # Only the server knows the name of the sequence: it shortens long ones.
-    sequence = f"pg_get_serial_sequence({literal(str(queue))}, 'seq')"
-    grant = f"'GRANT USAGE ON SEQUENCE ' || {sequence} || {literal(f' TO {user}')}"
-    return f"DO {literal(f'BEGIN EXECUTE {grant}; END')};"
-
-
-def _mark(journal: TableName) -> str:
-    """The statement that marks the tables with their format. Another version's mark stays."""
-    has_none = f"obj_description({literal(str(journal))}::regclass, 'pg_class') IS NULL"
-    note = f"COMMENT ON TABLE {journal} IS {literal(FORMAT_MARK)}"
-    return f"DO {literal(f'BEGIN IF {has_none} THEN {note}; END IF; END')};\n"
-
-
-def _index_name(delayed: TableName) -> str:
-    """`<table>_Due` as the transport calls it, shortened where PostgreSQL would cut the end off."""
-    suffix = "_Due"
-    name = delayed.table.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore")
-    return quote_name(name + suffix)
-
-
-def _check_session(session: Session, setting: str) -> None:
-    """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding;
-    `setting` is the one that names it.
-    """
-    about = session.row("describe_session")
-    if about.is_read_only:
-        raise ConfigError(
-            f"The session that {setting} opens is read-only",
-            advice="connect to the primary server, with a role that may write",
-        )
-    if about.encoding == "SQL_ASCII":
-        raise ConfigError(
-            f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
-            "text at all",
-            advice="move the endpoint to a database encoded in UTF8",
-        )
-
-
-def _check_zone(session: Session, zone: str) -> None:
-    try:
-        with session.transaction():
-            session.row("set_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        raise ConfigError(
-            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-            advice="give a name out of pg_timezone_names",
-        ) from error

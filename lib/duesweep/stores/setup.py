@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import Problem
+from duesweep.core.errors import Problem, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import refuse_newer_format, wanted_tables
+from duesweep.stores.checks import index_notices_of, refuse_newer_format, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
@@ -40,16 +40,16 @@ class SqlSetup:
         delayed = store.delayed if store else None
         creations = [texts for _, texts in self._creations(delayed)]
         if store is not None and store.kind.create is not None:
-            creations.append(self.dialect.index_creation(store.kind, delayed))
-        return self.dialect.script(self.dsn, creations)
+            creations.append(_index_creation(store, delayed))
+        return self.dialect.tables.script(self.dsn, creations)
 
     def grants(self, role: str) -> str:
         """The statements that grant a role what sweeps need in this database."""
-        rights = dict.fromkeys(self.queues, self.dialect.queue_rights)
+        rights = dict.fromkeys(self.queues, self.dialect.tables.queue_rights)
         if self.store is not None:
             found = wanted_tables(self.store, self.store.delayed)
             rights |= {table: wanted.rights for table, wanted in found}
-        return self.dialect.grants(role, rights, self.queues)
+        return self.dialect.tables.grants(role, rights, self.queues)
 
     def install(
         self, *, rebind: bool
@@ -61,20 +61,21 @@ class SqlSetup:
         Raises `ConfigError` where this role may not.
         """
         with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
-            self.dialect.check_session(session, self.setting)
+            tables = self.dialect.tables
+            tables.check_session(session, self.setting, None)
             if self.store is None:
                 return self._create_missing(session, None)
-            delayed = self.dialect.find_delayed(session, self.store)
+            delayed = self.store.find_delayed(session)
             journal = journal_tables(delayed)["journal"]
-            refuse_newer_format(self.dialect.quoted(journal), self.dialect.found(session, journal))
+            refuse_newer_format(journal.sql, tables.find(session, journal, ()))
             done = self._create_missing(session, delayed)
-            done += self.dialect.create_index(session, self.store, delayed)
+            done += create_index(session, self.store, delayed)
             if rebind:
                 done.append(_unbind(session, self.store, delayed))
             return done
 
     def _creations(self, delayed: Any) -> Iterator[_Creation]:
-        create = self.dialect.creation
+        create = self.dialect.tables.creation
         if self.store is not None:
             if self.store.kind.create is not None:
                 yield {delayed: ()}, [create(self.store.kind.create, delayed=delayed)]
@@ -86,7 +87,7 @@ class SqlSetup:
         for queue in self.queues:
             text = create("create_queue", queue=queue)
             if queue in self.readable:
-                readable = {queue: {self.dialect.body_string}}
+                readable = {queue: {self.dialect.tables.body_string}}
                 # One statement after the other: both may declare the same variable.
                 yield readable, [text, create("add_body_string", queue=queue)]
             else:
@@ -95,18 +96,51 @@ class SqlSetup:
     def _create_missing(self, session: Session, delayed: Any) -> list[Any]:
         done, new, scripts = [], [], []
         for tables, texts in self._creations(delayed):
-            is_whole = {
-                table: self.dialect.has_columns(session, table, columns)
+            found = {table: self.dialect.tables.columns(session, table) for table in tables}
+            lacking = [
+                table
                 for table, columns in tables.items()
-            }
-            lacking = [table for table in tables if not is_whole[table]]
-            new += [table for table in lacking if is_whole[table] is None]
+                if (has := found[table]) is None or not set(columns) <= set(has)
+            ]
+            new += [table for table in lacking if found[table] is None]
             done += [table if table in new else Completed(table) for table in lacking]
             if lacking:
                 # Only then: even CREATE TABLE IF NOT EXISTS takes the right to create tables.
                 scripts.append((lacking, texts))
-        self.dialect.create(session, new, scripts)
+        self.dialect.tables.create(session, new, scripts)
         return done
+
+
+def create_index(
+    session: Session, store: Location, delayed: Any
+) -> Iterator[IndexCreated | Problem]:
+    """Create the index on Due of a table that is there and lacks it. Yields what was done; where
+    this user may not create it, why not, and what to do: sweeps work without it.
+    """
+    texts = _index_creation(store, delayed)
+    missing = index_notices_of(session, store, delayed) if texts and store.kind.create else ()
+    if not missing:
+        return
+    seconds = store.timeouts.plan_seconds(store.dialect.estimate_rows(session, delayed))
+    try:
+        with session.wait_longer(seconds):
+            for text in texts:
+                session.script(text)
+    except StoreError as error:
+        if error.transient:
+            raise
+        (lacking,) = missing
+        yield Problem(
+            f"{lacking.text}. It cannot be created: {error.text}",
+            f"have the table's owner {lacking.advice}",
+        )
+    else:
+        yield IndexCreated(store.kind.index, delayed.sql)
+
+
+def _index_creation(store: Location, delayed: Any) -> Sequence[str]:
+    creation = store.dialect.tables.index_creation
+    return () if creation is None else (creation(store.kind, delayed),)
 
 
 def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:

@@ -14,9 +14,9 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_na
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
 from duesweep.drivers.statements import statement
-from duesweep.stores.journal import settle_lock, sweep_lock
+from duesweep.stores.dialect import batches_lock, sweep_lock
+from duesweep.stores.journal import settle_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
-from duesweep.stores.sqlserver import batches_lock
 from support.sql_statements import SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000

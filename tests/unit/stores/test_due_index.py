@@ -11,6 +11,7 @@ from duesweep.core.errors import Problem, StoreError
 from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.setup import create_index
 from duesweep.stores.sqlserver import SQL_SERVER
 
 DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
@@ -62,7 +63,7 @@ def _create(kind: str, server: Server) -> list[object]:
         kind=SQL_SERVER_KINDS[kind],
     )
     connection: Any = server
-    return list(SQL_SERVER.create_index(connection, location, DELAYED))
+    return list(create_index(connection, location, DELAYED))
 
 
 @pytest.mark.parametrize(("kind", "index"), [("sqlserver", "Index_Due"), ("msmq", "Index_Time")])
