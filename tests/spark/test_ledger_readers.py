@@ -11,7 +11,6 @@ import deltalake
 import duckdb
 import pyarrow as pa
 import pytest
-from duesweep.sweep.engines import InProcessEngine
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
@@ -24,6 +23,7 @@ from duesweep.ledger.spark import TIMESTAMP_TYPE
 from duesweep.stores.base import DriverSession, JournalBatch
 from duesweep.stores.tombstone import encode
 from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import Due, delayed_row, message
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
