@@ -171,6 +171,16 @@ def test_store_that_finds_messages_by_their_due_leaves_nothing_either(*, is_one_
     assert world.ends(run) == [slice_end(given=40, claimed=40)]
 
 
+def test_time_to_trigger_of_zero_leaves_the_messages_at_once() -> None:
+    world = world_of(*_rows(2))
+    outage = Outage(world, until=1)
+
+    run = world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
+
+    assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
+    assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
+
+
 def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -> None:
     rows = [delayed_row("Shipping") for _ in range(2)]
     world = world_of(*rows)

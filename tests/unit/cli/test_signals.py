@@ -1,14 +1,18 @@
-"""What Ctrl-C and SIGTERM do; the errors of a JVM that got the same signal do not hide them."""
+"""What Ctrl-C and SIGTERM do; the errors of a JVM or a driver that they end do not hide them."""
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
+import psycopg
 import pytest
 from py4j.protocol import Py4JNetworkError
 
 from duesweep.cli.signals import TerminatedError, raise_on_signals, stop_on_signals
+from duesweep.core.address import TableName
 from duesweep.core.errors import SparkError, raise_interruption
+from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.spark import map_spark_errors
 from duesweep.sweep.stop import Stop
 
@@ -73,17 +77,29 @@ def test_signal_that_the_process_ignores_stays_ignored() -> None:
     assert not stop.is_wanted
 
 
-def _clean_up_without_a_jvm(signalled: BaseException) -> None:
+def _leave(signalled: BaseException, hiding: Exception) -> None:
     try:
         raise signalled
     finally:
-        raise Py4JNetworkError("Answer from Java side is empty")
+        raise hiding
 
 
+_NO_JVM = Py4JNetworkError("Answer from Java side is empty")
+_BUSY = psycopg.ProgrammingError("cannot exit pipeline mode while busy")
+_EDGES: list[tuple[Callable[[], AbstractContextManager[None]], Exception]] = [
+    (map_spark_errors, _NO_JVM),
+    (map_errors, _BUSY),
+    (lambda: destination_errors(TableName("public", "Billing")), _BUSY),
+]
+
+
+@pytest.mark.parametrize(("edge", "hiding"), _EDGES, ids=["JVM", "statement", "queue table"])
 @pytest.mark.parametrize("signalled", [KeyboardInterrupt(), TerminatedError()])
-def test_signal_is_raised_although_the_jvm_has_ended_as_well(signalled: BaseException) -> None:
-    with pytest.raises(type(signalled)), map_spark_errors():
-        _clean_up_without_a_jvm(signalled)
+def test_signal_is_raised_although_it_has_ended_a_jvm_or_a_statement(
+    edge: Callable[[], AbstractContextManager[None]], hiding: Exception, signalled: BaseException
+) -> None:
+    with pytest.raises(type(signalled)), edge():
+        _leave(signalled, hiding)
 
 
 def test_signal_is_found_behind_the_errors_that_were_made_of_it() -> None:
@@ -96,4 +112,4 @@ def test_signal_is_found_behind_the_errors_that_were_made_of_it() -> None:
 
 def test_error_of_its_own_is_no_signal() -> None:
     with pytest.raises(SparkError), map_spark_errors():
-        raise Py4JNetworkError("Answer from Java side is empty")
+        raise _NO_JVM

@@ -85,6 +85,16 @@ def test_destination_of_300_kb_is_shortened(capsys: pytest.CaptureFixture[str]) 
     assert len(_printed(capsys, _summary(failure))) < 5_000
 
 
+def test_sweep_without_failures_and_without_times_names_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = _printed(capsys, _summary())
+
+    for words in ("Why", "took nothing", "lateness"):
+        assert words not in out
+    assert as_json(_summary())["failures"] == []
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
