@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from duesweep.checks.tables import (
     newer_format,
 )
 from duesweep.core.errors import ConfigError, Problem
+from duesweep.core.world import World
 from duesweep.drivers.statements import Session, journal_columns
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.kinds import TableKind
@@ -156,9 +157,9 @@ def _describe(wanted: WantedTable, difference: Difference) -> str:
 
 def read_clock(server_time: Callable[[], datetime]) -> Sequence[ClockReading]:
     """Ask for the server's time a few times; the fastest answer is the most exact."""
-    readings = []
+    readings, clock = [], World().clock
     for _ in range(_READINGS):
-        before = datetime.now(UTC)
+        before = clock.now()
         server = server_time()
-        readings.append(ClockReading(server, before, datetime.now(UTC)))
+        readings.append(ClockReading(server, before, clock.now()))
     return readings

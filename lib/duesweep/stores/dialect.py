@@ -17,6 +17,7 @@ from duesweep.checks.tables import FoundTable, WantedIndex
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.message import Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
+from duesweep.core.world import World
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, LeftAlone, NewMessage, SweepRun
 from duesweep.stores.kinds import TableKind
@@ -32,7 +33,8 @@ Values = dict[str, object]
 class Location:
     """A delayed table, the first of `candidates` that is there, with duesweep's own tables in the
     same schema. Tables and addresses are of the dialect's own types. `batch_bytes` bounds what a
-    claim reads, where a claim key does not tell how large its message is.
+    claim reads, where a claim key does not tell how large its message is. `world`: where time and
+    ids come from.
     """
 
     dialect: "Dialect"
@@ -45,6 +47,7 @@ class Location:
     writer_time_zone: str | None = None
     batch_bytes: int = 8_000_000
     jdbc_url: str | None = field(default=None, repr=False)
+    world: World = field(default_factory=World, repr=False)
 
     @property
     def delayed(self) -> Any:
@@ -56,6 +59,14 @@ class Location:
         """The endpoint's own queue: its table, or its name where that is not beside the store."""
         addresses = self.addresses
         return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
+
+    def store_row(self, statements: Session, message: NewMessage, due: object) -> str:
+        """Store a message with this Due; its key."""
+        values = self.kind.new_row(message, self.addresses.endpoint, self.world)
+        if "message_key" in values:
+            statements.execute(self.kind.store, due=due, **values)
+            return str(values["message_key"])
+        return str(statements.row(self.kind.store, due=due, **values)[0])
 
     def names(self, delayed: Any = None) -> dict[str, str]:
         """The names that statements have in braces, for one of the candidates."""

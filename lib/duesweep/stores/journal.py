@@ -5,7 +5,6 @@ A session's lock shows that its sweep lives; another one makes it the settler of
 """
 
 import hashlib
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
@@ -121,7 +120,7 @@ class SqlJournal:
         self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
     ) -> SweepRun:
         """Open a sweep under a new id, alive as long as this session."""
-        sweep_id = uuid.uuid4()
+        sweep_id = self._location.world.new_id()
         self._try_lock(sweep_lock(sweep_id))
         with self._session.transaction():
             pruned = self._dialect.prune_attempts(self._session, self.source) if prunes else 0
@@ -137,7 +136,7 @@ class SqlJournal:
 
     @retry_lost_transactions
     def open_command(self, command: Command) -> SweepRun:
-        sweep_id, horizon = uuid.uuid4(), self.horizon()
+        sweep_id, horizon = self._location.world.new_id(), self.horizon()
         self._try_lock(sweep_lock(sweep_id))
         self._session.execute(
             "open_command",
@@ -155,7 +154,7 @@ class SqlJournal:
         """Hold the source's lock for such commands."""
         name = undo_lock(self.source)
         other = f"Another command that restores, replays or discards messages of {self.source}"
-        patience = Patience(_UNDO_WAIT_SECONDS)
+        patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)
         while not self._try_lock(name):
             if not patience.wait(lambda: other):
                 raise StoreError(

@@ -6,11 +6,11 @@ older.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import duesweep
 from duesweep.core.address import TableName, quote_name
@@ -28,12 +28,11 @@ from duesweep.core.headers import (
 )
 from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.core.routing import EVERYTHING
-from duesweep.drivers.statements import Session
+from duesweep.core.world import World
 from duesweep.stores.base import NewMessage
 
 # The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
 # `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.
-_KEY = "message_key"
 _LONGEST_KEY = 250
 _TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 _ANY = "%"
@@ -56,8 +55,8 @@ class TableKind:
     one. `has_indexed_key`: rows are found by their keys; False: by their Dues.
     `read_message`: a message from its key, its Due and its instant in microseconds, its claimed
     row, and its failures so far. A destination of None is the endpoint's own queue, "" is no queue.
-    `new_row`: from a message and the endpoint's name, the values of the statement `store`, without
-    the Due; also without a key, if the table generates it.
+    `new_row`: from a message, the endpoint's name, and where ids come from, the values of the
+    statement `store`, without the Due; also without a key, if the table generates it.
     `stored_headers`: from a message and its headers as they are stored, what the journal keeps of
     them: JSON (None where they cannot be read), and text.
     `create`: the statement that creates the table; None: duesweep never does.
@@ -80,7 +79,7 @@ class TableKind:
     table_names: Callable[[str, str | None], Sequence[str]]
     as_key: Callable[[str], str | None]
     read_message: Callable[[str, int | None, int | None, Any, int], Message]
-    new_row: Callable[[NewMessage, str], dict[str, object]]
+    new_row: Callable[[NewMessage, str, World], dict[str, object]]
     pausing: Callable[[str, str | None], Sequence[str]]
     stored_headers: Callable[[Message, Any], tuple[str | None, str]]
     lowest_key: str = str(UUID(int=0))
@@ -101,14 +100,6 @@ class TableKind:
         if self.create is None:
             return f"check {self.settings}; `setup` does not create it"
         return f"check {self.settings}, or create it with the command `setup`"
-
-
-def store_row(statements: Session, kind: TableKind, values: Mapping[str, object]) -> str:
-    """Store a row of these values; its key."""
-    if _KEY in values:
-        statements.execute(kind.store, **values)
-        return str(values[_KEY])
-    return str(statements.row(kind.store, **values)[0])
 
 
 # Rows as messages.
@@ -151,7 +142,7 @@ def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]
     return (None if isinstance(message.headers, MessageError) else text), text
 
 
-def json_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
+def json_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
     """The values of a new row, less its Due; the table gives it a key."""
     text = message.stored_headers
     if text is None:
@@ -199,13 +190,13 @@ def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, st
     return (message.headers_text if is_read else None), _text(stored)
 
 
-def msmq_row(message: NewMessage, endpoint: str) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
+def msmq_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
     """The values of a new row, less its Time. The message's id is its key, as the transport has it;
     one without gets a new one.
     """
     text = message.stored_headers
     return {
-        "message_key": message.headers.get(MESSAGE_ID) or str(uuid4()),
+        "message_key": message.headers.get(MESSAGE_ID) or str(world.new_id()),
         "destination": message.destination,
         "headers": write_xml(message.headers) if text is None else text.encode(),
         "body": message.body,
@@ -239,11 +230,11 @@ def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
     return [f"{prefix}TimeoutData"]
 
 
-def timeout_row(message: NewMessage, endpoint: str) -> dict[str, object]:
+def timeout_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
     """The values of a new row, less its Time, as text where they can be."""
     text = message.stored_headers
     return {
-        "message_key": str(uuid4()),
+        "message_key": str(world.new_id()),
         # Of a message that had none, which no queue is.
         "destination": endpoint if message.destination is None else message.destination or None,
         "saga_id": _saga_id(message.headers.get(SAGA_ID)),

@@ -24,7 +24,7 @@ from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, NewMessage, SweepRun
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
-from duesweep.stores.kinds import TableKind, store_row
+from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
 from duesweep.stores.zone import horizon_in, zone_of
 
@@ -183,8 +183,7 @@ class ClaimsByKey(Claims):
     def __init__(self, session: PostgreSqlSession, location: Location, delayed: TableName) -> None:
         self._statements = session.named(location.names(delayed))
         self._source = location.source
-        self._endpoint: str = location.addresses.endpoint
-        self._kind = location.kind
+        self._location = location
         self._delayed = str(delayed)
 
     def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
@@ -248,8 +247,7 @@ class ClaimsByKey(Claims):
         return self._store(message)
 
     def _store(self, message: NewMessage) -> str:
-        values = {"due": message.due, **self._kind.new_row(message, self._endpoint)}
-        return store_row(self._statements, self._kind, values)
+        return self._location.store_row(self._statements, message, message.due)
 
     def put_back(
         self, messages: Sequence[NewMessage], zone: str | None

@@ -23,7 +23,6 @@ from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.stores.base import LeftAlone, NewMessage, SweepRun
 from duesweep.stores.dialect import Claims, Location, Locked, Values
-from duesweep.stores.kinds import store_row
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
@@ -269,9 +268,8 @@ class ClaimsByDue(Claims):
             ]
 
     def _store(self, message: NewMessage, due: datetime) -> str:
-        row = self._kind.new_row(message, self._location.addresses.endpoint)
-        values = {"due": due_text(due, "milliseconds"), **row}
-        return store_row(self._statements, self._kind, values)
+        text = due_text(due, "milliseconds")
+        return self._location.store_row(self._statements, message, text)
 
     def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:  # noqa: ARG002
         self._begin()

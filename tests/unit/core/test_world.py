@@ -31,7 +31,7 @@ _BANNED = {
 }
 
 
-@pytest.mark.parametrize("package", ["sweep"])
+@pytest.mark.parametrize("package", ["stores", "sweep"])
 def test_nothing_else_is_a_source_of_time_chance_and_ids(package: str) -> None:
     files = sorted((_LIB / package).rglob("*.py"))
 
