@@ -4,10 +4,9 @@ delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
 https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from itertools import chain
@@ -28,6 +27,7 @@ from pyarrow import fs
 
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
+from duesweep.core.world import World, micros
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,
@@ -85,6 +85,7 @@ class DeltaRsTables:
 
     root: str
     silence_seconds: float = DEFAULT_TIMEOUTS.silence_seconds
+    world: World = field(default_factory=World)
 
     def facts(self, name: str) -> LedgerTableFacts:
         location = self._location(name)
@@ -210,7 +211,7 @@ class DeltaRsTables:
                 table,
                 pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
                 schema_mode="merge",
-                commit_properties=_marks(new),
+                commit_properties=_marks(new, self.world.clock.now()),
                 **options,
             )
             self._compact_small(table, name)
@@ -283,9 +284,9 @@ def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
     return seen is not None and seen >= piece.version
 
 
-def _marks(pieces: Sequence[LedgerPiece]) -> CommitProperties:
+def _marks(pieces: Sequence[LedgerPiece], now: datetime) -> CommitProperties:
     # Spark takes a transaction without a time for one that has expired.
-    now_ms = int(time.time() * 1_000)
+    now_ms = micros(now) // 1_000
     # A commit has an id once. The last version says that the table has those before it, too.
     versions = {piece.app_id: piece.version for piece in pieces}
     return CommitProperties(

@@ -4,12 +4,11 @@ and which writer a ledger has.
 
 import json
 import sys
-import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -18,7 +17,7 @@ from duesweep.core.account import FORMAT_MARK, SweepSummary, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
-from duesweep.core.world import NO_PATIENCE, Patience
+from duesweep.core.world import NO_PATIENCE, Patience, World
 from duesweep.ledger import locations
 from duesweep.ledger.base import (
     CHANGES,
@@ -135,6 +134,7 @@ class Ledger:
     """The tables under one root, as one of the writers reaches them."""
 
     tables: LedgerTables
+    world: World = field(default_factory=World)
 
     @property
     def root(self) -> str:
@@ -163,7 +163,7 @@ class Ledger:
             first, *others = TABLES
             identity = self._read_creatable()
             if first in identity.missing:
-                self._create(first, identity.ledger_id or uuid.uuid4())
+                self._create(first, identity.ledger_id or self.world.new_id())
                 identity = self._read_creatable()
             if identity.ledger_id is None:
                 raise LedgerError(

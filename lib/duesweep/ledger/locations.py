@@ -7,7 +7,7 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
@@ -141,7 +141,7 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
         while not _try_lock(lock):
             if not patience.wait(lambda: _holder(lock, folder)):
                 raise LedgerLockedError(_holder(lock, folder))
-        _name_holder(lock)
+        _name_holder(lock, patience.clock.now())
         try:
             yield
         finally:
@@ -165,12 +165,11 @@ def _try_lock(lock: BinaryIO) -> bool:
     return True
 
 
-def _name_holder(lock: BinaryIO) -> None:
+def _name_holder(lock: BinaryIO, now: datetime) -> None:
     """Write into the lock's file who holds it, for whoever finds it locked."""
     # On a full disk the lock is as good without.
     with suppress(OSError):
         lock.truncate(0)
-        now = datetime.now(UTC)
         holder = f"Process {os.getpid()} on {socket.gethostname()}\n{now:%F %T} UTC\n"
         lock.write(holder.encode())
 

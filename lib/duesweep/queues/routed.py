@@ -1,7 +1,6 @@
 """Several queue connections as one queue: the route of a destination selects the connection."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import Allowed, NoRouteError, Route, first_route, own_route
-from duesweep.core.world import StoreClock
+from duesweep.core.world import StoreClock, World
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 
@@ -37,6 +36,7 @@ class RoutedQueue(Queue):
     routes: tuple[Route, ...]
     own_names: tuple[str, ...]
     allowed: Allowed = field(default_factory=Allowed)
+    world: World = field(default_factory=World)
 
     @property
     def shares_transaction(self) -> bool:
@@ -119,6 +119,7 @@ class RoutedQueueSession(QueueSession):
     def __init__(self, queue: RoutedQueue, open_session: Callable[[str], QueueSession]) -> None:
         self.sessions: dict[str, QueueSession] = {}
         self._queue = queue
+        self._clock = queue.world.clock
         self._open_session = open_session
         self._blocked: dict[str, _Blocked] = {}
         # Connections with deliveries that are not committed.
@@ -128,13 +129,13 @@ class RoutedQueueSession(QueueSession):
         """Open a session on a connection. If it is out of reach, stop delivering to it, unless its
         service is the store's.
         """
-        began = time.monotonic()
+        began = self._clock.seconds()
         try:
             self.sessions[connection] = self._open_session(connection)
         except DuesweepError as error:
             if self._queue.connections[connection].shares_transaction:
                 raise
-            self._block(connection, error, time.monotonic() - began)
+            self._block(connection, error, self._clock.seconds() - began)
 
     def _block(self, connection: str, error: DuesweepError, took_seconds: float = 0) -> None:
         """Stop delivering to a connection, for a while or for the rest of the slice: the longer,
@@ -145,7 +146,7 @@ class RoutedQueueSession(QueueSession):
         pause_seconds = max(_REST_SECONDS, PAUSE_PER_TRY * took_seconds)
         rest_seconds = pause_seconds if may_pass(error) else math.inf
         text = f"queues.{connection}: {error}"
-        self._blocked[connection] = _Blocked(text, time.monotonic() + rest_seconds)
+        self._blocked[connection] = _Blocked(text, self._clock.seconds() + rest_seconds)
 
     def resolve(self, address: str | None) -> RoutedDestination:
         routes = self._queue.routes
@@ -179,11 +180,11 @@ class RoutedQueueSession(QueueSession):
 
     def confirm(self, seconds: float) -> Confirmation:
         """Ask each connection that has deliveries. All answer within `seconds` in all."""
-        deadline = time.monotonic() + seconds
+        deadline = self._clock.seconds() + seconds
         refused: dict[str, MessageError] = {}
         unconfirmed: list[str] = []
         for name in sorted(self._used):
-            answer = self.sessions[name].confirm(max(0, deadline - time.monotonic()))
+            answer = self.sessions[name].confirm(max(0, deadline - self._clock.seconds()))
             refused |= answer.refused
             unconfirmed += answer.unconfirmed
         return Confirmation(refused, frozenset(unconfirmed))
@@ -222,7 +223,7 @@ class RoutedQueueSession(QueueSession):
 
     def _session(self, connection: str) -> QueueSession:
         blocked = self._blocked.get(connection)
-        if connection not in self.sessions and blocked and time.monotonic() >= blocked.until:
+        if connection not in self.sessions and blocked and self._clock.seconds() >= blocked.until:
             self.open(connection)
         if connection not in self.sessions:
             blocked = self._blocked[connection]

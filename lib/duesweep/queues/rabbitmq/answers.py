@@ -3,7 +3,6 @@ it close the channel, if it does not name them.
 """
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -162,7 +161,7 @@ def _closing_error(sent: Sent, fault: ChannelClosedError) -> MessageError | None
 
 
 class Probe:
-    """Looks for culprits on a link, until `deadline` (of the monotonic clock) at the latest.
+    """Looks for culprits on a link, until `deadline` (of the link's clock) at the latest.
 
     A broker checks a message before it routes it. So a copy that is routed to no queue makes it
     close the channel as the message itself does, and nobody receives the copy.
@@ -195,7 +194,7 @@ class Probe:
 
     def _publish_copies(self, suspects: Sequence[Sent]) -> ChannelClosedError | None:
         """Publish copies to nowhere. The broker's error if it closes the channel, else None."""
-        left = self._deadline - time.monotonic()
+        left = self._deadline - self._link.clock.seconds()
         if left <= 0:
             raise TimeoutError
         publisher = self._link.publisher()

@@ -1,12 +1,12 @@
 """A task's connection to its broker: opened when needed, and again after a loss, with a limit."""
 
 import math
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, Problem, QueueError
 from duesweep.core.policy import CLAIM_SECONDS, PAUSE_PER_TRY
+from duesweep.core.world import Clock
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import ChannelClosedError, UnansweredError
 from duesweep.drivers.rabbitmq.publisher import Publisher
@@ -24,7 +24,8 @@ _MAX_FRUITLESS = 3
 class Link:
     """One connection at a time, with one channel for questions and one for publications."""
 
-    def __init__(self, brokers: Brokers, max_in_flight: int) -> None:
+    def __init__(self, brokers: Brokers, max_in_flight: int, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
         self._brokers = brokers
         # Claimed rows stay locked while this waits.
         self._answer_seconds = min(2 * CLAIM_SECONDS, brokers.timeouts.batch_seconds)
@@ -39,7 +40,7 @@ class Link:
 
     def connect(self) -> RabbitMqConnection:
         """The open connection. Raises `DestinationError` if the broker is down or takes nothing."""
-        if self._down is not None and time.monotonic() < self._try_at:
+        if self._down is not None and self.clock.seconds() < self._try_at:
             raise self._error(self._down)
         if self._connection is None or self._connection.loss is not None:
             self.close()
@@ -111,26 +112,26 @@ class Link:
 
     def _give_up(self, down: Problem, seconds: float = math.inf) -> None:
         """Leave the broker alone for so long; by default for the rest of the slice."""
-        self._down, self._try_at = down, time.monotonic() + seconds
+        self._down, self._try_at = down, self.clock.seconds() + seconds
 
     def _error(self, down: Problem) -> DestinationError:
         is_passing = self._try_at < math.inf
         return DestinationError(down.text, transient=is_passing, advice=down.advice)
 
     def _connect_anew(self) -> RabbitMqConnection:
-        began = time.monotonic()
+        began = self.clock.seconds()
         deadline = began + min(CLAIM_SECONDS, self._brokers.timeouts.connect_seconds)
         for tries_left in reversed(range(_TRIES)):
             try:
                 return RabbitMqConnection(self._brokers, self._answer_seconds)
             except (QueueError, ConfigError) as error:
-                is_last = not tries_left or time.monotonic() > deadline
+                is_last = not tries_left or self.clock.seconds() > deadline
                 is_wrong = isinstance(error, ConfigError)
                 if is_last or is_wrong:
-                    rest = max(_REST_SECONDS, PAUSE_PER_TRY * (time.monotonic() - began))
+                    rest = max(_REST_SECONDS, PAUSE_PER_TRY * (self.clock.seconds() - began))
                     self._give_up(error.problem, math.inf if is_wrong else rest)
                     raise self._error(error.problem) from error
-                time.sleep(_PAUSE_SECONDS)
+                self.clock.sleep(_PAUSE_SECONDS)
         raise AssertionError("unreachable")
 
 

@@ -6,11 +6,10 @@ with open_sender(brokers, Style.CONVENTIONAL) as sender:
     message_id = sender.send("Billing", message)
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from duesweep.core.errors import (
@@ -22,7 +21,7 @@ from duesweep.core.errors import (
     UnreadableAddressError,
 )
 from duesweep.core.message import Message, OutgoingMessage
-from duesweep.core.world import StoreClock
+from duesweep.core.world import StoreClock, World
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher
@@ -69,6 +68,7 @@ class RabbitMqQueue(Queue):
     needs_ladder: bool = False
     is_punctual: bool = False
     holds_own_queue: bool = True
+    world: World = field(default_factory=World)
 
     @property
     def shares_transaction(self) -> bool:
@@ -81,7 +81,7 @@ class RabbitMqQueue(Queue):
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["RabbitMqQueueSession"]:  # noqa: ARG002 - apart
         """A session with one connection, for all batches of a task."""
-        with closing(Link(self.brokers, self.max_in_flight)) as link:
+        with closing(self._link()) as link:
             # Connect before anything is claimed. If it fails, each destination reports why.
             with suppress(DestinationError):
                 link.connect()
@@ -94,7 +94,7 @@ class RabbitMqQueue(Queue):
         Raises `ConfigError` or `QueueError`.
         """
         try:
-            with closing(Link(self.brokers, self.max_in_flight)) as link:
+            with closing(self._link()) as link:
                 link.connect()
                 session = self._session(link)
                 if self.needs_ladder:
@@ -113,6 +113,9 @@ class RabbitMqQueue(Queue):
             raise ConfigError(
                 f"retry.error_queue: {error}", advice="correct the setting"
             ) from error
+
+    def _link(self) -> Link:
+        return Link(self.brokers, self.max_in_flight, self.world.clock)
 
     def _session(self, link: Link) -> "RabbitMqQueueSession":
         punctuality = Punctuality(is_wanted=self.is_punctual)
@@ -201,7 +204,7 @@ class RabbitMqQueueSession(QueueSession):
         if publisher is None:
             return Confirmation()
         seconds = min(seconds, self._link.longest_wait_seconds)
-        deadline = time.monotonic() + seconds
+        deadline = self._link.clock.seconds() + seconds
         publisher.wait(seconds)
         results = publisher.take_results()
         culprits: dict[str, MessageError] = {}
@@ -288,8 +291,9 @@ class RabbitMqQueueSession(QueueSession):
 class RabbitMqSender:
     """One connection; not thread-safe. `open_sender` makes it."""
 
-    def __init__(self, session: RabbitMqQueueSession, confirm_seconds: float) -> None:
+    def __init__(self, session: RabbitMqQueueSession, confirm_seconds: float, world: World) -> None:
         self._session = session
+        self._world = world
         self._confirm_seconds = confirm_seconds
 
     def send(self, name: str, message: OutgoingMessage) -> str:
@@ -303,7 +307,7 @@ class RabbitMqSender:
         `UnreadableAddressError` for the name, `RefusedMessageError` if the broker refuses the
         message. After these, nothing was sent. After any other `QueueError`, it may have been sent.
         """
-        prepared = prepare(name, message)
+        prepared = prepare(name, message, self._world)
         closed_before = set(self._session.closed_exchanges)
         self._publish(self._session.resolve(name), prepared)
         confirmation = self._session.confirm(self._confirm_seconds)
@@ -339,18 +343,21 @@ class RabbitMqSender:
 
 
 @contextmanager
-def open_sender(brokers: Brokers, style: Style) -> Iterator[RabbitMqSender]:
+def open_sender(
+    brokers: Brokers, style: Style, world: World | None = None
+) -> Iterator[RabbitMqSender]:
     """A sender to endpoints of this topology, with one connection to the first broker that answers.
 
     Raises `ConfigError` for a setting that is wrong, `QueueError` if no broker answers.
     """
-    with closing(Link(brokers, max_in_flight=1)) as link:
+    world = world or World()
+    with closing(Link(brokers, 1, world.clock)) as link:
         try:
             link.connect()
         except DestinationError as error:
             raise service_error(error) from error
         session = RabbitMqQueueSession(link, style, "", Punctuality(is_wanted=False))
-        yield RabbitMqSender(session, link.longest_wait_seconds)
+        yield RabbitMqSender(session, link.longest_wait_seconds, world)
 
 
 def _byte_length(name: str) -> int:

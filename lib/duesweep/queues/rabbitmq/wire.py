@@ -4,7 +4,6 @@ As in recordings of the transport: NServiceBus's headers are AMQP's headers, and
 AMQP's properties, too. The ladder counts in whole seconds.
 """
 
-import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -21,6 +20,7 @@ from duesweep.core.message import (
 )
 from duesweep.core.policy import delay_level
 from duesweep.core.times import read_time_span, write_time_span
+from duesweep.core.world import World
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq.topology import (
     BROKER_HEADERS,
@@ -125,7 +125,7 @@ class Punctuality:
         self._batches_left = max(0, self._batches_left - 1)
 
 
-def prepare(name: str, message: OutgoingMessage) -> Message:
+def prepare(name: str, message: OutgoingMessage, world: World) -> Message:
     """The message with an id, by a clock that shows 0: it is due after its delay, which is rounded
     up to seconds, as NServiceBus does.
 
@@ -138,7 +138,7 @@ def prepare(name: str, message: OutgoingMessage) -> Message:
             advice=f"give a delay of at most {LONGEST_DELAY_SECONDS:,} s, which is 8.5 years",
         )
     headers = dict(message.headers)
-    headers[MESSAGE_ID] = message_id = headers.get(MESSAGE_ID) or str(uuid.uuid4())
+    headers[MESSAGE_ID] = message_id = headers.get(MESSAGE_ID) or str(world.new_id())
     if message.delay is not None and headers.get(TIME_TO_BE_RECEIVED) is not None:
         raise ConfigError(
             f"A message with the header {TIME_TO_BE_RECEIVED} cannot have a delay: the transports "

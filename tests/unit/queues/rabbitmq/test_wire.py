@@ -18,6 +18,7 @@ from duesweep.core.message import (
     OutgoingMessage,
     make_error_message,
 )
+from duesweep.core.world import World
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
@@ -234,7 +235,7 @@ def test_only_the_first_batches_are_held() -> None:
     ],
 )
 def test_delay_is_rounded_up_to_seconds(delay: timedelta | None, seconds: int) -> None:
-    prepared = prepare("Billing", OutgoingMessage({}, b"", delay=delay))
+    prepared = prepare("Billing", OutgoingMessage({}, b"", delay=delay), World())
 
     assert prepared.due_us == prepared.instant_us == seconds * 1_000_000
 
@@ -243,12 +244,12 @@ def test_delay_that_the_ladder_cannot_hold_is_refused() -> None:
     message = OutgoingMessage({}, b"", delay=timedelta(seconds=268_435_455, microseconds=1))
 
     with pytest.raises(ConfigError, match=r"at most 268,435,455 s, which is 8\.5 years"):
-        prepare("Billing", message)
+        prepare("Billing", message, World())
 
 
 @pytest.mark.parametrize("headers", [{}, {MESSAGE_ID: None}, {MESSAGE_ID: ""}])
 def test_message_without_an_id_gets_one_in_its_headers(headers: dict[str, str | None]) -> None:
-    message = prepare("Billing", OutgoingMessage(headers, b""))
+    message = prepare("Billing", OutgoingMessage(headers, b""), World())
 
     assert isinstance(message.headers, dict)
     assert message.key == message.message_id == message.headers[MESSAGE_ID]
@@ -256,7 +257,7 @@ def test_message_without_an_id_gets_one_in_its_headers(headers: dict[str, str | 
 
 
 def test_id_of_the_sender_is_kept() -> None:
-    message = prepare("Billing", OutgoingMessage({MESSAGE_ID: "order/42"}, b""))
+    message = prepare("Billing", OutgoingMessage({MESSAGE_ID: "order/42"}, b""), World())
 
     assert message.key == message.message_id == "order/42"
 
@@ -268,5 +269,5 @@ def test_delay_and_the_header_of_a_time_to_be_received_are_refused_together(
     headers = {TIME_TO_BE_RECEIVED: "00:00:30"}
 
     with pytest.raises(ConfigError, match="cannot have a delay"):
-        prepare("Billing", OutgoingMessage(headers, b"", delay=delay))
-    assert prepare("Billing", OutgoingMessage(headers, b"")).due_us == 0
+        prepare("Billing", OutgoingMessage(headers, b"", delay=delay), World())
+    assert prepare("Billing", OutgoingMessage(headers, b""), World()).due_us == 0
