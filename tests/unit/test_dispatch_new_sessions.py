@@ -128,6 +128,17 @@ def test_slice_of_a_later_plan_that_is_cut_ends_under_its_own_number() -> None:
     assert [entry.slice_number for entry in world.ends(run)] == [2]
 
 
+def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
+    store.away = [(1, 25), (27, 50)]
+
+    run = world.sweep(limits=TWO)
+
+    assert world.ends(run) == [slice_end(given=6, claimed=6)]
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -37,11 +37,6 @@ class Helper:
         self._is_wanted, self._is_asked = True, False
         self._lock = threading.Lock()
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the command runs now."""
-        return self._process is not None and self._process.poll() is None
-
     def ticked(self, tick: Tick) -> None:
         """Start it where there is enough for Spark."""
         with self._lock:

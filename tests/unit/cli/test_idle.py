@@ -20,3 +20,14 @@ def test_document_has_the_time_in_iso_8601_or_null() -> None:
 
     assert known["next_due"] == "2026-11-23T05:00:00+00:00"
     assert documents.idle_document("s")["next_due"] is None
+
+
+def test_documents_of_all_ends_have_the_same_names() -> None:
+    summary = documents.idle_document("s")
+    for name in ("exit_code", "error", "next_due"):
+        del summary[name]
+
+    ended = documents.end_document(summary | {"outcome": "done"}, 0)
+
+    assert ended.keys() == documents.idle_document("s").keys()
+    assert ended["next_due"] is None

@@ -93,6 +93,12 @@ def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_termina
     assert "…" in third
 
 
+def test_what_a_terminal_would_obey_or_hide_is_shown_as_an_escape() -> None:
+    _, line = _lines([["\x1b[2J\x07a\nb\tc\u202ed\x9b", "[red]1[/red]", "0"]], None)
+
+    assert line.startswith(r"\x1b[2J\x07a\nb\tc\u202ed\x9b  [red]1[/red]")
+
+
 @pytest.mark.parametrize(
     ("out", "variables", "is_coloured"),
     [

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import socket
 import struct
 import sys
@@ -259,13 +260,15 @@ def test_helper_that_fails_is_told_and_not_started_again_at_once(tmp_path: Path)
 
 def test_helper_is_stopped_with_the_watcher(tmp_path: Path) -> None:
     helper = Helper(_note(tmp_path, "; import time; time.sleep(600)"))
-    helper.ticked(_MUCH)
+    with capture_logs() as lines:
+        helper.ticked(_MUCH)
     until(lambda: _runs(tmp_path) == 1, 60)
-    assert helper.is_running
+    os.kill(lines[0]["process"], 0)
 
     helper.close()
 
-    assert not helper.is_running
+    with pytest.raises(ProcessLookupError):
+        os.kill(lines[0]["process"], 0)
 
 
 def test_helper_that_cannot_be_started_is_told() -> None:
