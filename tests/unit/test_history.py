@@ -1,38 +1,32 @@
 """What the ledger tells of one message, and of how long a sweep would take."""
 
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from duesweep.history import Event, read_history
-from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.rows import SCHEMAS
 from duesweep.outlook import estimate_seconds
 from duesweep_testing.builders import DUE
+from duesweep_testing.memory_ledger import MemoryTable, MemoryTables
 
 FIRST = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SOURCE = "orders"
 
 
-class FakeLedger:
-    """Rows of tables as dictionaries; a column that a row lacks is NULL."""
-
-    def __init__(self, **tables: list[dict[str, Any]]) -> None:
-        self._tables = tables
-
-    def rows(
-        self, name: str, columns: Sequence[str], *conditions: Condition
-    ) -> Iterator[dict[str, Any]]:
-        for row in self._tables.get(name, []):
-            whole = {"source": SOURCE, **row}
-            if all(isinstance(c, Among) and whole.get(c.column) in c.values for c in conditions):
-                yield {column: whole.get(column) for column in columns}
+def _ledger(**tables: list[dict[str, Any]]) -> Ledger:
+    """A ledger with these rows; a column that a row lacks is NULL."""
+    memory = MemoryTables()
+    for name, rows in tables.items():
+        empty = dict.fromkeys(SCHEMAS[name].names) | {"source": SOURCE}
+        memory.tables[name] = MemoryTable({}, [empty | row for row in rows])
+    return Ledger(memory)
 
 
-def _events(ledger: FakeLedger, key: str | None, message_id: str | None = None) -> list[Event]:
-    return read_history(cast(Ledger, ledger), SOURCE, key, message_id)
+def _events(ledger: Ledger, key: str | None, message_id: str | None = None) -> list[Event]:
+    return read_history(ledger, SOURCE, key, message_id)
 
 
 def _delivered(key: str, message_id: str, **more: object) -> dict[str, Any]:
@@ -41,7 +35,7 @@ def _delivered(key: str, message_id: str, **more: object) -> dict[str, Any]:
 
 
 def test_events_of_all_tables_come_in_their_order() -> None:
-    ledger = FakeLedger(
+    ledger = _ledger(
         tombstones=[
             {
                 "message_key": "1",
@@ -81,7 +75,7 @@ def test_events_of_all_tables_come_in_their_order() -> None:
 
 
 def test_message_that_came_back_under_another_key_is_followed_by_its_id() -> None:
-    ledger = FakeLedger(
+    ledger = _ledger(
         errors=[_delivered("1", "m", last_failed_at=FIRST, error_text="no")],
         tombstones=[
             _delivered("2", "m", dispatched_at=FIRST + timedelta(hours=1)),
@@ -95,13 +89,13 @@ def test_message_that_came_back_under_another_key_is_followed_by_its_id() -> Non
 
 
 def test_delivery_that_the_ledger_has_twice_is_shown_twice() -> None:
-    ledger = FakeLedger(tombstones=2 * [_delivered("1", "m", dispatched_at=FIRST)])
+    ledger = _ledger(tombstones=2 * [_delivered("1", "m", dispatched_at=FIRST)])
 
     assert len(_events(ledger, "1")) == len(_events(ledger, None, "m")) == 2
 
 
 def test_messages_of_other_sources_and_without_an_id_are_left_out() -> None:
-    ledger = FakeLedger(
+    ledger = _ledger(
         retries=[
             {"message_key": "1", "source": "others", "attempts": 1, "error_text": "no"},
             {"message_key": "2", "attempts": 1, "error_text": "no"},
@@ -116,21 +110,6 @@ def test_messages_of_other_sources_and_without_an_id_are_left_out() -> None:
 # Ten usual sweeps, the newest first: the median of their rates is 100 messages a second.
 LAST = [{"rows_per_second": rate} for rate in (90, 110, 100, 100, 100, 100, 100, 100, 120, 80)]
 OLDER = {"rows_per_second": 1}
-
-
-class _Ledger:
-    """A ledger with these sweeps, the newest first."""
-
-    def __init__(self, *sweeps: dict[str, Any]) -> None:
-        usual = {"source": "nsb", "engine": "spark", "outcome": "done", "dispatched": 1_000}
-        self._sweeps = [
-            usual | {"start": DUE - timedelta(minutes=number)} | each
-            for number, each in enumerate(sweeps)
-        ]
-
-    def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-        assert table == "sweeps"
-        return [{name: row[name] for name in columns} for row in self._sweeps]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +127,10 @@ class _Ledger:
 def test_time_is_told_by_the_rates_of_the_last_sweeps_that_compare(
     sweeps: list[dict[str, Any]], seconds: float | None
 ) -> None:
-    ledger: Any = _Ledger(*sweeps)
+    usual = {"engine": "spark", "outcome": "done", "dispatched": 1_000}
+    started = [{"start": DUE - timedelta(minutes=number)} for number in range(len(sweeps))]
+    ledger = _ledger(
+        sweeps=[usual | start | each for start, each in zip(started, sweeps, strict=True)]
+    )
 
-    assert estimate_seconds(ledger, "nsb", 500, "spark") == seconds
+    assert estimate_seconds(ledger, SOURCE, 500, "spark") == seconds

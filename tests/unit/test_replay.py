@@ -24,39 +24,24 @@ from duesweep.core.message import Message
 from duesweep.core.policy import (
     CLAIM_SECONDS,
     BatchLimits,
-    BreakerLimits,
     Pause,
     RateLimit,
     RateLimits,
 )
 from duesweep.core.times import Moment
-from duesweep.core.world import SettableClock, World
+from duesweep.core.world import SettableClock
 from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.replay import Choice, Replay, Target
 from duesweep.steer import Tally
 from duesweep.stores.base import SweepRun
-from duesweep.sweep.job import SweepContext, Tracing
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.memory_sessions import MemoryChangeSession
-from duesweep_testing.sweeps import open_command
+from duesweep_testing.sweeps import context_of, open_command
 from support.delivery_world import LateQueue
 
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What a replay takes of a context."""
-
-    queue: MemoryQueue
-    limits: BatchLimits = field(default_factory=BatchLimits)
-    rate_limits: RateLimits = field(default_factory=RateLimits)
-    own_name: str = ENDPOINT
-    breaker: BreakerLimits = field(default_factory=BreakerLimits)
-    tracing: Tracing = field(default_factory=Tracing)
-    world: World = field(default_factory=World)
 
 
 @dataclass(slots=True)
@@ -82,7 +67,7 @@ class _World:
         self.ledger = _Ledger()
         self.run: SweepRun = open_command(self.store)
         self.clock = SettableClock()
-        self.context = _Context(self.queue, world=World(self.clock))
+        self.context = context_of(self.store, self.queue, self.clock, own_name=ENDPOINT)
         for number, destination in enumerate(destinations):
             self.add(ErrorId("sweep", f"k{number}"), destination)
 
@@ -93,8 +78,7 @@ class _World:
     def replay(self, target: Target | None = None, *, again: bool = False) -> Replay:
         rows = {error: _row(error) for error in self.ledger.messages}
         choice = Choice(cast(ExhaustedMessages, self.ledger), rows, again)
-        context = cast(SweepContext, self.context)
-        return Replay(context, ENDPOINT, choice, target or Target())
+        return Replay(self.context, ENDPOINT, choice, target or Target())
 
     def do(self, work: Replay) -> list[Tally]:
         return list(work(MemoryChangeSession(self.store), self.run))

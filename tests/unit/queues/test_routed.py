@@ -22,17 +22,17 @@ from duesweep.core.errors import (
     StoreError,
     UnreadableAddressError,
 )
-from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
+from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import DriverSession, Horizon, TaskSession
-from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep_testing.memory_state import MemoryCounter
+from duesweep_testing.sweeps import context_of
 from support.dispatch_world import World, one, slice_end
 
 ROUTES = (
@@ -268,12 +268,11 @@ def _routed(near: MemoryQueue | None = None, far: MemoryQueue | None = None) -> 
 
 def _refusal(queue: Queue, session: object, *, is_of_due: bool = True) -> str | None:
     """Why a sweep may not begin; None: it may."""
-    context = SweepContext(
-        MemoryStore(), queue, "", LedgerWriter.SPARK, BatchLimits(), Retry(), 1_000, None
-    )
     horizon = Horizon(DUE, DUE) if is_of_due else None
     try:
-        refuse_missing_queues(context, cast("DriverSession", session), horizon)
+        refuse_missing_queues(
+            context_of(MemoryStore(), queue), cast(DriverSession, session), horizon
+        )
     except ConfigError as error:
         return str(error)
     return None
