@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duesweep.queues.rabbitmq import topology
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Stop
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker

@@ -11,7 +11,6 @@ import deltalake
 import duckdb
 import pyarrow as pa
 import pytest
-from duesweep.sweep.engines import InProcessEngine
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 

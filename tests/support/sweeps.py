@@ -8,8 +8,7 @@ from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.account import SweepReport
 from duesweep.stores.base import SweepRun
-from duesweep.sweep.job import Job, SweepContext
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Job, Stop, SweepContext
 from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 

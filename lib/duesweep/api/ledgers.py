@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import LedgerWriter
+from duesweep.ledger.base import is_path, local_folder
 from duesweep.ledger.ledger import (
     Ledger,
     can_delta_rs_reach,
     open_for_reading,
     resolve_writer,
 )
-from duesweep.ledger.locations import is_path, local_folder
 from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:

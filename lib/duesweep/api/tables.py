@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.errors import ConfigError
-from duesweep.ledger import locations
-from duesweep.ledger.base import CHANGES, TABLES
+from duesweep.ledger.base import CHANGES, TABLES, table_name
 from duesweep.ledger.ledger import require_delta_rs_root
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def read_table(root: str, name: str, spark: "SparkSession | None") -> Any:
     if name not in _NAMES:
         raise ConfigError(f"The ledger has no table {name!r}", advice=f"one of {', '.join(_NAMES)}")
     if spark is not None:
-        return spark.read.table(locations.table_name(root, name))
+        return spark.read.table(table_name(root, name))
     require_delta_rs_root(root)
     from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - slow to load
 

@@ -27,8 +27,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.report.changes import Words, print_destinations
 from duesweep.restore import CancelledId, CancelledMessages, Restore, cancelled_id
 from duesweep.steer import run_command, settle_earlier
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Stop, SweepContext
 
 _WORDS = Words(
     CommandName.RESTORE,

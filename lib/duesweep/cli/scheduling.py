@@ -67,7 +67,7 @@ def airflow(
 def _print(form: str, config: Path | None, settings: list[str] | None, every: str) -> ExitCode:
     from duesweep import config as configuration
     from duesweep import wiring
-    from duesweep.ledger.locations import local_folder
+    from duesweep.ledger.base import local_folder
     from duesweep.schedule.render import render
     from duesweep.schedule.values import Scheduled
 

@@ -22,8 +22,7 @@ from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Stop, SweepContext
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

@@ -20,7 +20,7 @@ from duesweep.checks.table_findings import NOT_SET_UP
 from duesweep.core.errors import DuesweepError
 from duesweep.core.policy import Pause
 from duesweep.doctor.spark import Needs
-from duesweep.ledger.locations import probe_writable
+from duesweep.ledger.base import probe_writable
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues

@@ -28,7 +28,6 @@ from pyarrow import fs
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.world import World, micros
-from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
@@ -38,6 +37,10 @@ from duesweep.ledger.base import (
     LedgerRow,
     LedgerTableFacts,
     TableSize,
+    check_space,
+    holds_data,
+    local_folder,
+    table_path,
 )
 from duesweep.ledger.rows import SCHEMAS
 
@@ -205,7 +208,7 @@ class DeltaRsTables:
             if not new:
                 return
             # In the middle of a write delta-rs panics, and prints the stacks of its threads.
-            locations.check_space(self.root, sum(piece.rows.bytes for piece in new))
+            check_space(self.root, sum(piece.rows.bytes for piece in new))
             batches = chain.from_iterable(piece.rows.batches() for piece in new)
             write_deltalake(
                 table,
@@ -236,7 +239,7 @@ class DeltaRsTables:
             return
         with suppress(LedgerError, ValueError), _map_errors(f"{name} could not be compacted"):
             # Much more than the files of a hundred small sweeps take.
-            locations.check_space(self.root, 10 * _COMPACTED_BYTES)
+            check_space(self.root, 10 * _COMPACTED_BYTES)
             table.optimize.compact(target_size=_COMPACTED_BYTES, max_concurrent_tasks=1)
 
     @contextmanager
@@ -250,7 +253,7 @@ class DeltaRsTables:
 
     def _options(self) -> dict[str, str] | None:
         """Limits for a storage on the network. Credentials come from the environment."""
-        if locations.local_folder(self.root) is not None:
+        if local_folder(self.root) is not None:
             return None
         answer = f"{self.silence_seconds / 6:.0f}s"
         tries = {"max_retries": "1", "retry_timeout": f"{self.silence_seconds / 3:.0f}s"}
@@ -258,20 +261,20 @@ class DeltaRsTables:
 
     def _location(self, name: str) -> str:
         """Where the table is, for people."""
-        folder = locations.local_folder(self.root)
-        return str(folder / name) if folder else locations.table_path(self.root, name)
+        folder = local_folder(self.root)
+        return str(folder / name) if folder else table_path(self.root, name)
 
     def _uri(self, name: str) -> str:
         """The same for delta-rs."""
-        folder = locations.local_folder(self.root)
+        folder = local_folder(self.root)
         if folder is not None:
             return (folder.absolute() / name).as_uri()
-        return locations.table_path(self.root, name)
+        return table_path(self.root, name)
 
     def _holds_data(self, name: str) -> bool:
-        folder = locations.local_folder(self.root)
+        folder = local_folder(self.root)
         if folder is not None:
-            return locations.holds_data(folder / name)
+            return holds_data(folder / name)
         from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
 
         storage = fs.PyFileSystem(DeltaStorageHandler(self._uri(name), self._options()))

@@ -18,7 +18,6 @@ from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
 from duesweep.core.world import NO_PATIENCE, Patience, World
-from duesweep.ledger import locations
 from duesweep.ledger.base import (
     CHANGES,
     TABLES,
@@ -27,6 +26,12 @@ from duesweep.ledger.base import (
     LedgerRow,
     LedgerTableFacts,
     LedgerTables,
+    check_writable,
+    clear_leftovers,
+    is_path,
+    local_folder,
+    lock_for_writing,
+    root_scheme,
 )
 from duesweep.stores.base import DriverSession, ExhaustedPiece
 
@@ -196,11 +201,11 @@ class Ledger:
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""
-        locations.check_writable(self.root)
+        check_writable(self.root)
 
     def lock_for_writing(self, patience: Patience) -> AbstractContextManager[None]:
-        """Hold the lock of a local root; see `locations.lock_for_writing`."""
-        return locations.lock_for_writing(self.root, patience)
+        """Hold the lock of a local root; see `lock_for_writing`."""
+        return lock_for_writing(self.root, patience)
 
     def write_sweep(
         self,
@@ -299,9 +304,9 @@ class Ledger:
         return identity
 
     def _create(self, name: str, ledger_id: UUID | None) -> None:
-        folder = locations.local_folder(self.root)
+        folder = local_folder(self.root)
         if folder is not None:
-            locations.clear_leftovers(folder / name)
+            clear_leftovers(folder / name)
         properties = {
             "delta.setTransactionRetentionDuration": _RETENTION,
             ID_PROPERTY: str(ledger_id),
@@ -433,7 +438,7 @@ def resolve_writer(
     """
     if writer is not LedgerWriter.AUTO:
         return writer
-    is_local = locations.local_folder(root) is not None and can_delta_rs_reach(root)
+    is_local = local_folder(root) is not None and can_delta_rs_reach(root)
     has_other_files = spark is not None and _has_other_files(spark)
     return LedgerWriter.DELTA_RS if is_local and not has_other_files else LedgerWriter.SPARK
 
@@ -450,7 +455,7 @@ def require_delta_rs_root(root: str) -> None:
 def can_delta_rs_reach(root: str) -> bool:
     """Whether delta-rs can read and write a ledger there."""
     # delta-rs takes a percent sign in a path for an escape, however it is written.
-    is_known = locations.is_path(root) and locations.scheme(root) in _SCHEMES
+    is_known = is_path(root) and root_scheme(root) in _SCHEMES
     return is_known and "%" not in root
 
 

@@ -31,7 +31,6 @@ from pyspark.sql.types import (
 from duesweep.core.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
-from duesweep.ledger import locations
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
@@ -42,6 +41,13 @@ from duesweep.ledger.base import (
     LedgerTableFacts,
     Rows,
     TableSize,
+    holds_data,
+    is_path,
+    local_folder,
+    root_scheme,
+    schema_name,
+    table_name,
+    table_path,
 )
 from duesweep.ledger.rows import SCHEMAS
 
@@ -93,13 +99,13 @@ class SparkTables:
 
     def table(self, name: str) -> str:
         """The table as SQL and `spark.read.table` name it."""
-        return locations.table_name(self.root, name)
+        return table_name(self.root, name)
 
     def facts(self, name: str) -> LedgerTableFacts:
         """Raises `ConfigError` also where the catalog schema does not exist."""
         self._check_log_store()
         # Asked first: for a statement that fails, Spark logs a long Java stack.
-        if not locations.is_path(self.root) and not self._has_schema():
+        if not is_path(self.root) and not self._has_schema():
             raise self._no_schema()
         location = self.table(name)
         try:
@@ -204,8 +210,8 @@ class SparkTables:
             # In a second try Delta either ignores the append, because its transaction is recorded,
             # or does it.
             writer = self._frame(name, piece.rows).write.format("delta").mode(mode)
-            if locations.is_path(self.root):
-                writer.options(**options).save(locations.table_path(self.root, name))
+            if is_path(self.root):
+                writer.options(**options).save(table_path(self.root, name))
             else:
                 writer.options(**options).saveAsTable(self.table(name))
 
@@ -267,7 +273,7 @@ class SparkTables:
 
     def _has_schema(self) -> bool:
         try:
-            return self.spark.catalog.databaseExists(locations.schema_name(self.root))
+            return self.spark.catalog.databaseExists(schema_name(self.root))
         except SPARK_ERRORS:
             # Its error is told by the statement that needs the schema.
             return True
@@ -280,7 +286,7 @@ class SparkTables:
 
     def _check_log_store(self) -> None:
         """Raise `ConfigError` for a root on S3 where a writer could overwrite another's commits."""
-        scheme = locations.scheme(self.root)
+        scheme = root_scheme(self.root)
         if scheme not in {"s3", "s3a", "s3n"}:
             return
         setting = _S3_LOG_STORE.format(scheme=scheme)
@@ -296,12 +302,12 @@ class SparkTables:
 
     def _holds_data(self, name: str) -> bool:
         """Whether there are data files where a table should be. A catalog checks that itself."""
-        if not locations.is_path(self.root):
+        if not is_path(self.root):
             return False
-        path = locations.table_path(self.root, name)
-        folder = locations.local_folder(path)
+        path = table_path(self.root, name)
+        folder = local_folder(path)
         if folder is not None:
-            return locations.holds_data(folder)
+            return holds_data(folder)
         try:
             # Spark looks for one file to take the schema from, and reads no more.
             self.spark.read.format("parquet").load(path)

@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.core.errors import ExitCode
 from duesweep.stores.due import SqlDriver
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Stop
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep

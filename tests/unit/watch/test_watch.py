@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, SparkError
 from duesweep.core.policy import LEAST_WAIT_SECONDS, REST_SECONDS
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.job import Stop
 from duesweep.watch.several import run_all
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch

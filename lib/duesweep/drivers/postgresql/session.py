@@ -34,8 +34,14 @@ from duesweep.drivers.postgresql.errors import (
     map_errors,
     unusual_errors,
 )
-from duesweep.drivers.postgresql.tls import channel_binding, jdbc_tls, tls_settings
-from duesweep.drivers.postgresql.wire import UuidArray, UuidArrayDumper, copy_chunks
+from duesweep.drivers.postgresql.wire import (
+    UuidArray,
+    UuidArrayDumper,
+    channel_binding,
+    copy_chunks,
+    jdbc_tls,
+    tls_settings,
+)
 from duesweep.drivers.statements import (
     Names,
     Session,
