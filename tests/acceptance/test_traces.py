@@ -11,7 +11,7 @@ from duesweep.cli.app import main
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.telemetry.tracing import OtlpTracing
-from duesweep.wiring.tracing import tracing as made_tracing
+from duesweep.wiring.context import tracing as made_tracing
 from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting

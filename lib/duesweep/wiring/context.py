@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from duesweep.config import Config, has_cluster_files, started
+import structlog
+
+from duesweep.config import Config, has_cluster_files, otlp_settings, started
 from duesweep.core.errors import ConfigError, QueueNotFoundError
 from duesweep.core.policy import (
     BATCH_ROWS,
@@ -20,7 +22,7 @@ from duesweep.ledger.ledger import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store, TransactionMode
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.job import SweepContext, Tracing
 from duesweep.wiring import custom
 from duesweep.wiring.dialects import (
     check_shared_transaction,
@@ -29,7 +31,8 @@ from duesweep.wiring.dialects import (
     queue_kind,
     timeouts_of,
 )
-from duesweep.wiring.tracing import tracing
+
+_log = structlog.get_logger(__name__)
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
@@ -154,3 +157,21 @@ def _retry(config: Config) -> Retry:
     # gets two more attempts. A message for an unknown queue gets only one.
     attempts = (config.store.number_of_retries or 0) + 2
     return Retry(attempts, retry.initial_seconds, retry.max_seconds, (QueueNotFoundError,))
+
+
+def tracing() -> Tracing:
+    """What OpenTelemetry's variables ask for; where that cannot be had, a warning and no traces."""
+    settings = otlp_settings("traces")
+    if settings is None:
+        return Tracing()
+    try:
+        from duesweep.telemetry.service import described_service  # noqa: PLC0415 - few want it
+        from duesweep.telemetry.tracing import OtlpTracing  # noqa: PLC0415
+    except ImportError:
+        problem = "OpenTelemetry is not installed; install duesweep[otel]"
+    else:
+        if settings.problem is None:
+            return OtlpTracing(settings.endpoint, settings.headers, described_service())
+        problem = settings.problem
+    _log.warning("no_traces", reason=problem)
+    return Tracing()
