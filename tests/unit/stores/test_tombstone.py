@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from duesweep.core.message import Delivered
 from duesweep.core.world import micros
+from duesweep.stores.base import Claim
 from duesweep.stores.tombstone import decode, encode, make_column, measure_lateness, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 
@@ -170,3 +171,16 @@ def test_ledgers_columns_but_for_headers_and_bodies_do_without_pandas() -> None:
 
     command = [sys.executable, "-c", _WITHOUT_PANDAS]
     assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_claim_has_to_say_when_a_message_is_due() -> None:
+    unset = message(delayed_row())._replace(instant_us=None)
+
+    with pytest.raises(ValueError, match="instant_us"):
+        Claim((message(), unset), 0)
+
+
+def test_message_whose_due_is_infinite_has_no_instant() -> None:
+    eternal = message(DelayedRow(due="-infinity"))
+
+    assert Claim((eternal,), 0).messages[0].instant_us is None
