@@ -20,7 +20,6 @@ from duesweep.stores.base import (
     DroppedSource,
     ExhaustedPiece,
     Horizon,
-    JournalBatch,
     OperatorDriver,
     Slices,
     SweepRun,
@@ -320,11 +319,11 @@ class MemoryDriverSession(OperatorDriver):
             for text, count in counts.most_common(_MOST_REASONS)
         )
 
-    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
         """What the sweep delivered, each batch by itself."""
         for entry in list(self._store.journal.get(sweep_id, ())):
             if isinstance(entry, BatchEntry) and entry.outcomes is not None:
-                yield [JournalBatch(sweep_id, entry.outcomes)]
+                yield [entry.outcomes]
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
         """What the sweep exhausted, in pages."""

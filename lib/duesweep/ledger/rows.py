@@ -15,7 +15,7 @@ from duesweep.core.account import SweepSummary
 from duesweep.core.change import ChangeKind
 from duesweep.core.world import micros
 from duesweep.ledger.base import Rows
-from duesweep.stores.base import DriverSession, ExhaustedPiece, JournalBatch
+from duesweep.stores.base import DriverSession, ExhaustedPiece
 from duesweep.stores.tombstone import decode, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -127,7 +127,8 @@ _RETRIES_PER_PAGE = 20_000
 def dispatched(journal: DriverSession, sweep_id: UUID) -> Iterator[Rows]:
     """`tombstones` of what a sweep dispatched, in the journal's pieces."""
     for batches in journal.batches(sweep_id):
-        yield _kept([_decoded(batch, journal.source) for batch in batches])
+        same = {"sweep_id": str(sweep_id), "source": journal.source}
+        yield _kept([_decoded(outcomes, same) for outcomes in batches])
 
 
 def exhausted(journal: DriverSession, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
@@ -177,8 +178,8 @@ def _kept(batches: Sequence[pa.RecordBatch]) -> Rows:
     return Rows(lambda: batches, sum(batch.nbytes for batch in batches))
 
 
-def _decoded(batch: JournalBatch, source: str) -> pa.RecordBatch:
-    found, same = decode(batch.outcomes), {"sweep_id": str(batch.sweep_id), "source": source}
+def _decoded(outcomes: bytes, same: Mapping[str, str]) -> pa.RecordBatch:
+    found = decode(outcomes)
     columns = [
         make_column([same[field.name]] * found.num_rows, field.type)
         if field.name in same

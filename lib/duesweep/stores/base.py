@@ -199,14 +199,6 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalBatch:
-    """What one batch delivered: an Arrow IPC stream, see `duesweep.stores.tombstone`."""
-
-    sweep_id: UUID
-    outcomes: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class ExhaustedPiece:
     """Exhausted messages of a sealed sweep, from one id of the journal's to another, both included.
     `longest_bytes` is the size of the largest.
@@ -464,8 +456,10 @@ class DriverSession(Protocol):
         """The sweep's row for `sweeps`, and whether the retry counters changed."""
         ...
 
-    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
-        """What a sealed sweep delivered, in pieces bounded in memory; always the same pieces."""
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
+        """What a sealed sweep delivered, an Arrow IPC stream a batch (`duesweep.stores.tombstone`),
+        in pieces bounded in memory; always the same pieces.
+        """
         ...
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:

@@ -23,7 +23,6 @@ from duesweep.stores.base import (
     DroppedSource,
     ExhaustedPiece,
     Horizon,
-    JournalBatch,
     SweepRun,
     Unsettled,
 )
@@ -239,12 +238,12 @@ class SqlJournal:
             summary = replace(summary, failures=self._failure_reasons(sweep_id))
         return summary, bool(changed)
 
-    def batches(self, sweep_id: UUID) -> Iterator[Sequence[JournalBatch]]:
+    def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
         after_id = 0
         while rows := self._session.rows(
             "read_batches", sweep_id=sweep_id, after_id=after_id, messages=_MESSAGES_PER_PIECE
         ):
-            yield [JournalBatch(sweep_id, bytes(row.outcomes)) for row in rows]
+            yield [bytes(row.outcomes) for row in rows]
             after_id = rows[-1].id
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:

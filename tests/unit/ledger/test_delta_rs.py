@@ -24,7 +24,7 @@ from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPi
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import ERRORS, TOMBSTONES, exhausted
-from duesweep.stores.base import ExhaustedPiece, JournalBatch
+from duesweep.stores.base import ExhaustedPiece
 from duesweep.stores.tombstone import encode
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, piece_of
@@ -92,9 +92,7 @@ def test_all_pieces_of_a_sweep_are_written_once(
     monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
     delivered = [encode([Delivered(message(row), "q")], [0], micros(DUE), "Sales") for row in rows]
-    journal: Any = SimpleNamespace(
-        source="a", batches=lambda _: ([JournalBatch(sweep_id, one)] for one in delivered)
-    )
+    journal: Any = SimpleNamespace(source="a", batches=lambda _: ([one] for one in delivered))
     values: dict[str, Any] = dict.fromkeys((field.name for field in fields(SweepSummary)), 0)
     texts = dict.fromkeys(("source", "outcome", "reason", "engine"), "a")
     times = dict.fromkeys(("start", "end", "horizon"), DUE)
