@@ -45,6 +45,10 @@ def _columns(session: PostgreSqlSession, table: TableName) -> Collection[str] | 
     return None if found is None else found.columns
 
 
+def _estimate_rows(session: PostgreSqlSession, table: TableName) -> int:
+    return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
+
+
 def _with_indexes(session: PostgreSqlSession, table: TableName, found: FoundTable) -> FoundTable:
     indexes = session.rows("describe_indexes", schema=table.schema, table=table.table)
     return replace(
@@ -176,6 +180,7 @@ POSTGRESQL_TABLES = Tables(
     find=find_table,
     with_indexes=_with_indexes,
     columns=_columns,
+    estimate_rows=_estimate_rows,
     similar=similar_tables,
     creation=_creation,
     script=_script,

@@ -71,6 +71,10 @@ def _columns(session: SqlServerSession, table: SqlServerTable) -> Collection[str
     return () if found is None else found.columns
 
 
+def _estimate_rows(session: SqlServerSession, table: SqlServerTable) -> int:
+    return int(session.row("estimate_rows", table=table.sql).rows)
+
+
 def _due_index(kind: TableKind, delayed: SqlServerTable) -> WantedIndex:
     return WantedIndex(
         kind.due,
@@ -138,6 +142,7 @@ SQL_SERVER_TABLES = Tables(
     find=_found,
     with_indexes=with_indexes,
     columns=_columns,
+    estimate_rows=_estimate_rows,
     similar=similar_tables,
     creation=_creation,
     script=_script,

@@ -119,6 +119,9 @@ class Claims(ABC):
     can_take: ClassVar[bool] = False
 
     @abstractmethod
+    def __init__(self, session: Any, location: Location, delayed: Any) -> None: ...
+
+    @abstractmethod
     def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
         """Lock what is due, at most a row a claim key; skip what others hold. Rows in back-off may
         be among them. `paused` are patterns of destinations.
@@ -202,8 +205,8 @@ class Tables:
     `check_session` raises `ConfigError` for a session that cannot sweep; it is given the setting
     that names the database. `find`: a table without its indexes, and which of some rights the
     session lacks on it; None if there is no such table. `with_indexes` adds its indexes. `columns`:
-    the columns of a table that is there, else None. `similar`: tables that may be meant if one is
-    missing.
+    the columns of a table that is there, else None. `estimate_rows`: about how many rows it has.
+    `similar`: tables that may be meant if one is missing.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them. `create` is given new
@@ -220,6 +223,7 @@ class Tables:
     find: Callable[[Any, Any, Sequence[str]], FoundTable | None]
     with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
     columns: Callable[[Any, Any], Collection[str] | None]
+    estimate_rows: Callable[[Any, Any], int]
     similar: Callable[[Any, Any], Sequence[str]]
     creation: Callable[..., str]
     script: Callable[[str, Iterable[Sequence[str]]], str]
@@ -236,20 +240,18 @@ class Dialect(ABC):
     to tasks. A session that is typed as any is one of its own.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
-    `finds_quickly`: each kind of table has an index on its keys.
+    `claims`: how a task's session claims from a delayed table. `finds_quickly`: each kind of table
+    has an index on its keys.
     """
 
     statements: ClassVar[str]
     tables: ClassVar[Tables]
+    claims: ClassVar[type[Claims]]
     finds_quickly: ClassVar[bool] = False
 
     @abstractmethod
     def connect(self, dsn: str, limits: Limits) -> Session:
         """Open a session."""
-
-    @abstractmethod
-    def estimate_rows(self, session: Session, table: Any) -> int:
-        """About how many rows a table has."""
 
     # A sweep's locks and its figures.
 
@@ -318,10 +320,6 @@ class Dialect(ABC):
         """
 
     # Batches.
-
-    @abstractmethod
-    def claims(self, session: Any, location: Location, delayed: Any) -> Claims:
-        """How a task's session claims."""
 
     @abstractmethod
     def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:

@@ -362,7 +362,7 @@ class SqlJournal:
         return self._patient(self._estimated_rows())
 
     def _estimated_rows(self) -> int:
-        return self._dialect.estimate_rows(self._session, self._delayed)
+        return self._dialect.tables.estimate_rows(self._session, self._delayed)
 
     def _piece(self, name: str, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
         """The rows of a statement that reads a piece."""

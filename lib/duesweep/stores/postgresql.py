@@ -37,144 +37,6 @@ _IDLE_WAIT = "2s"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
-@dataclass(frozen=True, slots=True)
-class PostgreSql(Dialect):
-    """Dues are compared in the writers' time zone, arrays are sent in one statement."""
-
-    statements = "postgresql"
-    tables = POSTGRESQL_TABLES
-    finds_quickly = True
-
-    def connect(self, dsn: str, limits: Limits) -> PostgreSqlSession:
-        return connect(dsn, limits)
-
-    def estimate_rows(self, session: Session, table: TableName) -> int:
-        return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
-
-    def lock(self, name: str) -> Values:
-        """An advisory lock's key: 64 bits, so that others' keys are not met by chance."""
-        digest = hashlib.sha256(name.encode()).digest()
-        return {"lock_key": int.from_bytes(digest[:8], signed=True)}
-
-    def holder(self, session: Session, name: str) -> str | None:
-        """The process and since when its session has been idle; a frozen process is idle, too."""
-        rows = session.rows("lock_holder", **self.lock(name))
-        if not rows or rows[0].idle_since is None:
-            return None
-        _, _, process = rows[0].application.partition("duesweep, process ")
-        named = f"Process {process}" if process else "Another process"
-        return f"{named}, whose session has been idle since {rows[0].idle_since:%F %T} UTC,"
-
-    def await_batches(
-        self,
-        session: Session,
-        source: str,
-        sweep_id: UUID,
-        *,
-        waits: bool,
-    ) -> bool:
-        name = "await_batches" if waits else "are_batches_over"
-        return bool(session.rows(name, sweep_id=sweep_id))
-
-    def prune_attempts(self, session: Session, source: str) -> int:
-        return session.execute("prune_attempts", source=source)
-
-    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
-        row = session.row("lateness", sweep_id=sweep_id)
-        return Lateness(row.p50, row.p95, row.longest)
-
-    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
-        return {name: UuidArray.of(list(keys))}
-
-    def due_in(self, due: datetime | None) -> str:
-        return _BEFORE_ALL if due is None else due.astimezone(UTC).isoformat()
-
-    def due_out(self, due: datetime | None) -> datetime | None:
-        return due
-
-    def moment(self, moment: datetime | None) -> object:
-        return moment
-
-    def zoned(self, zone: str | None) -> Values:
-        return {"zone": zone or "UTC"}
-
-    def span(self, first: datetime | None, end: datetime | None, zone: str | None) -> Values:
-        return {"first": first, "last": end, **self.zoned(zone)}
-
-    def buckets(self, ends: Sequence[datetime], zone: str | None) -> Values:
-        return {"ends": list(ends), **self.zoned(zone)}
-
-    def pausing(self, location: Location, pattern: str) -> list[object]:
-        return list(location.kind.pausing(pattern, location.addresses.default_schema))
-
-    def bounds(
-        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
-    ) -> str:
-        first = (self.due_in(since), kind.lowest_key)
-        pairs = [
-            f"{literal(due)}::{kind.names['due_type']}, {literal(key)}::uuid"
-            for due, key in (first, *firsts, _END)
-        ]
-        return numbered(pairs)
-
-    def zone(self, session: Session, location: Location) -> str | None:
-        return zone_of(session, location)
-
-    def horizon(self, session: Session, zone: str | None) -> Horizon:
-        return horizon_in(zone or "UTC", session)
-
-    @contextmanager
-    def stream(
-        self,
-        session: Session,
-        location: Location,
-        seconds: float,
-        *,
-        is_ordered: bool = False,
-    ) -> Iterator[Session]:
-        """By a cursor of the same session, in a transaction."""
-        with session.wait_longer(seconds):
-            if is_ordered:
-                session.row("set_first_rows_fast")
-            yield session
-
-    def key(self, row: Any) -> str:
-        key: str = row.id
-        return key
-
-    def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
-        return kind.read_message(row.id, row.due_us, row.instant_us, row, attempts)
-
-    def claims(
-        self, session: PostgreSqlSession, location: Location, delayed: TableName
-    ) -> "ClaimsByKey":
-        return ClaimsByKey(session, location, delayed)
-
-    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
-        # Another slice's batch, which is waited for, may take its time; a row's lock may not.
-        wait = session.row("set_lock_wait", wait=_TURN_WAIT)
-        row = session.row("lock_sweep_counters", sweep_id=sweep_id)
-        session.row("set_lock_wait", wait=wait.before)
-        return int(row.exhausted)
-
-    def late(self, late_ms: Sequence[int]) -> object:
-        return array_text(map(str, late_ms))
-
-    def execute_rows(
-        self, session: Session, name: str, same: Mapping[str, object], rows: Sequence[Values]
-    ) -> None:
-        """All in one statement, as arrays: one for each would take several times as long."""
-        if rows:
-            arrays = {column: [row[column] for row in rows] for column in rows[0]}
-            session.execute(name, **same, **arrays)
-
-    def expect_no_idle_client(self, session: Session) -> None:
-        session.row("set_idle_wait", wait=_IDLE_WAIT)
-
-
-POSTGRESQL = PostgreSql()
-
-
 class ClaimsByKey(Claims):
     """A key leads to its own message only, and the plan has it once, so nothing is remembered."""
 
@@ -278,6 +140,137 @@ class ClaimsByKey(Claims):
             dues=[due for _, due in messages],
         )
         return {row.id: row.instant_us for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSql(Dialect):
+    """Dues are compared in the writers' time zone, arrays are sent in one statement."""
+
+    statements = "postgresql"
+    tables = POSTGRESQL_TABLES
+    claims = ClaimsByKey
+    finds_quickly = True
+
+    def connect(self, dsn: str, limits: Limits) -> PostgreSqlSession:
+        return connect(dsn, limits)
+
+    def lock(self, name: str) -> Values:
+        """An advisory lock's key: 64 bits, so that others' keys are not met by chance."""
+        digest = hashlib.sha256(name.encode()).digest()
+        return {"lock_key": int.from_bytes(digest[:8], signed=True)}
+
+    def holder(self, session: Session, name: str) -> str | None:
+        """The process and since when its session has been idle; a frozen process is idle, too."""
+        rows = session.rows("lock_holder", **self.lock(name))
+        if not rows or rows[0].idle_since is None:
+            return None
+        _, _, process = rows[0].application.partition("duesweep, process ")
+        named = f"Process {process}" if process else "Another process"
+        return f"{named}, whose session has been idle since {rows[0].idle_since:%F %T} UTC,"
+
+    def await_batches(
+        self,
+        session: Session,
+        source: str,
+        sweep_id: UUID,
+        *,
+        waits: bool,
+    ) -> bool:
+        name = "await_batches" if waits else "are_batches_over"
+        return bool(session.rows(name, sweep_id=sweep_id))
+
+    def prune_attempts(self, session: Session, source: str) -> int:
+        return session.execute("prune_attempts", source=source)
+
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        row = session.row("lateness", sweep_id=sweep_id)
+        return Lateness(row.p50, row.p95, row.longest)
+
+    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
+        return {name: UuidArray.of(list(keys))}
+
+    def due_in(self, due: datetime | None) -> str:
+        return _BEFORE_ALL if due is None else due.astimezone(UTC).isoformat()
+
+    def due_out(self, due: datetime | None) -> datetime | None:
+        return due
+
+    def moment(self, moment: datetime | None) -> object:
+        return moment
+
+    def zoned(self, zone: str | None) -> Values:
+        return {"zone": zone or "UTC"}
+
+    def span(self, first: datetime | None, end: datetime | None, zone: str | None) -> Values:
+        return {"first": first, "last": end, **self.zoned(zone)}
+
+    def buckets(self, ends: Sequence[datetime], zone: str | None) -> Values:
+        return {"ends": list(ends), **self.zoned(zone)}
+
+    def pausing(self, location: Location, pattern: str) -> list[object]:
+        return list(location.kind.pausing(pattern, location.addresses.default_schema))
+
+    def bounds(
+        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
+    ) -> str:
+        first = (self.due_in(since), kind.lowest_key)
+        pairs = [
+            f"{literal(due)}::{kind.names['due_type']}, {literal(key)}::uuid"
+            for due, key in (first, *firsts, _END)
+        ]
+        return numbered(pairs)
+
+    def zone(self, session: Session, location: Location) -> str | None:
+        return zone_of(session, location)
+
+    def horizon(self, session: Session, zone: str | None) -> Horizon:
+        return horizon_in(zone or "UTC", session)
+
+    @contextmanager
+    def stream(
+        self,
+        session: Session,
+        location: Location,
+        seconds: float,
+        *,
+        is_ordered: bool = False,
+    ) -> Iterator[Session]:
+        """By a cursor of the same session, in a transaction."""
+        with session.wait_longer(seconds):
+            if is_ordered:
+                session.row("set_first_rows_fast")
+            yield session
+
+    def key(self, row: Any) -> str:
+        key: str = row.id
+        return key
+
+    def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
+        return kind.read_message(row.id, row.due_us, row.instant_us, row, attempts)
+
+    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
+        # Another slice's batch, which is waited for, may take its time; a row's lock may not.
+        wait = session.row("set_lock_wait", wait=_TURN_WAIT)
+        row = session.row("lock_sweep_counters", sweep_id=sweep_id)
+        session.row("set_lock_wait", wait=wait.before)
+        return int(row.exhausted)
+
+    def late(self, late_ms: Sequence[int]) -> object:
+        return array_text(map(str, late_ms))
+
+    def execute_rows(
+        self, session: Session, name: str, same: Mapping[str, object], rows: Sequence[Values]
+    ) -> None:
+        """All in one statement, as arrays: one for each would take several times as long."""
+        if rows:
+            arrays = {column: [row[column] for row in rows] for column in rows[0]}
+            session.execute(name, **same, **arrays)
+
+    def expect_no_idle_client(self, session: Session) -> None:
+        session.row("set_idle_wait", wait=_IDLE_WAIT)
+
+
+POSTGRESQL = PostgreSql()
 
 
 def _claim_values(horizon: Horizon, claim_keys: Sequence[str]) -> Values:

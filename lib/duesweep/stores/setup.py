@@ -121,7 +121,7 @@ def create_index(
     missing = index_notices_of(session, store, delayed) if texts and store.kind.create else ()
     if not missing:
         return
-    seconds = store.timeouts.plan_seconds(store.dialect.estimate_rows(session, delayed))
+    seconds = store.timeouts.plan_seconds(store.dialect.tables.estimate_rows(session, delayed))
     try:
         with session.wait_longer(seconds):
             for text in texts:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import StoreError, TransactionLostError
 from duesweep.core.message import Message
 from duesweep.core.policy import Limits
@@ -44,12 +43,10 @@ class SqlServer(Dialect):
 
     statements = "sqlserver"
     tables = SQL_SERVER_TABLES
+    claims = ClaimsByDue
 
     def connect(self, dsn: str, limits: Limits) -> SqlServerSession:
         return connect(dsn, limits)
-
-    def estimate_rows(self, session: Session, table: SqlServerTable) -> int:
-        return int(session.row("estimate_rows", table=table.sql).rows)
 
     def lock(self, name: str) -> Values:
         """An application lock's."""
@@ -155,11 +152,6 @@ class SqlServer(Dialect):
         if kind.raise_counters is not None:
             attempts = row.attempts
         return kind.read_message(self.key(row), due_us, due_us, row, attempts)
-
-    def claims(
-        self, session: SqlServerSession, location: Location, delayed: SqlServerTable
-    ) -> ClaimsByDue:
-        return ClaimsByDue(session, location, delayed)
 
     def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
         lock = self.lock(f"{batches_lock(sweep_id)}/exhausted")
