@@ -169,23 +169,23 @@ def _counted(statement: str) -> Iterator[list[str]]:
         yield ran
 
 
-def test_two_thousand_destinations_of_which_half_are_missing_cost_no_query_a_message(
+def test_hundreds_of_destinations_of_which_half_are_missing_cost_no_query_a_message(
     endpoint: Endpoint,
 ) -> None:
     endpoint.set_up()
-    there = [f"Queue{number}" for number in range(1_000)]
+    there = [f"Queue{number}" for number in range(200)]
     endpoint.execute(
-        "DO $$ BEGIN FOR n IN 0..999 LOOP EXECUTE format("
+        "DO $$ BEGIN FOR n IN 0..199 LOOP EXECUTE format("
         "'CREATE TABLE %I (LIKE \"Sales.Orders\" INCLUDING ALL)', 'Queue' || n);"
         " END LOOP; END $$"
     )
-    endpoint.delay_many(10_000, [*there, *(f"Missing{number}" for number in range(1_000))])
+    endpoint.delay_many(4_000, [*there, *(f"Missing{number}" for number in range(200))])
     began = monotonic()
 
     with _counted("describe_table") as asked:
         summary = run_sweep(endpoint)
 
-    assert (summary.dispatched, summary.failed, summary.left) == (5_000, 5_000, 0)
+    assert (summary.dispatched, summary.failed, summary.left) == (2_000, 2_000, 0)
     # Each missing one once, and a few tables of duesweep's own.
-    assert 1_000 <= len(asked) < 1_030
+    assert 200 <= len(asked) < 230
     assert monotonic() - began < 60
