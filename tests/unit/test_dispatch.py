@@ -392,18 +392,7 @@ def test_unforeseen_error_is_raised_and_the_slice_does_the_rest_when_it_is_run_a
     assert world.counted(run) == (6, 0)
 
 
-def test_closed_sweep_stops_silently() -> None:
-    world = world_of(*_rows("B"))
-    run = open_sweep(world.store)
-    close_sweep(world.store, run)
-
-    world.run_slice(run)
-
-    assert world.store.journal[run.sweep_id] == world.queue.arrived["Billing"] == []
-    assert len(world.store.rows) == 1
-
-
-def test_logs_of_a_slice_name_its_sweep(caplog: pytest.LogCaptureFixture) -> None:
+def test_closed_sweep_stops_and_logs_name_their_sweep(caplog: pytest.LogCaptureFixture) -> None:
     cut, closed = world_of(*_rows("B")), world_of(*_rows("B"))
     cut.trouble("Billing", _LOST)
     closed_run = open_sweep(closed.store)
@@ -412,6 +401,8 @@ def test_logs_of_a_slice_name_its_sweep(caplog: pytest.LogCaptureFixture) -> Non
     cut_run = cut.sweep()
     closed.run_slice(closed_run)
 
+    assert closed.store.journal[closed_run.sweep_id] == closed.queue.arrived["Billing"] == []
+    assert len(closed.store.rows) == 1
     # Workers have no handler of their own, so they print warnings only.
     assert {record.levelname for record in caplog.records} == {"WARNING"}
     *again, last, stopped = caplog.messages

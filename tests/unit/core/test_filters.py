@@ -190,15 +190,6 @@ def test_message_is_meant_if_all_conditions_hold(
     assert _means(waiting, **conditions) is holds
 
 
-@pytest.mark.parametrize("address", ["Billing", "Billing@[dbo]@[nsb]", '"public"."Billing"'])
-def test_filter_fits_the_queues_name_in_an_address(address: str) -> None:
-    error = _ROW._replace(destination=address)
-
-    for pattern, fits in (("Billing", True), ("Bill*", True), ("public", False)):
-        assert _means(_waiting(address), destination=pattern) is fits
-        assert ErrorFilter(destination=pattern).matches(error) is fits
-
-
 def test_message_whose_headers_cannot_be_read_is_in_all_destinations_and_fits_no_header() -> None:
     poison = _poison()
 
