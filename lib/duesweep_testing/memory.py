@@ -27,23 +27,18 @@ class MemoryStore(MemoryState, Store):
 
     @contextmanager
     def open_task(self) -> Iterator[MemoryTaskSession]:
-        """A session for one slice."""
         yield MemoryTaskSession(self)
 
     def open_driver(self) -> MemoryDriverSession:
-        """A session for the driver."""
         return MemoryDriverSession(self)
 
     @contextmanager
     def open_messages(self) -> Iterator[MemoryMessageSession]:
-        """A session for one message at a time."""
         yield MemoryMessageSession(self)
 
     @contextmanager
     def open_changes(self) -> Iterator[MemoryChangeSession]:
-        """A session for an operator's command."""
         yield MemoryChangeSession(self)
 
     def operators(self) -> Operators:
-        """It has all that people ask for."""
         return self

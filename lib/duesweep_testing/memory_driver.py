@@ -62,11 +62,9 @@ class MemoryDriverSession(OperatorDriver):
         """All is there."""
 
     def horizon(self) -> Horizon:
-        """What is due now."""
         return Horizon(self._store.now, self._store.now)
 
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
-        """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
         return bool(self._eligible(horizon) or self._gone_counters() or self._dead())
 
@@ -76,24 +74,19 @@ class MemoryDriverSession(OperatorDriver):
         return min((due for due in dues if due >= horizon.before), default=None)
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
-        """How many messages are eligible, up to `most`."""
         found = len(self._eligible(horizon))
         return found if most is None else min(found, most)
 
     def count_stored(self, since: datetime | None) -> int:
-        """How many messages there are, or only those with a Due from `since` on."""
         return sum(_place(row) >= _bound(since, -_NEVER) for row in self._store.rows.values())
 
     def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        """The destinations of what is eligible, the commonest first."""
         return _destinations(self._eligible(horizon))
 
     def stored_destinations(self) -> Sequence[str]:
-        """The destinations of all messages, the commonest first."""
         return _destinations(self._store.rows.values())
 
     def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
-        """Cut what is eligible into slices of equal size, and note them."""
         rows = self._eligible(run.horizon)
         slices = [list(each) for each in _pages(rows, _size(len(rows), slicing))] if rows else []
         planned = [len(each) for each in slices]
@@ -152,7 +145,6 @@ class MemoryDriverSession(OperatorDriver):
         return run
 
     def open_command(self, command: Command) -> SweepRun:
-        """Open a command, alive as long as this session."""
         return self._open(self.horizon(), command=command)
 
     def _open(
@@ -167,7 +159,6 @@ class MemoryDriverSession(OperatorDriver):
         return SweepRun(sweep_id, horizon)
 
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
-        """Let an open sweep stop so many seconds from now, unless it stops earlier."""
         with self._store.changed:
             sweep = self._store.sweeps.get(sweep_id)
             if sweep is not None and sweep.closed_at is None:
@@ -175,7 +166,6 @@ class MemoryDriverSession(OperatorDriver):
                 sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
-        """Batches and messages done so far."""
         entries = self._store.journal.get(sweep_id, ())
         batches = [one for one in entries if isinstance(one, BatchEntry)]
         exhausted = sum(isinstance(one, ExhaustedEntry) for one in entries)
@@ -199,7 +189,6 @@ class MemoryDriverSession(OperatorDriver):
         reason: str | None = None,
         waits: bool = True,
     ) -> bool:
-        """Close a sweep after its open batches have ended."""
         store = self._store
         with store.changed:
             sweep = store.sweeps.get(sweep_id)
@@ -213,7 +202,6 @@ class MemoryDriverSession(OperatorDriver):
 
     @contextmanager
     def undoing(self) -> Iterator[None]:
-        """Be the only session in this block."""
         with self._store.changed:
             if self._store.undoer not in {None, self}:
                 raise StoreError(
@@ -229,7 +217,6 @@ class MemoryDriverSession(OperatorDriver):
     # The journal
 
     def try_settling(self) -> bool:
-        """Be the only settler, unless another session is."""
         with self._store.changed:
             if self._store.settler not in {None, self}:
                 return False
@@ -237,7 +224,6 @@ class MemoryDriverSession(OperatorDriver):
             return True
 
     def end_settling(self) -> None:
-        """Let others settle."""
         with self._store.changed:
             if self._store.settler is self:
                 self._store.settler = None
@@ -246,11 +232,9 @@ class MemoryDriverSession(OperatorDriver):
                     sweep.owner = None
 
     def settler(self) -> str:
-        """Nobody knows more."""
         return "Another session"
 
     def unsettled(self) -> Sequence[Unsettled]:
-        """All sweeps and commands that are not settled, oldest first."""
         return [
             Unsettled(
                 one.sweep_id,
@@ -279,7 +263,6 @@ class MemoryDriverSession(OperatorDriver):
         return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
 
     def seal(self, sweep_id: UUID) -> None:
-        """Note when a closed sweep was first settled."""
         with self._store.changed:
             sweep = self._store.sweeps.get(sweep_id)
             if sweep is not None and sweep.closed_at is not None:
@@ -320,19 +303,16 @@ class MemoryDriverSession(OperatorDriver):
         )
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
-        """What the sweep delivered, each batch by itself."""
         for entry in list(self._store.journal.get(sweep_id, ())):
             if isinstance(entry, BatchEntry) and entry.outcomes is not None:
                 yield [entry.outcomes]
 
     def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What the sweep exhausted, in pages."""
         return _pieces(
             [len(one.body or b"") + 2 * len(one.headers) for one in self._gone(sweep_id)]
         )
 
     def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The rows of a piece."""
         first_failed_us = self._store.sweeps[sweep_id].first_failed_us
         page = self._gone(sweep_id)[piece.first_id : piece.last_id + 1]
         return [_exhausted_row(sweep_id, one, first_failed_us[one.message_key]) for one in page]
@@ -342,7 +322,6 @@ class MemoryDriverSession(OperatorDriver):
         return [one for one in entries if isinstance(one, ExhaustedEntry)]
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
-        """The retry counters, `most` at a time."""
         counters = sorted(self._store.attempts.items())
         for page in _pages(counters, most):
             yield [
@@ -361,25 +340,21 @@ class MemoryDriverSession(OperatorDriver):
             ]
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
-        """What the command is; None: it is a sweep."""
         sweep = self._store.sweeps[sweep_id]
         if sweep.command is None:
             return None
         return UnsettledCommand(sweep.command, sweep.attempts_changed)
 
     def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What the command changed, in pages."""
         return _pieces([one.body_bytes for one in self._store.changes[sweep_id]])
 
     def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The rows of a piece."""
         command = self._store.sweeps[sweep_id].command
         assert command is not None, "a sweep changes nothing"
         page = self._store.changes[sweep_id][piece.first_id : piece.last_id + 1]
         return [_change_row(sweep_id, command, one) for one in page]
 
     def delete_settled(self, sweep_id: UUID) -> None:
-        """Forget the sweep."""
         with self._store.changed:
             for kept in (self._store.sweeps, self._store.journal, self._store.changes):
                 with suppress(KeyError):
@@ -387,16 +362,13 @@ class MemoryDriverSession(OperatorDriver):
             self._kept.discard(sweep_id)
 
     def binding(self) -> UUID | None:
-        """The ledger that the source is bound to."""
         return self._store.ledger_id
 
     def bind(self, ledger_id: UUID) -> None:
-        """Bind the source for good."""
         with self._store.changed:
             self._store.ledger_id = self._store.ledger_id or ledger_id
 
     def backlog(self) -> Backlog:
-        """How much the journal holds."""
         store = self._store
         with store.changed:
             entries = [one for each in store.journal.values() for one in each]
@@ -414,7 +386,6 @@ class MemoryDriverSession(OperatorDriver):
 
     @contextmanager
     def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
-        """The messages that are due in the span, those with the earliest Due first, in pages."""
         start, end = _bound(span.start, -_NEVER), micros(span.end) if span.end else None
         rows = [
             row
@@ -424,12 +395,10 @@ class MemoryDriverSession(OperatorDriver):
         yield ([self._waiting(row) for row in page] for page in _pages(rows, _PAGE_ROWS))
 
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
-        """The messages with these keys that are stored."""
         rows = [self._store.rows[key] for key in dict.fromkeys(keys) if key in self._store.rows]
         return [self._waiting(row, with_body=with_body) for row in rows]
 
     def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
-        """How many messages are due before, between and after these instants."""
         bounds = [micros(end) for end in ends]
         found = Counter(bisect_right(bounds, _place(row)) for row in self._store.rows.values())
         return [found[bucket] for bucket in range(len(ends) + 1)]
@@ -449,27 +418,22 @@ class MemoryDriverSession(OperatorDriver):
         return waiting._replace(next_attempt_at=next_attempt_at, error=counter.error_text)
 
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
-        """Pause the destinations that fit a pattern."""
         found = Pause(pattern, self._store.now, until, given_by, reason)
         self._store.pauses[pattern] = found
 
     def resume(self, pattern: str) -> bool:
-        """End a pause; False if there is none in force."""
         was_paused = any(one.pattern == pattern for one in self.pauses())
         self._store.pauses.pop(pattern, None)
         return was_paused
 
     def pauses(self) -> Sequence[Pause]:
-        """The pauses in force."""
         return self._store.pauses_in_force()
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
-        """The keys of all stored messages."""
         yield iter([list(self._store.rows)])
 
     def gone_counters(self, most: int) -> Sequence[str]:
-        """The keys of counters whose messages are not stored."""
         return self._gone_counters()[:most]
 
     def _gone_counters(self) -> list[str]:

@@ -38,7 +38,6 @@ class MemoryTable:
         return self.taken.get(piece.app_id, 0) >= piece.version
 
     def take(self, piece: LedgerPiece) -> None:
-        """Add the rows of a piece."""
         for batch in piece.rows.batches():
             self.rows += map(_plain, batch.to_pylist())
         self.taken[piece.app_id] = piece.version
@@ -55,23 +54,19 @@ class MemoryTables(LedgerTables):
         self._changing = threading.RLock()
 
     def facts(self, name: str) -> LedgerTableFacts:
-        """What is known of a table."""
         table = self.tables.get(name)
         properties = None if table is None else dict(table.properties)
         return LedgerTableFacts(name, f"{self.root}.{name}", properties)
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
-        """Create a table, unless it is there."""
         with self._changing:
             self.tables.setdefault(name, MemoryTable(dict(properties)))
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """Add properties."""
         with self._changing:
             self.tables[name].properties |= properties
 
     def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
-        """Append those that the table does not have."""
         with self._changing:
             table = self.tables[name]
             for piece in pieces:
@@ -79,7 +74,6 @@ class MemoryTables(LedgerTables):
                     table.take(piece)
 
     def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        """Replace a source's rows, unless the table has the piece."""
         with self._changing:
             table = self.tables[name]
             if not table.has(piece):
@@ -89,14 +83,12 @@ class MemoryTables(LedgerTables):
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
-        """The rows that fit."""
         for row in self._fitting(name, conditions):
             yield {column: _value(row, column) for column in columns}
 
     def count(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
     ) -> Iterator[LedgerRow]:
-        """How often the values of these columns occur together."""
         rows = self._fitting(name, conditions)
         counted = Counter(tuple(_value(row, column) for column in columns) for row in rows)
         for values, count in counted.items():
@@ -114,7 +106,6 @@ class MemoryTables(LedgerTables):
         return TableSize() if name in self.tables else None
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
-        """Remove a source's rows of earlier instants."""
         with self._changing:
             table = self.tables[name]
             kept = [
@@ -141,7 +132,6 @@ class MemoryContext(SweepContext):
     tables: MemoryTables = field(default_factory=MemoryTables)
 
     def open_ledger(self, spark: "SparkSession | None" = None) -> Ledger:  # noqa: ARG002 - in memory
-        """The ledger in memory."""
         return Ledger(self.tables)
 
 

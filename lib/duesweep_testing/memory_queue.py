@@ -44,12 +44,10 @@ class MemoryQueue(Queue):
 
     @property
     def shares_transaction(self) -> bool:
-        """Whether deliveries are part of the store's transaction."""
         return not self._own_transaction
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator["MemoryQueueSession"]:
-        """A session beside a store's."""
         assert isinstance(store, MemoryTaskSession)
         yield MemoryQueueSession(self, None if self._own_transaction else store)
 
@@ -71,7 +69,6 @@ class MemoryQueueSession(QueueSession):
         self._sent: list[Callable[[], object]] = []
 
     def resolve(self, address: str | None) -> str:
-        """The queue's name."""
         name = ENDPOINT if address is None else address
         if name not in self._queue.arrived:
             raise QueueNotFoundError(f"There is no queue {name}")
@@ -80,7 +77,6 @@ class MemoryQueueSession(QueueSession):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Deliver the messages for which `trouble` returns no error."""
         name = str(destination)
         refused: dict[str, MessageError] = {}
         sent = []
@@ -101,16 +97,13 @@ class MemoryQueueSession(QueueSession):
         return refused
 
     def append(self, destination: Destination, messages: Sequence[Message]) -> None:
-        """Deliver all of the messages, or raise `UnusualBatchError`."""
         if self.deliver(destination, messages):
             raise UnusualBatchError("a message was refused")
 
     def commit(self) -> None:
-        """Send the deliveries since the last commit."""
         for send in self._sent:
             send()
         self._sent.clear()
 
     def rollback(self) -> None:
-        """Drop the deliveries since the last commit."""
         self._sent.clear()

@@ -57,7 +57,6 @@ class MemoryTaskSession(TaskSession):
         self._changes.append(change)
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """Lock the eligible messages among these keys."""
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)
@@ -85,7 +84,6 @@ class MemoryTaskSession(TaskSession):
         )
 
     def reserve(self, limit: RateLimit, messages: int) -> float:
-        """Reserve so many messages of a limit; after how many seconds they may go."""
         now = self._store.clock.seconds()
         with self._store.changed:
             start = max(now, self._store.reserved.get(limit.pattern, now))
@@ -93,7 +91,6 @@ class MemoryTaskSession(TaskSession):
         return start - now
 
     def claim_key(self, message: Message) -> str:
-        """The claim key by which the store finds it again."""
         return self._store.claim_key(message)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
@@ -105,7 +102,6 @@ class MemoryTaskSession(TaskSession):
         return max(0, min(wanted, limit - sweep.exhausted))
 
     def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        """Note the outcomes of the claimed messages."""
         store = self._store
         own = store.own_queue
         entries: list[JournalEntry] = [
@@ -148,7 +144,6 @@ class MemoryTaskSession(TaskSession):
         )
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
-        """Journal the end of a slice."""
         with self.transaction():
             with self._store.changed:
                 self._fence(run)
@@ -193,7 +188,6 @@ class MemoryMessageSession(MemoryTaskSession):
     """A session for one message at a time, on the same dictionaries."""
 
     def store(self, message: NewMessage) -> str:
-        """Store a message until it is due. Returns its key."""
         text = message.stored_headers
         if text is None:
             headers = set_forward_destination(message.headers, message.destination)
@@ -204,7 +198,6 @@ class MemoryMessageSession(MemoryTaskSession):
         return row.key
 
     def fetch_next_due(self) -> Message | None:
-        """The message that has been due for the longest and is eligible, locked."""
         store, now = self._store, self._store.now
         with store.changed:
             for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
@@ -218,7 +211,6 @@ class MemoryMessageSession(MemoryTaskSession):
         return None
 
     def remove(self, message: Message) -> bool:
-        """Remove a message; False where it is gone already."""
         store = self._store
         if message.key not in store.rows:
             return False
@@ -228,7 +220,6 @@ class MemoryMessageSession(MemoryTaskSession):
         return True
 
     def raise_failure_count(self, message: Message) -> bool:
-        """Count a failure for a message; False where it is gone already."""
         store = self._store
         if message.key not in store.rows:
             return False
@@ -238,7 +229,6 @@ class MemoryMessageSession(MemoryTaskSession):
         return True
 
     def next_due(self) -> datetime | None:
-        """When the next message is or was due."""
         dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
         return min(dues, default=None)
 
@@ -247,7 +237,6 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
     """An operator's command. A lock key is the message's key."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        """Lock the messages that are still there, and that nobody else holds."""
         store = self._store
         with store.changed:
             self._fence(run)
@@ -265,7 +254,6 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
         )
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
-        """Journal messages whole, and remove them."""
         for one in messages:
             self._journal(
                 run,
@@ -279,7 +267,6 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
     def reschedule(
         self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
     ) -> None:
-        """Give messages a new Due, and journal which."""
         for one, due in messages:
             row = replace(self._store.rows[one.key], due=due.astimezone(UTC))
             self.enlist(partial(self._store.rows.update, {one.key: row}))
@@ -292,7 +279,6 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
     def put_back(
         self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
     ) -> Sequence[str]:
-        """Store messages again, and journal them."""
         keys = []
         for change, new in messages:
             key = self.store(new)
@@ -302,7 +288,6 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
         return keys
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
-        """Journal what became of messages that are not in the store."""
         for change in changes:
             self._journal(run, change, server_us)
 

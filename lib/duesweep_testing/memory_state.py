@@ -92,7 +92,6 @@ class MemoryState:
 
     @property
     def now(self) -> datetime:
-        """The server's time."""
         return _EPOCH + timedelta(seconds=self.clock.seconds())
 
     def claim_key(self, message: Message) -> str:
@@ -100,7 +99,6 @@ class MemoryState:
         return message.key
 
     def pauses_in_force(self) -> list[Pause]:
-        """The pauses that have not ended, by their patterns."""
         known = sorted(self.pauses.values(), key=lambda one: one.pattern)
         return [one for one in known if one.until is None or one.until > self.now]
 

@@ -2,13 +2,15 @@
 processes do. A sweep whose session has ended counts as dead, but it is open.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from duesweep.core.change import Command, CommandName
 from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Store, SweepRun, operators_of
+from duesweep.stores.base import MessageSession, Store, SweepRun, TaskSession, operators_of
 from duesweep_testing.memory_ledger import MemoryContext, MemoryTables
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
@@ -52,3 +54,15 @@ def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
     """Let a sweep stop so many seconds from now."""
     with store.open_driver() as driver:
         driver.stop_sweep(run.sweep_id, after_seconds)
+
+
+class _RollbackError(Exception):
+    """Rolls a transaction back."""
+
+
+@contextmanager
+def roll_back(session: TaskSession | MessageSession) -> Iterator[None]:
+    """A transaction (nested: a savepoint) that is rolled back at the end of the block."""
+    with suppress(_RollbackError), session.transaction():
+        yield
+        raise _RollbackError

@@ -17,7 +17,7 @@ from duesweep.ledger.base import LedgerPiece
 from duesweep.ledger.ledger import open_ledger
 from duesweep_testing.builders import delayed_row
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
-from support.faults.dead_sweeps import dispatch_without_settling
+from support.sweeps import dispatch_without_settling
 
 pytestmark = ON_BOTH_SERVERS
 

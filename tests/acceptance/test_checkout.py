@@ -1,17 +1,19 @@
-"""A checkout, as its first user and as another one start it."""
+"""The command in a checkout, whoever starts it: also cron."""
 
+import json
 import os
+import re
+import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duesweep.cli.app import main
+from support.commands import ROOT, Ran, run, run_program
+from support.endpoint import Endpoint
 
-_ROOT = Path(__file__).parents[2]
 _NOBODY = 65534
 
 
@@ -19,26 +21,9 @@ def _another_user() -> Any:
     return {"user": _NOBODY, "group": _NOBODY, "extra_groups": ()} if os.getuid() == 0 else {}
 
 
-def _run_as_another(
-    checkout: Path, *arguments: str, environment: Mapping[str, str] = os.environ
-) -> subprocess.CompletedProcess[str]:
-    """Run `./duesweep` as a user who may not write into the checkout; only root can be another."""
-    return _as_another([str(checkout / "duesweep"), *arguments], environment)
-
-
-def _as_another(
-    command: list[str], environment: Mapping[str, str] = os.environ
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd="/",
-        env=environment,
-        check=False,
-        **_another_user(),
-    )
+def _as_another(*command: object, env: Mapping[str, str] = os.environ) -> Ran:
+    """Run a program as a user who may not write into the checkout; only root can be another."""
+    return run_program(*command, env=env, cwd="/", **_another_user())
 
 
 @pytest.fixture
@@ -47,45 +32,37 @@ def bare(open_folder: Path) -> Path:
     checkout = open_folder / "checkout"
     checkout.mkdir()
     for name in ("duesweep", "spark-submit.sh", "requirements.lock"):
-        shutil.copy(_ROOT / name, checkout / name, follow_symlinks=False)
-    shutil.copytree(_ROOT / "scripts", checkout / "scripts")
+        shutil.copy(ROOT / name, checkout / name, follow_symlinks=False)
+    shutil.copytree(ROOT / "scripts", checkout / "scripts")
     checkout.chmod(0o555)
     return checkout
 
 
 def test_duesweep_of_a_checkout_is_the_command() -> None:
-    done = subprocess.run(
-        [str(_ROOT / "duesweep"), "--version"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd="/",
-        check=False,
-    )
+    done = run_program(ROOT / "duesweep", "--version", cwd="/")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("duesweep ")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("duesweep ")
 
 
 def test_checkout_that_is_ready_needs_no_right_to_write_and_no_home() -> None:
-    probe = [str(_ROOT / ".venv" / "bin" / "python"), "-c", ""]
     try:
-        subprocess.run(probe, check=True, cwd="/", **_another_user())
+        _as_another(ROOT / ".venv" / "bin" / "python", "-c", "")
     except OSError:
         pytest.skip("the checkout, or its Python, is in a folder that other users may not enter")
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
-    done = _run_as_another(_ROOT, "--version", environment=environment)
+    done = _as_another(ROOT / "duesweep", "--version", env=environment)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("duesweep ")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("duesweep ")
 
 
 def test_checkout_that_is_not_ready_tells_who_has_to_start_it(bare: Path) -> None:
-    done = _run_as_another(bare, "config")
+    done = _as_another(bare / "duesweep", "config")
 
-    assert (done.returncode, done.stdout) == (2, "")
-    (sentence,) = done.stderr.splitlines()
+    assert (done.code, done.out) == (2, "")
+    (sentence,) = done.err.splitlines()
     assert sentence.startswith(f"{bare} is not ready, and this user may not write there: run ")
     assert f"{bare}/spark-submit.sh doctor" in sentence
 
@@ -99,29 +76,28 @@ def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
     if python is None:
         pytest.skip("this machine has no Python for all users")
 
-    done = _as_another([python, str(bare / "scripts" / "build_package.py")])
+    done = _as_another(python, bare / "scripts" / "build_package.py")
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"as the owner of {bare}" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert f"as the owner of {bare}" in done.err
+    assert "Traceback" not in done.err
 
 
-def test_demonstration_names_the_folder_that_it_may_not_write_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demonstration_names_the_folder_that_it_may_not_write_to(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
 
-    assert main(["demo", "--folder", str(file / "demo")]) == 2
+    ran = run("demo", "--folder", str(file / "demo"))
 
-    (sentence,) = capsys.readouterr().err.splitlines()
+    (sentence,) = ran.err.splitlines()
+    assert ran.code == 2
     assert f"cannot write into {file}/demo: Not a directory" in sentence
     assert "--folder" in sentence
 
 
 def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_path: Path) -> None:
     bare.chmod(0o755)
-    (bare / ".venv").symlink_to(_ROOT / ".venv")
+    (bare / ".venv").symlink_to(ROOT / ".venv")
     programs = tmp_path / "bin"
     programs.mkdir()
     # Without `find` the broker of this machine is not found either.
@@ -130,17 +106,11 @@ def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_pat
         assert found is not None
         (programs / name).symlink_to(found)
 
-    done = subprocess.run(
-        [str(bare / "scripts" / "services.sh"), "rabbitmq"],
-        env={"PATH": str(programs)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    services = bare / "scripts" / "services.sh"
+    done = run_program(services, "rabbitmq", env={"PATH": str(programs)})
 
-    assert (done.returncode, done.stdout) == (2, "")
-    (sentence,) = done.stderr.splitlines()
+    assert (done.code, done.out) == (2, "")
+    (sentence,) = done.err.splitlines()
     assert sentence == (
         "rabbitmq is missing, and this machine has no apt-get to fetch it with: install what "
         "Debian has as rabbitmq-server."
@@ -154,18 +124,72 @@ def test_service_that_is_there_leaves_what_another_start_is_fetching(
     (tmp_path / "find").write_text("#!/bin/sh\necho rabbitmq-server\n", "utf-8")
     (tmp_path / "find").chmod(0o755)
     bare.chmod(0o755)
-    (bare / ".venv").symlink_to(_ROOT / ".venv")
+    (bare / ".venv").symlink_to(ROOT / ".venv")
     fetching = bare / ".cache" / "services" / "apt"
     fetching.mkdir(parents=True)
 
-    done = subprocess.run(
-        [str(bare / "scripts" / "services.sh"), "rabbitmq"],
-        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run_program(
+        bare / "scripts" / "services.sh", "rabbitmq", env=os.environ | {"PATH": path}
     )
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.code, done.out, done.err) == (0, "", "")
     assert fetching.exists()
+
+
+SCRIPT = "/opt/duesweep/spark-submit.sh"
+FILE = "/opt/duesweep/duesweep.toml"
+ENVIRONMENT = "/etc/duesweep/sales-orders.env"
+_LINE = re.compile(r"^ *((?:[\d*/]+ ){5} .*)$", re.MULTILINE)
+
+
+def _lines(file: Path) -> list[str]:
+    printed = run("schedule", "cron", "--config", str(file))
+    assert printed.code == 0
+    return _LINE.findall(printed.out)
+
+
+def test_pages_have_the_lines_that_the_command_prints(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUESWEEP_COMMAND", SCRIPT)
+    file = endpoint.config_file()
+    pages = (ROOT / "README.md", ROOT / "docs" / "operations.md")
+
+    printed = [line.replace(str(file), FILE) for line in _lines(file)]
+
+    assert [_LINE.findall(page.read_text(encoding="utf-8")) for page in pages] == [
+        [line] for line in printed
+    ]
+
+
+def test_lines_work_with_the_environment_of_cron(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay_many(3, ["Billing"])
+    file = endpoint.config_file()
+    text = file.read_text(encoding="utf-8")
+    without_dsn = re.sub(r"^.*dsn.*\n", "", text, flags=re.MULTILINE)
+    assert without_dsn != text
+    file.write_text(without_dsn, encoding="utf-8")
+    environment = tmp_path / "of cron.env"
+    environment.write_text(
+        f"DUESWEEP_STORE__DSN={shlex.quote(endpoint.dsn)}\n"
+        # Only for this checkout, which may not be installed.
+        f"PYTHONPATH={shlex.quote(str(ROOT / 'lib'))}\n",
+        encoding="utf-8",
+    )
+
+    with monkeypatch.context() as shell:
+        shell.setenv("DUESWEEP_STORE__DSN", endpoint.dsn)
+        lines = _lines(file)
+
+    for line in lines:
+        command = line.split("  ", 1)[1].replace(r"\%", "%")
+        command = command.replace(ENVIRONMENT, shlex.quote(str(environment)))
+        done = run_program("/bin/sh", "-c", command, env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path)
+        assert (done.code, done.err) == (0, ""), line
+
+    (swept,) = (tmp_path / "duesweep-sales-orders.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(swept)["dispatched"] == 3
+    assert endpoint.waiting() == []

@@ -1,15 +1,17 @@
 """`./spark-submit.sh`, as a person or a cron job runs it."""
 
-import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from duesweep.queues.rabbitmq import topology
+from support.commands import run_on_shell as run
+from support.commands import run_program
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.spark_submit import run
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import arguments
 from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 
@@ -30,9 +32,9 @@ def test_sweep_of_many_messages_prints_its_summary_and_tells_its_exit_code(
         JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata", TZ="Asia/Kolkata", PGTZ="Asia/Tokyo",
     )  # fmt: skip
 
-    assert done.returncode == 3, done.stderr
-    summary = json.loads(done.stdout)
-    assert done.stderr == ""
+    assert done.code == 3, done.err
+    summary = done.document
+    assert done.err == ""
     assert (summary.pop("exit_code"), summary["error"], summary["ledger_error"]) == (3, None, None)
     assert (summary["found"], summary["dispatched"], summary["failed"]) == (2_501, 2_500, 1)
     assert (summary["source"], summary["engine"]) == ("a b'c", "spark")
@@ -55,8 +57,8 @@ def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> 
 
     done = run("sweep", "--config", file, "--json", JAVA_HOME="/nonexistent")
 
-    assert (done.returncode, done.stderr) == (3, "")
-    summary = json.loads(done.stdout)
+    assert (done.code, done.err) == (3, "")
+    summary = done.document
     assert (summary["dispatched"], summary["exhausted"], summary["engine"]) == (
         100,
         1,
@@ -75,16 +77,16 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
     # load.
     done = run("sweep", "--config", file, JAVA_HOME="/nonexistent")
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing is to be sent now" in done.stdout
+    assert (done.code, done.err) == (0, "")
+    assert "nothing is to be sent now" in done.out
 
 
 def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
     file = endpoint.config_file(sweep__slizes=3)
     done = run("sweep", "--config", str(file))
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.strip() == (
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip() == (
         f"duesweep: {file}:6: There is no setting sweep.slizes; did you mean sweep.slices?"
     )
 
@@ -99,16 +101,15 @@ def test_standalone_cluster_runs_on_the_shipped_interpreter(
     with standalone_cluster(workers=2) as master:
         done = run("sweep", "--config", file, "--json", MASTER=master)
 
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    summary = done.document
     assert (summary["dispatched"], summary["outcome"]) == (3_000, "done")
     assert len(endpoint.queue_rows("Billing")) == ledger.count("tombstones") == 3_000
     # No other interpreter that the workers could find knows the driver.
     for folder in WORKER_PATH.split(":"):
         for interpreter in Path(folder).glob("python3*"):
-            probe = [str(interpreter), "-c", "import psycopg"]
             if os.access(interpreter, os.X_OK) and "config" not in interpreter.name:
-                assert subprocess.run(probe, capture_output=True, check=False).returncode != 0
+                assert run_program(interpreter, "-c", "import psycopg").code != 0
 
 
 def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
@@ -116,7 +117,23 @@ def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
 
     done = run("demo", "--folder", str(folder), "--messages", "2000")
 
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.code == 0, done.err + done.out
     for table in ("tombstones", "retries", "errors", "sweeps"):
-        assert table in done.stdout
-    assert str(folder) in done.stdout.replace("\n", "")
+        assert table in done.out
+    assert str(folder) in done.out.replace("\n", "")
+
+
+def test_commands_on_rabbitmq_need_no_java(broker: Broker) -> None:
+    created = run(*arguments(broker, "delays", "create"), JAVA_HOME="/nonexistent")
+    assert created.code == 0, created.err
+    assert len(created.out.splitlines()) == 2 * topology.LEVELS + 1
+    assert created.err == ""
+
+    broker.channel.queue_delete(topology.level_name(3))
+    verified = run(*arguments(broker, "delays", "verify"), JAVA_HOME="/nonexistent")
+    assert (verified.code, verified.err) == (3, "")
+    assert "There is no such queue" in verified.out
+
+    migrated = run(*arguments(broker, "delays", "migrate"), JAVA_HOME="/nonexistent")
+    assert (migrated.code, migrated.err) == (0, "")
+    assert "nothing to migrate" in migrated.out

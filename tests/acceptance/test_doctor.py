@@ -14,9 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.core.address import quote_name
 from support.commands import run
+from support.config_files import add_routes
 from support.diagnosis import Diagnosis, diagnosed
 from support.endpoint import Endpoint
-from support.routes import add_routes
 
 Server, Kind = str, str
 

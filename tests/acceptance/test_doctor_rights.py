@@ -1,12 +1,17 @@
-"""The doctor on PostgreSQL: what setup has not made, what a role may not do, and its time-outs."""
+"""The doctor's command: what setup has not made, what a role may not do, and what is printed."""
 
 from collections.abc import Iterator
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from support.diagnosis import diagnosed
+from duesweep.core.address import quote_name
+from support.commands import Ran
+from support.config_files import add_routes
+from support.diagnosis import Diagnosis, diagnosed
 from support.endpoint import Endpoint
-from support.routes import add_routes
+from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import set_up, settings
 from support.users import User, new_user
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
@@ -39,6 +44,8 @@ def test_before_setup_the_setup_is_what_is_missing(endpoint: Endpoint) -> None:
     }
     assert found.of("setup")["advice"] == "Run the command `setup` once"
     assert "has not run" in found.of("setup")["found"]
+    assert found.of("ledger")["severity"] == "skipped"
+    assert "The command `setup` has not run" in found.of("ledger")["found"]
 
 
 def test_each_table_has_one_finding_with_the_grants_that_mend_it(healthy: Endpoint) -> None:
@@ -56,17 +63,6 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(healthy: Endpoi
     for statement in found.statements("table-rights"):
         healthy.execute(statement)
     assert diagnosed(healthy.config_file(store__dsn=dsn)).code == 0
-
-
-def test_queue_that_messages_wait_for_is_looked_at(healthy: Endpoint, sweeper: User) -> None:
-    healthy.delay_many(3, due_in_seconds=86_400)
-    file = healthy.config_file(store__dsn=sweeper.dsn)
-    assert diagnosed(file).code == 0
-    sweeper.revoke(f"INSERT ON {BILLING}")
-
-    found = diagnosed(file)
-
-    assert (found.code, found.to_mend()) == (3, {("table-rights", BILLING): "fault"})
 
 
 def test_queue_that_messages_wait_for_and_is_not_there(healthy: Endpoint) -> None:
@@ -135,3 +131,116 @@ def test_time_outs_of_the_role_are_told_and_do_no_harm(healthy: Endpoint, sweepe
 
 def _database(endpoint: Endpoint) -> str:
     return str(endpoint.server.admin.info.dbname)
+
+
+DROP_INDEX = 'DROP INDEX "Sales.Orders.Delayed_Due"'
+
+
+@pytest.fixture
+def harmed(endpoint: Endpoint) -> Endpoint:
+    """An index is missing, and a role with a long name may do nothing."""
+    healthy = endpoint.having(retry__error_queue="error").set_up("Billing")
+    healthy.execute(DROP_INDEX)
+    database = quote_name(str(conninfo_to_dict(healthy.dsn)["dbname"]))
+    healthy.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    dsn = healthy.server.role("n" * 30, f"CONNECT ON DATABASE {database}")
+    return healthy.having(store__dsn=str(dsn))
+
+
+def _doctor(endpoint: Endpoint, *options: str, **settings: object) -> Ran:
+    return endpoint.run("doctor", "--no-spark", *options, **settings)
+
+
+def test_ignored_check_is_said_but_not_counted(healthy: Endpoint) -> None:
+    healthy.execute(DROP_INDEX)
+
+    found = diagnosed(healthy.config_file(), "--ignore", "table-index")
+
+    assert (found.code, found.to_mend()) == (0, {})
+    assert found.of("table-index")["severity"] == "ignored"
+
+
+def test_no_line_is_cut_or_wrapped_in_a_pipe(harmed: Endpoint) -> None:
+    findings = diagnosed(harmed.config_file()).document["findings"]
+
+    ran = _doctor(harmed)
+
+    lines = [line.strip() for line in ran.out.splitlines()]
+    advice = [finding["advice"] for finding in findings if finding["advice"]]
+    assert ran.code == 3
+    assert max(map(len, advice)) > 100
+    assert {f"→ {each}" for each in advice} <= set(lines)
+
+
+def test_printed_statements_mend_the_findings(harmed: Endpoint) -> None:
+    ran = _doctor(harmed, "--print-sql")
+
+    statements = ran.out.splitlines()
+    assert (ran.code, ran.err) == (3, "")
+    assert len(set(statements)) == len(statements)
+    assert sum("USAGE ON SCHEMA" in statement for statement in statements) == 1
+    for statement in statements:
+        harmed.execute(statement)
+    assert diagnosed(harmed.config_file()).code == 0
+    assert _doctor(harmed, "--print-sql") == Ran(0, "", "")
+
+
+def test_finding_that_no_statement_mends_is_on_standard_error(healthy: Endpoint) -> None:
+    healthy.execute(f"DROP TABLE {OWN}")
+
+    ran = _doctor(healthy, "--print-sql")
+
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith(f"duesweep: no statement mends table-exists of {OWN}: ")
+    assert "Run the command `setup`" in ran.err
+
+
+LOOKING_AHEAD = {"sweep__look_ahead_seconds": 60}
+
+
+def _diagnosed(endpoint: Endpoint, broker: Broker, **more: object) -> Diagnosis:
+    return diagnosed(endpoint.config_file(**settings(broker) | more))
+
+
+def test_broker_with_the_endpoint_and_the_ladder_is_well(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    set_up(endpoint, broker)
+    api = {"queues__default__management_url": broker.server.management_url}
+
+    found = _diagnosed(endpoint, broker, **LOOKING_AHEAD, **api)
+
+    assert (found.code, found.to_mend()) == (0, {})
+    assert found.of("ladder-queue")["severity"] == "ok"
+
+
+def test_missing_endpoints_and_a_missing_ladder_are_faults(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    found = _diagnosed(endpoint.set_up(), broker, **LOOKING_AHEAD, retry__error_queue="error")
+
+    assert found.code == 3
+    missing = {("table-exists", name): "fault" for name in ("Sales.Orders", "error")}
+    ladder = {("ladder-exchange", "nsb.v2.delay-delivery"): "fault"}
+    assert (missing | ladder).items() <= found.to_mend().items()
+
+
+def test_ladder_is_not_asked_for_where_no_sweep_looks_ahead(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    broker.create("Sales.Orders")
+
+    found = _diagnosed(endpoint.set_up(), broker)
+
+    assert (found.code, found.to_mend()) == (0, {})
+
+
+def test_broker_out_of_reach_is_a_finding_and_shows_no_password(
+    endpoint: Endpoint, broker: Broker
+) -> None:
+    url = "amqp://guest:Secret-1@127.0.0.1:1/"
+
+    found = _diagnosed(endpoint.set_up(), broker, queues__default__url=url)
+
+    assert found.to_mend() == {("server-reachable", "queues.default"): "fault"}
+    assert "Secret-1" not in found.text

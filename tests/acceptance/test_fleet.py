@@ -1,14 +1,12 @@
 """Several endpoints with one command."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.commands import run
+from support.commands import run, run_on_shell
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
-from support.spark_submit import run as run_on_shell
 from support.waiting import until
 from support.watcher import watching
 
@@ -121,8 +119,8 @@ def test_much_is_swept_on_spark_and_the_rest_in_process(
 
     done = run_on_shell("sweep", "-c", _fleet(endpoint, sweep__spark_from=100), "--json")
 
-    assert done.returncode == 0, done.stderr
-    engines = {name: each["engine"] for name, each in _by_name(json.loads(done.stdout)).items()}
+    assert done.code == 0, done.err
+    engines = {name: each["engine"] for name, each in _by_name(done.document).items()}
     assert engines == {"Sales": "in-process", "Billing": "spark", "Shipping": "spark"}
     assert endpoint.ledger.count("tombstones") == 1_006
     assert [each.waiting() for each in endpoints] == [[], [], []]

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from duesweep import Duesweep
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
-from support.faults.dead_sweeps import dispatch_without_settling
+from support.sweeps import dispatch_without_settling
 
 pytestmark = ON_BOTH_SERVERS
 

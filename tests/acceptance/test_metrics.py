@@ -1,5 +1,6 @@
-"""The metrics of `duesweep sweep`, whatever it comes to."""
+"""What `duesweep sweep` tells monitoring: its metrics, and by exit code 5 that it was late."""
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from duesweep.telemetry.prometheus import figures_in
@@ -78,3 +79,47 @@ def test_fleet_has_one_file_and_a_store_out_of_reach_tells_no_success(endpoint: 
     (done,) = (f for source, f in found.items() if source.startswith("good"))
     assert done["duesweep_dispatched_messages_total"] == 3
     assert all("duesweep_last_success_timestamp_seconds" not in f for f in found.values())
+
+
+SAID = "the objective slo.lateness_seconds"
+
+
+@pytest.fixture
+def late(endpoint: Endpoint) -> Endpoint:
+    """A message for Billing is a minute late."""
+    endpoint.set_up("Billing").delay("Billing", due_in_seconds=-60)
+    return endpoint.having(slo__lateness_seconds=50)
+
+
+def test_message_that_is_later_than_the_objective(late: Endpoint) -> None:
+    ran = late.run("sweep", "--json")
+
+    assert (ran.code, SAID in ran.err) == (5, True)
+    told = ran.document
+    assert (told["outcome"], told["exit_code"], told["error"]) == ("done", 5, None)
+
+
+def test_message_that_is_less_late_than_the_objective(late: Endpoint) -> None:
+    ran = late.run("sweep", slo__lateness_seconds=3_600)
+
+    assert (ran.code, SAID in ran.err) == (0, False)
+
+
+def test_message_that_is_late_because_it_failed_before(late: Endpoint) -> None:
+    billing = late.table("Billing")
+    late.execute(f"ALTER TABLE {billing} RENAME TO away")
+    assert late.run("sweep").code == 3
+    late.execute(f"ALTER TABLE away RENAME TO {billing.rpartition('.')[2]}")
+    late.end_back_off()
+
+    ran = late.run("sweep")
+
+    assert (ran.code, SAID in ran.err) == (0, False)
+
+
+def test_failure_is_told_before_lateness(late: Endpoint) -> None:
+    late.delay("Nowhere")
+
+    ran = late.run("sweep")
+
+    assert (ran.code, SAID in ran.err) == (3, True)

@@ -8,12 +8,12 @@ import pytest
 from duesweep import wiring
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from support.commands import Ran, run
+from support.config_files import add_routes
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import settings
-from support.routes import add_routes
+from support.rabbitmq.commands import settings
 
 if TYPE_CHECKING:
     from support.sqlserver_server import SqlServerEndpoint
@@ -46,7 +46,6 @@ def _file(subject: Subject, *templates: str) -> Path:
 
 
 def _gate(subject: Subject, *templates: str) -> Ran:
-    """What the gate says with these routes."""
     return run("sweep", "--gate", "--config", str(_file(subject, *templates)))
 
 

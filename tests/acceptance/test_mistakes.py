@@ -15,10 +15,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep.demo.server import EmbeddedServer
-from support import spark_submit
-from support.commands import Ran, run
+from support.commands import Ran, run, run_on_shell
 from support.endpoint import Endpoint
-from support.password_server import create_role, password_server
+from support.logins import create_role, password_server
 
 STORE = '[store]\nendpoint = "Sales"\ndsn = "postgresql://sweeper@127.0.0.1:1/nsb"\n'
 LEDGER = '[ledger]\nroot = "/ledger"\n'
@@ -38,29 +37,23 @@ class World:
     strict: EmbeddedServer
 
     def set_up(self, *queues: str, **settings: object) -> Endpoint[Any]:
-        """The endpoint with its tables and these settings."""
         return self.endpoint.set_up(*queues).having(**settings)
 
     def with_dsn(self, dsn: str) -> Endpoint[Any]:
-        """The endpoint with another dsn."""
         return self.endpoint.having(store__dsn=dsn)
 
     def connecting(self, **parameters: str) -> Endpoint[Any]:
-        """The endpoint with other parameters of its dsn."""
         return self.with_dsn(make_conninfo(self.endpoint.dsn, **parameters))
 
     def with_password(self, password: str) -> Endpoint[Any]:
-        """The endpoint with this password, at a server that asks for one."""
         login = f"sweeper{password}@127.0.0.1:{self.strict.port}"
         return self.with_dsn(f"postgresql://{login}/postgres")
 
     def with_rights(self, *rights: str) -> Endpoint[Any]:
-        """The endpoint, set up, with the login of a role that has these rights."""
         self.endpoint.set_up("Billing")
         return self.with_dsn(str(self.endpoint.server.role("sweeper", *rights)))
 
     def with_message(self, **settings: object) -> Endpoint[Any]:
-        """The endpoint, set up, with a message for Billing that is due."""
         self.endpoint.set_up("Billing").delay("Billing")
         return self.endpoint.having(**settings)
 
@@ -157,7 +150,8 @@ MISTAKES = [
             at=lambda w: w.set_up(retry__error_queue="failed")),
     Mistake(21, "sweep", "lacks UPDATE", 'Sales.Orders.Delayed"', "doctor",
             at=lambda w: w.with_rights(f"SELECT, DELETE ON {DELAYED}")),
-    Mistake(22, "setup", "may not create tables", '"public"', "setup --print-sql",
+    Mistake(22, "setup", "may not create tables", 'in schema "public"; grant it USAGE and CREATE',
+            "setup --print-sql",
             at=lambda w: w.with_dsn(str(w.endpoint.server.role("sweeper")))),
     Mistake(23, "queue send Billing --body x", f"{NO_TABLE}Billing", "42501",
             f'run GRANT INSERT ON {BILLING} TO "test_',
@@ -263,11 +257,11 @@ def test_mistake_in_the_session_is_told(endpoint: Endpoint[Any]) -> None:
 def test_mistake_at_java_is_told(endpoint: Endpoint[Any]) -> None:
     file = str(endpoint.config_file())
 
-    done = spark_submit.run(BY_SHELL.command, "--config", file, JAVA_HOME="/nonexistent")
+    done = run_on_shell(BY_SHELL.command, "--config", file, JAVA_HOME="/nonexistent")
 
-    assert (done.returncode, len(done.stderr.splitlines())) == (BY_SHELL.code, 1)
+    assert (done.code, len(done.err.splitlines())) == (BY_SHELL.code, 1)
     for words in (BY_SHELL.what, BY_SHELL.where, BY_SHELL.do):
-        assert words in done.stderr
+        assert words in done.err
 
 
 def test_port_of_watch_in_use_is_told(endpoint: Endpoint[Any]) -> None:

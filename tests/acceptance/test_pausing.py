@@ -98,19 +98,6 @@ def test_messages_with_the_paused_queues_whole_address_are_not_even_read(
     assert len(endpoint.waiting()) == 3
 
 
-def test_whole_endpoint_can_be_paused(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay_many(2)
-    endpoint.load([DelayedRow(headers="{", due=endpoint.due_in(-60))])
-    _pause(endpoint, "*")
-
-    ran = endpoint.run("sweep")
-
-    assert (ran.code, "nothing is to be sent now" in ran.out) == (0, True)
-    assert "paused: *: the bank is down" in ran.out
-    assert (len(endpoint.waiting()), endpoint.attempts()) == (3, {})
-
-
 def test_pause_that_still_holds_a_resumed_destination_is_named(
     endpoint: Endpoint,
 ) -> None:
@@ -213,20 +200,6 @@ def test_plan_counts_what_has_a_limit(endpoint: Endpoint) -> None:
         "Shipping": 0,
     }
     assert [(one.what, one.messages) for one in found.held] == [("Bill*", 2)]
-
-
-def test_sweep_of_so_many_messages_takes_the_oldest_and_is_stopped(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay_many(3)
-    oldest = endpoint.delay_many(4, due_in_seconds=-7_200)
-
-    swept = endpoint.document("sweep", "--max-messages", "4")
-
-    assert (swept["outcome"], swept["exit_code"]) == ("stopped", 0)
-    assert (swept["found"], swept["dispatched"], swept["left"]) == (7, 4, 3)
-    assert {row.message_key for row in endpoint.ledger.rows("tombstones")} == set(oldest)
-    rest = endpoint.document("sweep", "--max-messages", "4")
-    assert (rest["outcome"], rest["dispatched"], rest["left"]) == ("done", 3, 0)
 
 
 def test_destination_that_is_not_allowed_fails_and_others_arrive(

@@ -1,14 +1,17 @@
 """duesweep from Python: the same work as the commands', as values."""
 
-import subprocess
-import sys
+import ast
+import json
+import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import duesweep
-from duesweep import Duesweep, DuesweepError, ErrorFilter, MessageFilter, Moment, load_config
+from duesweep import Duesweep, DuesweepError, MessageFilter, Moment, load_config
+from support.commands import run_python
 from support.endpoint import Endpoint
 
 HOUR = 3_600
@@ -36,44 +39,6 @@ def test_sweep_returns_its_report_and_the_ledger_is_read_in_arrow(endpoint: Endp
     assert opened.sweep() is None
 
 
-def test_listed_messages_are_rescheduled_and_cancelled(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing", "Shipping")
-    first, second = (endpoint.delay(to, due_in_seconds=HOUR) for to in ("Billing", "Shipping"))
-    opened = _opened(endpoint)
-
-    listing = opened.list(MessageFilter(destination="Bill*"))
-    moved = opened.reschedule(MessageFilter(keys=(first,)), by=timedelta(days=2))
-    cancelled = opened.cancel(MessageFilter(keys=(second, "gone")), reason="a test")
-
-    assert ([one.message.key for one in listing.messages], listing.total) == ([first], 1)
-    assert moved.tally.changed == 1
-    assert opened.list().counts[-1] == 1
-    assert (cancelled.tally.changed, cancelled.tally.gone) == (1, 1)
-    assert endpoint.waiting() == [first]
-    changes = opened.table("changes").column("change").to_pylist()
-    assert sorted(changes) == ["cancelled", "rescheduled"]
-
-
-def test_error_is_replayed_once(endpoint: Endpoint) -> None:
-    endpoint.set_up()
-    key = endpoint.delay("Billing")
-    # One try, to a queue that is not there.
-    opened = _opened(endpoint, retry__max_attempts=1, retry__initial_seconds=1)
-    report = opened.sweep()
-    assert report is not None
-    endpoint.create_queue("Billing")
-
-    (error,) = opened.errors()
-    replayed = opened.replay(ErrorFilter(ids=(key,)))
-
-    assert (report.exhausted, error.id.key) == (1, key)
-    assert (replayed.chosen, replayed.failed) == (1, 0)
-    assert len(endpoint.queue_rows("Billing")) == 1
-    assert opened.errors() == []
-    again = opened.replay(ErrorFilter(ids=(key,)))
-    assert (again.chosen, again.done_before, again.done) == (0, 1, None)
-
-
 def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: Endpoint) -> None:
     endpoint.set_up()
     endpoint.delay_many(2, due_in_seconds=HOUR)
@@ -99,15 +64,60 @@ def test_overrides_win_over_the_file(endpoint: Endpoint) -> None:
 
 
 def test_import_loads_nothing_and_unknown_names_are_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, duesweep; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(duesweep.__file__).parents[1],
-    )
+    done = run_python("-c", "import sys, duesweep; print(*sys.modules)")
 
-    assert {name for name in done.stdout.split() if name.startswith("duesweep.")} == set()
+    assert done.code == 0
+    assert {name for name in done.out.split() if name.startswith("duesweep.")} == set()
     assert {"Duesweep", "load_config"} <= set(dir(duesweep))
     with pytest.raises(AttributeError, match="no attribute 'Sweeper'"):
         duesweep.Sweeper  # noqa: B018 - as a user would
+
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+TOMORROW = 86_400
+
+
+@pytest.mark.usefixtures("no_spark_session")
+def test_cells_return_what_the_notebook_shows(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    endpoint.set_up("Billing", "Reminders.Mail")
+    endpoint.delay_many(3, ["Billing"])
+    endpoint.delay("Archive")
+    endpoint.delay_many(2, ["Reminders.Mail"], due_in_seconds=TOMORROW)
+    # A queue that is missing is found at once.
+    file = endpoint.config_file(retry__max_attempts=1)
+    monkeypatch.chdir(file.parent)
+    assert file.name == "duesweep.toml"
+
+    names: dict[str, Any] = {}
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    shown = [cell["outputs"] for cell in cells]
+    for number, cell in enumerate(cells, 1):
+        cell["execution_count"] = number
+        cell["outputs"] = _run("".join(cell["source"]), names, number)
+
+    if os.environ.get("DUESWEEP_WRITE_PAGES"):
+        NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    assert len(cells) > 5
+    assert [cell["outputs"] for cell in cells] == shown
+
+
+def _run(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """Run a cell as a notebook does: the value of its last line is what it shows."""
+    *lines, last = ast.parse(source).body
+    if not isinstance(last, ast.Expr):
+        exec(source, names)
+        return []
+    exec(compile(ast.Module(lines, []), "cell", "exec"), names)
+    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    text = repr(value).splitlines(keepends=True)
+    return [
+        {
+            "data": {"text/plain": text},
+            "execution_count": number,
+            "metadata": {},
+            "output_type": "execute_result",
+        }
+    ]

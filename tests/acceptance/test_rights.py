@@ -122,7 +122,6 @@ def _on(owned: Endpoint, right: str) -> str:
 
 
 def _as(sweeper: User) -> Endpoint:
-    """The endpoint with the user's login."""
     return sweeper.endpoint.having(store__dsn=sweeper.dsn, **SETTINGS)
 
 

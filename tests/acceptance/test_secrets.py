@@ -1,6 +1,5 @@
 """A password shows nowhere: not in `ps`, output, errors, tables, Spark's UI and event log."""
 
-import json
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +11,13 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep import wiring
 from duesweep.cli import app
+from support.commands import run_on_shell as run
 from support.endpoint import Endpoint
+from support.logins import create_role, password_server
 from support.needle import HARDEST, NEEDLE, files_with_needle, watching
-from support.password_server import create_role, password_server
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.rabbitmq.broker import Broker
-from support.spark_submit import run
 
 Capture = pytest.CaptureFixture[str]
 
@@ -108,11 +107,11 @@ def test_password_shows_nowhere_in_a_whole_sweep(
     with watching(port if engine == "spark" else None) as watch:
         done = run("sweep", "--json", "--config", file, *options, DUESWEEP_SPARK_LOG="info")
 
-    summary = json.loads(done.stdout)
+    summary = done.document
     assert (summary["engine"], summary["dispatched"], summary["exhausted"]) == (engine, 20, 2)
     assert broker.count("Shipping") == 10
     assert watch.leaks == []
-    assert NEEDLE not in done.stdout + done.stderr + _tables(secretive)
+    assert NEEDLE not in done.told + _tables(secretive)
     assert files_with_needle(secretive.folder / "ledger") == files_with_needle(events) == []
     places = set(watch.seen)
     assert {place for place in places if place.startswith("ps: ")} > {"ps: bash"}
@@ -130,7 +129,7 @@ def test_needle_would_be_found(tmp_path: Path) -> None:
         done = run("config", "--set", f"store.name={NEEDLE}")
 
     assert "ps: python" in "".join(watch.leaks)
-    assert done.returncode == 2
+    assert done.code == 2
     (tmp_path / "log").write_text(f"x{NEEDLE}", "utf-8")
     assert files_with_needle(tmp_path) == [tmp_path / "log"]
 

@@ -9,8 +9,8 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep.stores.dialect import JOURNAL_TABLES
 from support.commands import run
+from support.config_files import add_routes
 from support.endpoint import Endpoint
-from support.routes import add_routes
 
 OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}
 STORE_TABLES = {"Sales.Orders.Delayed", "SubscriptionRouting"} | OWN_TABLES
@@ -21,7 +21,6 @@ TABLES = (
 
 @pytest.fixture
 def queues_dsn(endpoint: Endpoint) -> Iterator[str]:
-    """An empty database for the queues."""
     name = f"{endpoint.server.admin.info.dbname}_queues"
     endpoint.execute(f"CREATE DATABASE {name}")
     yield make_conninfo(endpoint.dsn, dbname=name)
@@ -134,17 +133,6 @@ def test_error_queue_that_no_route_takes_is_refused_by_setup_as_by_a_sweep(
         "add a [[route]] for it\n",
     )
     assert _tables(endpoint.dsn) == before
-
-
-def test_setup_without_the_right_to_create_says_what_to_grant(endpoint: Endpoint) -> None:
-    endpoint.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    dsn = endpoint.server.role("sweeper", "USAGE ON SCHEMA public")
-
-    ran = endpoint.run("setup", store__dsn=dsn)
-
-    assert ran.code == 2
-    assert 'tables in schema "public"; grant it USAGE and CREATE' in ran.err
-    assert _tables(endpoint.dsn) == set()
 
 
 @pytest.mark.parametrize("setting", ["store__dsn", "queues__default__dsn"])

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from duesweep.cli.app import main
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.telemetry.tracing import OtlpTracing
@@ -81,11 +80,10 @@ def test_collector_that_refuses_costs_nothing_but_its_traces(
 
 def test_each_run_sends_its_metrics(endpoint: Endpoint, collector: Collector) -> None:
     _delay(endpoint)
-    config = str(endpoint.config_file())
 
-    assert main(["sweep", "--config", config]) == 0
+    assert endpoint.run("sweep").code == 0
     first = collector.figures()
-    assert main(["sweep", "--config", config]) == 0
+    assert endpoint.run("sweep").code == 0
     second = collector.figures()
 
     assert (first["dispatched_messages"], first["runs"], first["due_messages"]) == (3, 1, 0)

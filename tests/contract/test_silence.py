@@ -121,13 +121,11 @@ _PEERS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Peer]
 
 @pytest.fixture
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
-    """The service of this name."""
     with _PEERS[request.param](request) as peer:
         yield peer
 
 
 def _case(name: str, *values: object, called: str = "") -> Any:
-    """The values of a test of this peer."""
     marks = [pytest.mark.xdist_group("rabbitmq")] if name == RABBITMQ else []
     return pytest.param(name, *values, marks=marks, id=f"{name} {called}".strip())
 

@@ -17,7 +17,7 @@ from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import set_up, settings
+from support.rabbitmq.commands import set_up, settings
 from support.sweeps import exit_code, run_sweep
 from support.trials.armed import following
 from support.trials.points import HOLD, Plan

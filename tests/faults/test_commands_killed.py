@@ -18,10 +18,10 @@ from duesweep.core.errors import StoreError
 from duesweep.core.headers import read_json, remove_forward_destination
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
+from support.commands import Ran
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import await_locks
 from support.ledger_reader import LedgerReader
-from support.sweeps import run_sweep
+from support.sweeps import await_locks, run_sweep
 from support.trials.armed import dying
 from support.waiting import until
 
@@ -89,12 +89,8 @@ _OF_CANCEL = [
 ]
 
 
-def _run(endpoint: Endpoint, *arguments: str) -> int:
-    return int(main([*arguments, *_WHY, "--config", str(_file(endpoint))]))
-
-
-def _file(endpoint: Endpoint) -> Path:
-    return endpoint.config_file(sweep__batch_rows=BATCH_ROWS, retry__max_attempts=1)
+def _run(endpoint: Endpoint, *arguments: str) -> Ran:
+    return endpoint.run(*arguments, *_WHY, sweep__batch_rows=BATCH_ROWS, retry__max_attempts=1)
 
 
 def _prepare(name: str, endpoint: Endpoint, messages: int = MESSAGES) -> list[DelayedRow]:
@@ -110,7 +106,7 @@ def _prepare(name: str, endpoint: Endpoint, messages: int = MESSAGES) -> list[De
         run_sweep(endpoint, retry__max_attempts=1)
         endpoint.create_queue("Billing")
     elif name == "restore":
-        assert _run(endpoint, *_CANCEL) == 0
+        assert _run(endpoint, *_CANCEL).code == 0
     return rows
 
 
@@ -172,7 +168,7 @@ def test_command_that_is_killed_is_settled_once_and_does_the_rest_when_it_is_run
 
     assert COMMANDS[name].count(endpoint) == changed
     # It exits with 3 if all messages that it names are done.
-    assert _run(endpoint, *arguments) in {0, 3}
+    assert _run(endpoint, *arguments).code in {0, 3}
     if changed == MESSAGES:
         # Where it has nothing to do, it settles nothing.
         run_sweep(endpoint)
@@ -205,7 +201,7 @@ def test_kill_between_the_commits_of_queue_and_store_doubles_one_batch_at_most(
     assert len(endpoint.queue_rows("Billing")) == 2 * BATCH_ROWS
     await_locks(endpoint)
 
-    assert _run(endpoint, *_REPLAY, *own) == 0
+    assert _run(endpoint, *_REPLAY, *own).code == 0
 
     arrived = Counter(row.message_id for row in endpoint.queue_rows("Billing"))
     assert sorted(arrived) == _ids(rows)
@@ -253,25 +249,23 @@ def test_two_cancels_at_once_and_a_sweep_take_each_message_once(
     assert outcomes["cancelled"] == 600 - outcomes["dispatched"]
 
 
-def test_restore_does_not_begin_while_another_is_not_settled(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_restore_does_not_begin_while_another_is_not_settled(endpoint: Endpoint) -> None:
     rows = _prepare("restore", endpoint)
     arguments = _restoring("restore", rows)
 
     with endpoint.context().store.open_driver() as other:
         # As one whose session was lost and came back: it lives, and holds no lock of the source.
         other.open_command(Command(CommandName.RESTORE, "a@b", None))
-        assert _run(endpoint, *arguments) == 4
-    assert "has not ended yet" in capsys.readouterr().err
+        refused = _run(endpoint, *arguments)
+    assert (refused.code, "has not ended yet" in refused.err) == (4, True)
 
     await_locks(endpoint)
-    assert _run(endpoint, *arguments) == 0
+    assert _run(endpoint, *arguments).code == 0
     assert len(endpoint.waiting()) == MESSAGES
 
 
 def test_error_says_what_the_command_had_done_before(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _prepare("cancel", endpoint)
     with endpoint.context().store.open_changes() as session:
@@ -286,11 +280,10 @@ def test_error_says_what_the_command_had_done_before(
 
     monkeypatch.setattr(kind, "cancel", fail_in_the_second)
 
-    assert _run(endpoint, *_CANCEL) == 4
+    ran = _run(endpoint, *_CANCEL)
 
-    said = capsys.readouterr().err
-    assert "The store is away. By then command " in said
-    assert f" had changed {BATCH_ROWS} or more messages" in said
+    assert (ran.code, "The store is away. By then command " in ran.err) == (4, True)
+    assert f" had changed {BATCH_ROWS} or more messages" in ran.err
     assert len(endpoint.waiting()) == MESSAGES - BATCH_ROWS
 
 
@@ -314,17 +307,17 @@ def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(2, ["Billing", "Shipping"])
     pauses = endpoint.own_table("pauses")
-    file = str(endpoint.config_file())
-    pause = ["pause", "Billing", "--reason", "the bank is down", "--config", file]
+    pause = ["pause", "Billing", "--reason", "the bank is down"]
     if command == "resume":
-        assert main(pause) == 0
+        assert endpoint.run(*pause).code == 0
     endpoint.execute(_HOLD.format(pauses=pauses))
     endpoint.fetch(f"SELECT pg_advisory_lock({_HELD})")
 
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "duesweep"),
-            *(pause if command == "pause" else ["resume", "Billing", "--config", file]),
+            *(pause if command == "pause" else ["resume", "Billing"]),
+            *("--config", str(endpoint.config_file())),
         ],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "lib")},
     )
@@ -340,4 +333,4 @@ def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
     assert len(endpoint.fetch(f"SELECT FROM {pauses}")) == is_paused
     assert run_sweep(endpoint).dispatched == (1 if is_paused else 2)
     assert len(endpoint.waiting()) == is_paused
-    assert main(pause) == 0
+    assert endpoint.run(*pause).code == 0

@@ -1,7 +1,6 @@
 """Each crash point of the trials is reached by a clean sweep: else trials would show nothing."""
 
 import os
-import pickle
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.queues.base import QueueSession
-from duesweep.stores.base import TaskSession
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.rabbitmq.broker import Broker
@@ -44,7 +41,6 @@ def _points(names: Iterable[str]) -> set[str]:
 
 
 def _reached(endpoint: Endpoint[Any], **settings: object) -> set[str]:
-    """The points of a sweep with this configuration."""
     with following(Plan(str(endpoint.folder))) as reached:
         report = run_sweep(endpoint, **settings)
     assert (report.ledger_error, report.reason) == (None, None)
@@ -178,43 +174,3 @@ def test_table_counts_how_often_each_point_fired() -> None:
     never = set(NAMES) - {claim, create}
     expected = {f"| {claim} | 2 | 0 |", f"| {create} | 0 | 1 |"}
     assert set(rows) == expected | {f"| {name} | 0 | 0 |" for name in never}
-
-
-@ON_BOTH_SERVERS
-def test_wrappers_have_the_classes_and_abilities_of_what_they_wrap(
-    endpoint: Endpoint[Any],
-) -> None:
-    endpoint.set_up("Billing")
-    context = endpoint.context()
-    plan = Plan(str(endpoint.folder))
-    with following(plan):
-        wrapped_context = endpoint.context()
-    # As they travel to Spark's workers.
-    store, queue = pickle.loads(pickle.dumps((wrapped_context.store, wrapped_context.queue)))
-
-    with (
-        context.store.open_driver() as driver,
-        context.store.open_task() as task,
-        context.queue.open(task) as session,
-        context.store.open_changes() as changes,
-        store.open_driver() as armed_driver,
-        store.open_task() as armed_task,
-        queue.open(armed_task) as armed_session,
-        store.open_changes() as armed_changes,
-    ):
-        for plain, wrapped in (
-            (context.store, store),
-            (context.queue, queue),
-            (driver, armed_driver),
-            (task, armed_task),
-            (session, armed_session),
-            (changes, armed_changes),
-        ):
-            assert type(wrapped) is not type(plain)
-            assert isinstance(wrapped, type(plain))
-        for plainly, armed in (
-            (type(each).append is QueueSession.append for each in (session, armed_session)),
-            (type(each).take is TaskSession.take for each in (task, armed_task)),
-        ):
-            assert plainly == armed, "a sweep would use another form of a batch"
-        assert (store.operators() is None) == (context.store.operators() is None)

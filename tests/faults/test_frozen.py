@@ -1,11 +1,8 @@
 """A process that is frozen holds its locks for as long as it is: nobody may wait for it."""
 
 import fcntl
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep.cli.app import main
+from support.commands import run, run_python
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.trials.points import FREEZE, Plan
@@ -60,7 +57,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _sweep(endpoint: Endpoint) -> int:
-    return int(main(["sweep", "--config", str(endpoint.config_file())]))
+    return endpoint.run("sweep").code
 
 
 def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
@@ -85,7 +82,7 @@ def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
 
     assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
     assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
-    assert main(["audit", "--config", str(endpoint.config_file())]) == 0
+    assert endpoint.run("audit").code == 0
 
 
 def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_session(
@@ -112,7 +109,7 @@ def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_
     assert _sweep(endpoint) == 0
 
     assert "abandoned" not in {row.outcome for row in ledger.rows("sweeps")}
-    assert main(["audit", "--config", str(endpoint.config_file())]) == 0
+    assert endpoint.run("audit").code == 0
 
 
 @pytest.mark.parametrize("point", ["after DriverSession.seal", _HOLDING_BOTH_LOCKS])
@@ -120,44 +117,38 @@ def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     endpoint: Endpoint,
     ledger: LedgerReader,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     point: str,
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
     with _frozen(endpoint, tmp_path, point) as frozen:
         endpoint.delay()
-        capsys.readouterr()
 
-        assert _sweep(endpoint) == 4
+        swept = endpoint.run("sweep")
 
-        said = capsys.readouterr().err
-        assert f"Process {frozen.pid} on " in said
-        assert "since 20" in said
+        assert (swept.code, f"Process {frozen.pid} on " in swept.err) == (4, True)
+        assert "since 20" in swept.err
         assert len(endpoint.queue_rows("Billing")) == 2
         assert ledger.count("tombstones") == 0
     assert _sweep(endpoint) == 0
     assert ledger.count("tombstones") == 2
 
 
-def test_sweep_that_can_only_settle_and_cannot_is_one_document(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_that_can_only_settle_and_cannot_is_one_document(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     other = endpoint.named("Other").set_up()
     endpoint.delay()
     assert _sweep(endpoint) == 0
     endpoint.delay()
-    file = str(endpoint.config_file())
     fleet = endpoint.fleet_file(*(f'store.endpoint = "{one.name}"' for one in (endpoint, other)))
     with _locked_ledger(endpoint):
-        assert main(["sweep", "--config", file]) == 4
-        capsys.readouterr()
+        assert _sweep(endpoint) == 4
 
-        assert main(["sweep", "--json", "--config", file]) == 4
-        assert main(["sweep", "--json", "--config", str(fleet)]) == 4
+        alone = endpoint.document("sweep", code=4)
+        swept = run("sweep", "--json", "--config", str(fleet))
 
-    alone, both = map(json.loads, capsys.readouterr().out.splitlines())
+    assert swept.code == 4
+    both = swept.document
     of_fleet = next(each for each in both["sources"] if each["exit_code"] == 4)
     for document in (alone, of_fleet):
         assert (document["outcome"], document["dispatched"]) == ("idle", 0)
@@ -186,9 +177,7 @@ def test_ledger_is_not_locked_while_the_journal_is_read(
             "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
         )
 
-        assert (
-            subprocess.run([sys.executable, "-c", script, str(lock)], check=False).returncode == 0
-        )
+        assert run_python("-c", script, lock).code == 0
 
 
 def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
@@ -207,7 +196,7 @@ def test_batch_that_waits_for_another_server_is_not_taken_for_a_frozen_one(
             table = endpoint.server.sql(endpoint.schema, destination)
             other.execute(f"LOCK TABLE {table} IN SHARE MODE")
 
-        assert main(["sweep", "--config", str(file)]) == 4
+        assert run("sweep", "--config", str(file)).code == 4
 
     assert len(endpoint.queue_rows("Billing")) == 1
     assert _sweep(endpoint) == 0

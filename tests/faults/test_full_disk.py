@@ -1,14 +1,11 @@
 """A ledger that cannot be written: due messages go out, and the journal keeps the account."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from duesweep.cli.app import main
 from duesweep.core.errors import LedgerError
-from duesweep.ledger.ledger import open_ledger
 from duesweep.sweep import settle
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.spark import SparkEngine
@@ -128,44 +125,18 @@ def test_journal_that_holds_too_much_ends_delivery(
     _assert_complete(endpoint, context, 16)
 
 
-def test_writer_that_fails_leaves_the_sweep_to_the_next(
-    endpoint: Endpoint, ledger: LedgerReader
-) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay_many(5)
-    context = endpoint.context()
-    engine = InProcessEngine()
-
-    def fail(*_: object, **__: object) -> None:
-        raise LedgerError("the storage is away", transient=True)
-
-    tables = open_ledger(context.ledger_root, context.ledger_writer, None).tables
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(tables), "append", fail)
-        report = run_sweep(context, engine)
-    assert (report.dispatched, report.ledger_error) == (5, "the storage is away")
-    assert exit_code(report) == 4
-    assert ledger.rows("tombstones") == []
-
-    assert run_sweep(context, engine).found == 0
-    _assert_complete(endpoint, context, 5)
-
-
 @pytest.mark.parametrize("context", ["delta-rs"], indirect=True)
 def test_full_disk_is_one_sentence_and_a_document(
-    endpoint: Endpoint, context: SweepContext, disk: SmallDisk, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, context: SweepContext, disk: SmallDisk
 ) -> None:
     run_sweep(context)
     disk.fill()
     endpoint.delay_many(10)
-    file = endpoint.config_file(ledger__root=context.ledger_root)
 
-    assert main(["sweep", "--json", "--config", str(file)]) == 4
+    ran = endpoint.run("sweep", "--json", ledger__root=context.ledger_root)
 
-    output, said = capsys.readouterr()
-    assert _FULL in said
-    assert len(said.splitlines()) == 1
-    summary = json.loads(output)
+    assert (ran.code, _FULL in ran.err, len(ran.err.splitlines())) == (4, True, 1)
+    summary = ran.document
     assert (summary["dispatched"], summary["exit_code"]) == (10, 4)
     assert _FULL in summary["ledger_error"]
     assert summary["error"] == summary["ledger_error"]

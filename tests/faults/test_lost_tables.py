@@ -9,20 +9,18 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.cli.app import main
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import TABLES
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, open_ledger
 from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
+from duesweep.stores.journal import SqlJournal
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.sweep import Engine
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep
-
-Capture = pytest.CaptureFixture[str]
 
 
 class World(NamedTuple):
@@ -31,12 +29,11 @@ class World(NamedTuple):
     engine: Engine
     endpoint: Endpoint
     ledger: LedgerReader
-    capsys: Capture
 
 
 @pytest.fixture
-def world(engine: Engine, endpoint: Endpoint, ledger: LedgerReader, capsys: Capture) -> World:
-    return World(engine, endpoint, ledger, capsys)
+def world(engine: Engine, endpoint: Endpoint, ledger: LedgerReader) -> World:
+    return World(engine, endpoint, ledger)
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
 def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
     name: str, context: SweepContext, world: World
 ) -> None:
-    engine, endpoint, ledger, capsys = world
+    engine, endpoint, ledger = world
     file = endpoint.config_file()
     shutil.rmtree(ledger.root / name / "_delta_log")
 
@@ -78,8 +75,8 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
     assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
     assert "move the data away" in found.of("ledger")["advice"]
 
-    assert main(["setup", "--rebind", "--config", str(file)]) == 0
-    assert "freed" in capsys.readouterr().out
+    rebound = endpoint.run("setup", "--rebind")
+    assert (rebound.code, "freed" in rebound.out) == (0, True)
     assert "move the data away" in _refused(engine, context, endpoint)
 
     (ledger.root / name).rename(endpoint.folder / "away")
@@ -92,7 +89,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 def test_table_that_is_gone_is_not_begun_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
-    engine, endpoint, ledger, _ = world
+    engine, endpoint, ledger = world
     shutil.rmtree(ledger.root / name)
 
     assert f"has lost the table {name}" in _refused(engine, context, endpoint)
@@ -105,7 +102,7 @@ def test_table_that_is_gone_is_not_begun_anew(
 def test_ledger_lost_during_a_sweep_is_not_created_anew(
     name: str, context: SweepContext, world: World
 ) -> None:
-    engine, endpoint, ledger, _ = world
+    engine, endpoint, ledger = world
     place, away = ledger.root / name, endpoint.folder / "away"
     rows = len(ledger.rows("tombstones"))
 
@@ -173,17 +170,46 @@ def test_ledger_without_a_column_takes_it(
     assert {row.sweep_id == "older": row.left for row in rows} == {True: None, False: 0}
 
 
-def test_rebind_says_what_it_freed(
-    context: SweepContext, endpoint: Endpoint, capsys: Capture
-) -> None:
-    file = str(endpoint.config_file())
+def test_rebind_says_what_it_freed(context: SweepContext, endpoint: Endpoint) -> None:
     with context.store.open_driver() as session:
         bound = session.binding()
 
-    assert main(["setup", "--rebind", "--config", file]) == 0
-    said = capsys.readouterr().out
-    assert context.store.source in said
-    assert str(bound) in said
+    first, again = (endpoint.run("setup", "--rebind") for _ in range(2))
 
-    assert main(["setup", "--rebind", "--config", file]) == 0
-    assert "was bound to no ledger" in capsys.readouterr().out
+    assert (first.code, again.code) == (0, 0)
+    assert context.store.source in first.out
+    assert str(bound) in first.out
+    assert "was bound to no ledger" in again.out
+
+
+def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay()
+    run_sweep(endpoint)
+    root, away, other = (ledger.root.with_name(name) for name in ("ledger", "away", "other"))
+    open_ledger(str(other), LedgerWriter.DELTA_RS, None).create()
+    writer = "delta-rs" if engine.spark is None else "spark"
+    config = endpoint.config(ledger__writer=writer)
+    endpoint.delay_many(3)
+    seal = SqlJournal.seal
+
+    def seal_and_replace(journal: SqlJournal, sweep_id: object) -> None:
+        seal(journal, sweep_id)  # type: ignore[arg-type]
+        root.rename(away)
+        other.rename(root)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqlJournal, "seal", seal_and_replace)
+        report = run_sweep(config, engine)
+    root.rename(other)
+    away.rename(root)
+
+    assert "was replaced by" in str(report.ledger_error)
+    assert (report.dispatched, exit_code(report)) == (3, 4)
+    assert ledger.count("tombstones") == 1
+    assert run_sweep(config, engine).found == 0
+    assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 4
+    assert sorted(row.dispatched for row in ledger.rows("sweeps"))[-2:] == [1, 3]
+    assert endpoint.fetch("SELECT FROM duesweep_journal") == []

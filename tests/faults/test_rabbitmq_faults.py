@@ -1,4 +1,6 @@
-"""Sweeps and handovers to RabbitMQ: connections are cut, a queue is full, a driver dies."""
+"""Sweeps, handovers and replays to RabbitMQ: connections are cut, a queue is full, a driver dies or
+is stopped.
+"""
 
 import os
 import signal
@@ -7,19 +9,26 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
-from duesweep import wiring
+from duesweep import Duesweep, ErrorFilter, wiring
+from duesweep.api.replaying import ErrorsReport
+from duesweep.core.errors import StoreError
+from duesweep.core.headers import FORWARD_DESTINATION, read_json
+from duesweep.core.message import MESSAGE_ID
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import topology
+from duesweep.sweep.job import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Proxy, Way, proxied
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import set_up, settings
+from support.rabbitmq.commands import in_ladder, set_up, settings
 from support.sweeps import run_sweep
 from support.waiting import until
 
@@ -122,3 +131,125 @@ def _cutting(proxy: Proxy) -> Iterator[None]:
     finally:
         done.set()
         cutter.join()
+
+
+_ROWS = 200
+_REPLAYED_AT_ONCE = 40
+_BODY = b"\xff\x00" * 500
+_REPLAYED_BEFORE_CUT = 150_000
+
+
+def test_each_error_arrives_once_with_its_headers_and_its_body_to_the_byte(
+    endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    rows = _fail(endpoint, broker)
+    opened = Duesweep(endpoint.config(**settings(broker, sweep__batch_rows=_REPLAYED_AT_ONCE)))
+
+    done = _replay(opened)
+    again = _replay(opened)
+
+    assert (done.chosen, done.failed) == (_ROWS, 0)
+    assert (again.chosen, again.done_before, again.done) == (0, _ROWS, None)
+    taken = broker.take_all("Billing", _ROWS)
+    arrived = {properties.message_id: (properties.headers, body) for _, properties, body in taken}
+    assert (len(taken), set(arrived)) == (_ROWS, set(rows))
+    assert broker.count("Billing") == 0
+    for message_id, row in rows.items():
+        headers = {k: v for k, v in read_json(row.headers).items() if v is not None}
+        headers.pop(FORWARD_DESTINATION)
+        sent, body = arrived[message_id]
+        assert body == _BODY
+        assert {name: sent[name] for name in headers} == headers
+        assert not [name for name in sent if "Failed" in name or "Exception" in name]
+    assert _journalled(ledger) == dict.fromkeys(rows, 1)
+
+
+def test_connection_that_is_cut_leaves_open_what_was_not_confirmed(
+    endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    rows = _fail(endpoint, broker)
+    config = settings(broker, sweep__batch_rows=_REPLAYED_AT_ONCE)
+
+    with proxied(broker.server.amqp) as proxy:
+        url = broker.server.url(broker.vhost, proxy.port)
+        opened = Duesweep(endpoint.config(**config | {"queues__default__url": url}))
+        proxy.cut_after(_REPLAYED_BEFORE_CUT, Way.TO_SERVER)
+        with suppress(StoreError):
+            _replay(opened)
+        assert proxy.cuts == 1
+        for _ in range(3):
+            if _replay(opened).chosen == 0:
+                break
+
+    assert opened.errors() == []
+    times = Counter(one.message_id for one in broker.drain("Billing"))
+    assert set(times) == set(rows)
+    # What was sent and not confirmed before the cut is sent again.
+    assert sum(times.values()) - _ROWS <= _REPLAYED_AT_ONCE
+    assert _journalled(ledger) == dict.fromkeys(rows, 1)
+
+
+def _fail(endpoint: Endpoint, broker: Broker) -> dict[str, DelayedRow]:
+    """Messages that exhausted their attempts, by their ids; now their queue is there."""
+    set_up(endpoint, broker, "Shipping")
+    due = endpoint.due_in(-60)
+    rows = [replace(delayed_row("Billing", body=_BODY), due=due) for _ in range(_ROWS)]
+    endpoint.load(rows)
+    config = settings(broker, retry__max_attempts=1, retry__max_exhausted_per_sweep=_ROWS)
+    summary = run_sweep(endpoint, **config)
+    assert summary.exhausted == _ROWS
+    broker.create("Billing")
+    return {str(read_json(row.headers)[MESSAGE_ID]): row for row in rows}
+
+
+def _replay(opened: Duesweep) -> ErrorsReport:
+    return opened.replay(ErrorFilter(), reason="the queue is there", everything=True)
+
+
+def _journalled(ledger: LedgerReader) -> Counter[str]:
+    """How often the ledger calls each message replayed."""
+    rows = ledger.rows("changes")
+    return Counter(row.message_id for row in rows if row.change == "replayed")
+
+
+_MESSAGES = 200
+_SENT_AT_ONCE = 10
+# The batch in hand, and what begins until the store knows of the stop.
+_MOST_BATCHES = 6
+
+
+def test_stop_waits_for_the_batch_in_hand_and_no_message_is_sent_twice(
+    endpoint: Endpoint, broker: Broker, ledger: LedgerReader
+) -> None:
+    set_up(endpoint, broker, "Billing")
+    endpoint.delay_many(_MESSAGES, due_in_seconds=900)
+    config = settings(broker, sweep__batch_rows=_SENT_AT_ONCE, sweep__look_ahead_seconds=3_600)
+    context = endpoint.context(**config)
+    stop = Stop()
+
+    with _asked_after_a_batch(stop, endpoint):
+        stopped = run_sweep(context, stop=stop)
+
+    assert (stopped.outcome, stopped.reason) == ("stopped", None)
+    assert stopped.found == stopped.dispatched + stopped.left == _MESSAGES
+    assert 0 < stopped.dispatched <= _MOST_BATCHES * _SENT_AT_ONCE
+    assert len(endpoint.waiting()) == stopped.left
+    until(lambda: in_ladder(broker) == stopped.dispatched)
+
+    assert run_sweep(context).dispatched == stopped.left
+
+    until(lambda: in_ladder(broker) == _MESSAGES)
+    tombstones = ledger.rows("tombstones")
+    assert len(tombstones) == len({row.message_key for row in tombstones}) == _MESSAGES
+
+
+@contextmanager
+def _asked_after_a_batch(stop: Stop, endpoint: Endpoint) -> Iterator[None]:
+    def ask() -> None:
+        until(lambda: endpoint.fetch("SELECT FROM duesweep_journal WHERE kind = 'batch'"))
+        stop.ask()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    yield
+    asking.join()

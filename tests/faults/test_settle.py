@@ -14,9 +14,8 @@ from duesweep.stores import journal
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
-from support.faults.dead_sweeps import await_locks
 from support.ledger_reader import LedgerReader
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import await_locks, exit_code, run_sweep
 from support.trials.armed import dying
 
 # What failed stays in its back-off, however long a test takes.
@@ -235,3 +234,18 @@ def test_ledger_that_is_another_or_cannot_be_written_is_refused_before_anything_
     other = endpoint.named("Other").set_up()
     with pytest.raises(ConfigError, match=r"store\.name"):
         run_sweep(other, store__name=endpoint.context().store.source)
+
+
+def test_counter_of_a_message_that_is_gone_goes_with_the_next_sweep(
+    engine: Engine, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    taken, kept = endpoint.delay_many(2, ["Nowhere"])
+    run_sweep(endpoint, engine)
+    assert set(endpoint.attempts()) == {taken, kept}
+    endpoint.execute(f"DELETE FROM {endpoint.delayed} WHERE id = $1", taken)
+
+    run_sweep(endpoint, engine)
+
+    assert set(endpoint.attempts()) == {kept}
+    assert {row.message_key for row in ledger.rows("retries")} == {kept}

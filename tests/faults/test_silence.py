@@ -25,7 +25,7 @@ from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import set_up, settings
+from support.rabbitmq.commands import set_up, settings
 from support.sweeps import exit_code, run_sweep
 from support.waiting import in_time
 
@@ -69,7 +69,6 @@ class Stage:
     keys: Sequence[str]
 
     def fall_silent_at(self, texts: Sequence[str], **how: Any) -> None:
-        """When the sweep has sent these to its store."""
         encoding = "utf-16-le" if self.endpoint.kind == "sqlserver" else "utf-8"
         self.proxy.fall_silent_at(*(text.encode(encoding) for text in texts), **how)
 

@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from duesweep.cli.app import main
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.standalone_cluster import standalone_cluster
 from support.sweeps import run_sweep
+from support.trials.processes import jvm_of
 from support.waiting import until
 
 _ROOT = Path(__file__).parents[2]
@@ -55,18 +55,7 @@ def _to_group(number: int) -> Signal:
 
 
 def _to_jvm(number: int) -> Signal:
-    return lambda pid: os.kill(_jvm(pid), number)
-
-
-def _jvm(pid: int) -> int:
-    """The process of the JVM that the driver `pid` has started."""
-    found = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-    (jvm,) = [child for child in found if "java" in Path(f"/proc/{child}/cmdline").read_text()]
-    return jvm
+    return lambda pid: os.kill(jvm_of(pid), number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +160,15 @@ def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
 
 
 def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
-    slow: Endpoint,
-    ledger: LedgerReader,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    slow: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As from spark-submit.sh: the time counts from the start of the command.
     monkeypatch.setenv("DUESWEEP_STARTED", str(time.time()))
-    file = str(slow.config_file(sweep__batch_rows=_BATCH_ROWS, sweep__spark_from=1_000_000))
+    settings = {"sweep__batch_rows": _BATCH_ROWS, "sweep__spark_from": 1_000_000}
 
-    code = main(["sweep", "--json", "--config", file, "--max-seconds", "4"])
+    ran = slow.run("sweep", "--json", "--max-seconds", "4", **settings)
 
-    output, said = capsys.readouterr()
-    stopped = _Ended(code, json.loads(output), said.splitlines())
+    stopped = _Ended(ran.code, ran.document, ran.err.splitlines())
     assert (stopped.code, stopped.said) == (0, [])
     _check_account(stopped, slow, ledger)
     _check_next_sweep(slow, ledger)

@@ -20,8 +20,8 @@ from support.golden.statement_world import FORMS, MESSAGES, World, run_form
 from support.golden.statements import told_sessions, told_statements
 from support.golden.wire import Exchange, RecordingProxy
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import set_up
-from support.rabbitmq.settings import settings as rabbitmq_settings
+from support.rabbitmq.commands import set_up
+from support.rabbitmq.commands import settings as rabbitmq_settings
 
 RECORDED = ROOT / "sql" / "postgresql"
 OWN_TABLES = ("sweeps", "journal", "changes", "pauses", "limits", "attempts", "bindings")
@@ -36,7 +36,6 @@ def proxy(endpoint: Endpoint[Any]) -> Iterator[RecordingProxy]:
 
 @pytest.fixture
 def dsn(endpoint: Endpoint[Any], proxy: RecordingProxy) -> str:
-    """The endpoint's database, through the proxy."""
     unencrypted = {"sslmode": "disable", "gssencmode": "disable"}
     return make_conninfo(endpoint.dsn, port=proxy.port, **unencrypted)
 

@@ -1,18 +1,21 @@
-"""A sweep over the whole corpus of bad input, side by side with good messages."""
+"""A sweep over the whole corpus of bad input, and over large bodies, beside good messages."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
-from duesweep.cli.app import main
 from duesweep.core.errors import make_printable
 from duesweep.core.headers import FORWARD_DESTINATION, remove_forward_destination, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql.session import PostgreSqlSession
+from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.bad_input import corpus
 from support.endpoint import Endpoint
@@ -48,7 +51,7 @@ def _addresses() -> Iterator[dict[str, object]]:
 
 
 def test_bad_messages_fail_one_by_one_and_good_ones_arrive_beside_them(
-    endpoint: Endpoint, ledger: LedgerReader, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing", "error")
     endpoint.execute('CREATE TABLE "NotAQueue" (id uuid, headers text)')
@@ -60,11 +63,10 @@ def test_bad_messages_fail_one_by_one_and_good_ones_arrive_beside_them(
     good = [delayed_row() for _ in range(_GOOD)]
     bad = _bad_rows()
     endpoint.load([row for rows in (bad[::2], good, unusual, bad[1::2]) for row in rows])
-    file = endpoint.config_file(retry__max_attempts=1, retry__error_queue="error")
 
-    code = main(["sweep", "--config", str(file)])
+    ran = endpoint.run("sweep", retry__max_attempts=1, retry__error_queue="error")
 
-    assert code == 3
+    assert ran.code == 3
     assert endpoint.waiting() == []
     arrived = Counter((row.headers, row.body) for row in endpoint.queue_rows("Billing"))
     assert arrived == Counter(
@@ -78,9 +80,8 @@ def test_bad_messages_fail_one_by_one_and_good_ones_arrive_beside_them(
     assert all(row.stack and len(row.stack) < 21_000 for row in errors.values())
     assert len(endpoint.queue_rows("error")) == len(bad)
     assert ledger.count("tombstones") == len(good + unusual + bad)
-    told = capsys.readouterr().out
-    assert told == "".join(map(_printable_line, told.splitlines(keepends=True)))
-    assert len(told) < 20_000
+    assert ran.out == "".join(map(_printable_line, ran.out.splitlines(keepends=True)))
+    assert len(ran.out) < 20_000
 
 
 def _printable_line(line: str) -> str:
@@ -189,3 +190,73 @@ def test_hundreds_of_destinations_of_which_half_are_missing_cost_no_query_a_mess
     # Each missing one once, and a few tables of duesweep's own.
     assert 200 <= len(asked) < 230
     assert monotonic() - began < 60
+
+
+_MB = 1_000_000
+# Seen: about 100 MB for a worker with its imports, and under four times the largest body.
+_BOUND_MB = 450
+
+
+def test_body_of_60_mb_and_many_of_1_mb_stay_within_bounds(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    huge = os.urandom(60 * _MB)
+    endpoint.load([delayed_row(body=huge)])
+    endpoint.load(delayed_row(body=os.urandom(_MB)) for _ in range(150))
+
+    summary = run_sweep(endpoint, SparkEngine(spark))
+
+    assert (summary.dispatched, summary.bytes) == (151, 210 * _MB)
+    sizes = endpoint.fetch('SELECT octet_length(body) AS size FROM "Billing"')
+    assert sorted({row.size for row in sizes}) == [_MB, 60 * _MB]
+    (largest,) = (r.body for r in endpoint.queue_rows("Billing") if len(r.body or b"") > _MB)
+    assert largest == huge
+    peak = max(peaks_of_workers())
+    print(f"peak of a Python worker: {peak} MB")
+    assert peak < _BOUND_MB
+
+
+def test_body_of_60_mb_ends_whole_in_errors(
+    spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("error")
+    huge = os.urandom(60 * _MB)
+    endpoint.load([delayed_row("Nowhere", body=huge)])
+
+    summary = run_sweep(
+        endpoint, SparkEngine(spark), retry__max_attempts=1, retry__error_queue="error"
+    )
+
+    assert summary.exhausted == 1
+    (error,) = ledger.rows("errors")
+    assert bytes(error.body) == huge
+    assert endpoint.queue_rows("error")[0].body == huge
+
+
+def peaks_of_workers() -> list[int]:
+    """The most memory that each of this process's Python workers has had, in MB."""
+    peaks = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            status = (folder / "status").read_text()
+        except OSError:
+            continue
+        # Other tests, of another worker of pytest's, have such processes, too.
+        if b"pyspark.daemon" in command and "VmHWM" in status and _is_ours(status):
+            peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+            peaks.append(int(peak.split()[1]) // 1_000)
+    return peaks
+
+
+def _is_ours(status: str) -> bool:
+    """Whether a process descends from this one, by its /proc/<pid>/status."""
+    while True:
+        parent = next(line for line in status.splitlines() if line.startswith("PPid")).split()[1]
+        if parent == str(os.getpid()):
+            return True
+        try:
+            status = Path("/proc", parent, "status").read_text()
+        except OSError:
+            return False

@@ -1,17 +1,12 @@
 """The same sweep over Spark Connect: nothing but the DataFrame API is used."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from support.commands import ROOT, run_python
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
-
-_ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
@@ -30,21 +25,10 @@ def test_sweep_and_commands_from_python_over_spark_connect(
     endpoint.delay("Later.Mails", due_in_seconds=86_400)
 
     with one_at_a_time(SPARK_CONNECT):
-        done = subprocess.run(
-            [
-                sys.executable,
-                str(_ROOT / "tests/support/connect_process.py"),
-                config,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env=os.environ | {"PYTHONPATH": str(_ROOT / "lib")},
-            check=False,
-        )
+        done = run_python(ROOT / "tests/support/connect_process.py", config)
 
-    assert done.returncode == 0, done.stderr[-3_000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    assert done.code == 0, done.err[-3_000:]
+    told = json.loads(done.out.splitlines()[-1])
     swept = told["swept"]
     assert told["planned"] == ["spark", 1_501]
     assert (swept["dispatched"], swept["failed"], swept["ledger_error"]) == (1_500, 1, None)

@@ -6,9 +6,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from duesweep.cli.app import main
 from duesweep.sweep.spark import SparkEngine
 from support import acme_stores
+from support.commands import Ran
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
@@ -44,34 +44,25 @@ def test_messages_of_a_custom_store_are_delivered_in_its_transaction(
 
 
 def test_setup_tells_that_the_store_has_set_itself_up_and_which_queues_it_created(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+    endpoint: Endpoint,
 ) -> None:
-    file = str(endpoint.config_file(retry__error_queue="error", **CUSTOM))
+    first, again = (endpoint.run("setup", retry__error_queue="error", **CUSTOM) for _ in range(2))
 
-    assert main(["setup", "--config", file]) == 0
-    first = capsys.readouterr().out
-    assert main(["setup", "--config", file]) == 0
-    again = capsys.readouterr().out
-
-    assert first == (
-        "AcmeStore has run its own setup.\n"
-        'created "public"."Sales.Orders"\ncreated "public"."error"\n'
-    )
-    assert again == "AcmeStore has run its own setup.\n"
+    own = "AcmeStore has run its own setup.\n"
+    created = 'created "public"."Sales.Orders"\ncreated "public"."error"\n'
+    assert (first, again) == (Ran(0, own + created, ""), Ran(0, own, ""))
     assert endpoint.waiting() == []
     assert endpoint.queue_rows("error") == []
 
 
-def test_setup_creates_queues_for_a_store_that_creates_nothing(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_setup_creates_queues_for_a_store_that_creates_nothing(endpoint: Endpoint) -> None:
     strange = CUSTOM | {"store__kind": "support.acme_stores:StrangeStore"}
-    file = str(endpoint.config_file(queues__default__dsn=endpoint.dsn, **strange))
 
-    assert main(["setup", "--config", file]) == 0
+    ran = endpoint.run("setup", queues__default__dsn=endpoint.dsn, **strange)
 
-    assert capsys.readouterr().out == (
+    assert (ran.code, ran.out) == (
+        0,
         "StrangeStore has no set_up_infrastructure(), so what it needs has to exist already.\n"
-        'created "public"."Sales.Orders"\n'
+        'created "public"."Sales.Orders"\n',
     )
     assert endpoint.queue_rows("Sales.Orders") == []

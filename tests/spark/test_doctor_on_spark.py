@@ -1,23 +1,17 @@
 """The doctor on a real Spark: session, executors, ledger."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from duesweep.cli.app import main
 from duesweep.doctor.cluster import spark_facts
 from duesweep.doctor.spark import Needs, spark_findings
+from support.commands import run_on_shell, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
-from support.spark_submit import run
-
-_ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.usefixtures("spark")
@@ -28,7 +22,7 @@ def test_what_is_well_is_0_before_and_after_the_first_sweep(endpoint: Endpoint) 
 
     before = diagnosed(file, with_spark=True)
     assert not (endpoint.folder / "ledger").exists()
-    assert main(["sweep", "--config", str(file)]) == 0
+    assert endpoint.run("sweep").code == 0
     after = diagnosed(file, with_spark=True)
 
     assert (before.code, before.to_mend()) == (after.code, after.to_mend()) == (0, {})
@@ -40,19 +34,10 @@ def test_what_is_well_is_0_before_and_after_the_first_sweep(endpoint: Endpoint) 
 
 
 @pytest.mark.usefixtures("spark")
-def test_before_setup_the_setup_is_missing_and_not_the_ledger(endpoint: Endpoint) -> None:
-    found = diagnosed(endpoint.config_file(), with_spark=True)
-
-    assert found.of("setup")["severity"] == "fault"
-    assert found.of("ledger")["severity"] == "skipped"
-    assert "The command `setup` has not run" in found.of("ledger")["found"]
-
-
-@pytest.mark.usefixtures("spark")
 def test_ledger_that_is_not_the_journals(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    assert main(["sweep", "--config", str(endpoint.config_file())]) == 0
+    assert endpoint.run("sweep").code == 0
     elsewhere = str(endpoint.folder / "elsewhere")
 
     found = diagnosed(endpoint.config_file(ledger__root=elsewhere), with_spark=True)
@@ -100,13 +85,13 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
     endpoint.set_up()
     file = str(endpoint.config_file())
 
-    done = run(
+    done = run_on_shell(
         "doctor", "--json", "--config", file, "--conf", "spark.speculation=true",
         MASTER="local[2]", JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata",
     )  # fmt: skip
 
-    assert (done.returncode, done.stderr) == (3, "")
-    found = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert (done.code, done.err) == (3, "")
+    found = {finding["check"]: finding for finding in done.document["findings"]}
     # A session that duesweep opens itself is without, whatever it is told.
     assert found["spark-speculation"]["severity"] == "ok"
     assert found["spark-task-retries"]["severity"] == "warning"
@@ -129,22 +114,13 @@ print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarro
 @pytest.mark.long
 def test_session_over_connect_that_is_set_up_badly() -> None:
     with one_at_a_time(SPARK_CONNECT):
-        done = subprocess.run(
-            [sys.executable, "-c", _OVER_CONNECT],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            env=os.environ
-            | {
-                "PYTHONPATH": str(_ROOT / "lib"),
-                "PYSPARK_PYTHON": sys.executable,
-                "JDK_JAVA_OPTIONS": "-Duser.timezone=Asia/Kolkata",
-            },
-            check=False,
-        )
+        done = run_python(
+            "-c", _OVER_CONNECT,
+            PYSPARK_PYTHON=sys.executable, JDK_JAVA_OPTIONS="-Duser.timezone=Asia/Kolkata",
+        )  # fmt: skip
 
-    assert done.returncode == 0, done.stderr[-3_000:]
-    facts = json.loads(done.stdout.splitlines()[-1])
+    assert done.code == 0, done.err[-3_000:]
+    facts = json.loads(done.out.splitlines()[-1])
     assert (facts["speculation"], facts["task_tries"]) == (True, 1)
     assert facts["jvm_zone"] == "Asia/Kolkata"
     assert facts["problem"] is None

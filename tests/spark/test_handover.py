@@ -1,5 +1,6 @@
 """A handover empties a store: it dispatches due messages, and defers all others."""
 
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,7 @@ from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.settings import set_up, settings
+from support.rabbitmq.commands import set_up, settings
 from support.sweeps import run_sweep
 
 _BEYOND_SECONDS = topology.LONGEST_DELAY_SECONDS + 3_600
@@ -130,6 +131,7 @@ def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
 ) -> None:
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(10)
+    began = time.monotonic()
     near = [endpoint.delay(due_in_seconds=seconds) for seconds in (2.5, 4)]
     far = endpoint.delay(due_in_seconds=600)
 
@@ -139,4 +141,6 @@ def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(
     assert endpoint.waiting() == [far]
     handed = {r["message_key"] for r in ledger.rows("tombstones") if r["outcome"] == "deferred"}
     assert handed <= set(near)
-    assert len(broker.take_all("Billing", 12)) == 12
+    taken = broker.take_all("Billing", 12)
+    assert time.monotonic() - began >= 4
+    assert len({properties.message_id for _, properties, _ in taken}) == len(taken) == 12

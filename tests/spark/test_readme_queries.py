@@ -2,17 +2,16 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.sweep.spark import SparkEngine
+from support.commands import ROOT, run_program
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
-_CHECKOUT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROOT = "/var/lib/duesweep/ledger"
 
@@ -23,7 +22,7 @@ def _blocks(
     """The blocks in a language of the README's section about the ledger, or of another page's
     section, asking this ledger.
     """
-    text = (_CHECKOUT / page).read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     found = [text.replace(_ROOT, str(ledger)) for kind, text in _FENCE.findall(section)]
     kinds = [kind for kind, _ in _FENCE.findall(section)]
@@ -83,18 +82,13 @@ def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: 
     # A new Spark in another folder, as for a reader of the README.
     environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_"))}
 
-    ran = subprocess.run(
-        ["bash", "-c", f"{command.strip()} -f {queries}"],
-        cwd=_CHECKOUT,
-        env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    ran = run_program(
+        "bash", "-c", f"{command.strip()} -f {queries}",
+        cwd=ROOT, env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )  # fmt: skip
 
-    assert ran.returncode == 0, ran.stderr[-3_000:]
-    lines = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert ran.code == 0, ran.err[-3_000:]
+    lines = [line.split("\t") for line in ran.out.splitlines()]
     assert ['"public"."Billing"', "2"] in [line[:2] for line in lines]
     assert [line[0] for line in lines if line[-1] == "1" and len(line) == 3] == ["Nowhere"]
 

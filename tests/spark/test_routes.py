@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.sweep.sweep import Engine
+from support.config_files import add_routes
 from support.endpoint import Endpoint
-from support.routes import add_routes
 from support.sweeps import run_sweep
 
 if TYPE_CHECKING:

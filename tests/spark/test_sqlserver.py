@@ -8,13 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import delayed_row
 from support import recordings
+from support.config_files import add_routes
 from support.ledger_reader import LedgerReader
-from support.routes import add_routes
 from support.sweeps import run_sweep
 
 if TYPE_CHECKING:
@@ -115,22 +114,6 @@ def test_msmq_message_gets_two_attempts_more_than_the_setting_says(
     assert attempts == number_of_retries + 2
     (error,) = _ledger(endpoint).rows("errors")
     assert (error.message_key, error.attempts, error.destination) == (key, attempts, "")
-
-
-def test_msmq_message_without_a_time_is_never_due_and_is_told_of(
-    msmq_endpoint: "SqlServerEndpoint",
-) -> None:
-    endpoint = msmq_endpoint.set_up()
-    endpoint.load([delayed_row("Billing@H", due=endpoint.due_in(-60))])
-    endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
-
-    with wiring.sweep_context(configuration.load(_msmq(endpoint))).store.open_driver() as session:
-        assert not session.has_work()
-        (notice,) = session.notices()
-
-    assert notice.text.startswith("1 messages in [")
-    assert "have no Time" in notice.text
-    assert len(endpoint.waiting()) == 1
 
 
 def test_both_default_names_of_the_msmq_store_are_looked_for(

@@ -4,8 +4,6 @@ A zone of the server's own making, with a clock change at this very hour, stands
 in a year on which real zones have one.
 """
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,13 +20,13 @@ from duesweep.demo.server import EmbeddedServer
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import DelayedRow, delayed_row
+from support.commands import run_on_shell
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.sweeps import run_sweep
 
-_COMMAND = Path(__file__).parents[2] / "spark-submit.sh"
 _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER BY 1"
 
 
@@ -206,14 +204,11 @@ def test_command_with_a_jvm_in_kolkata_sweeps_a_server_in_new_york(open_folder: 
         endpoint.set_up("Billing")
         endpoint.load(rows_around(endpoint.due_in(0)))
         stored, expected = set(endpoint.waiting()), predicate_moves(endpoint)
+        config = str(endpoint.config_file(sweep__spark_from=0))
 
-        done = subprocess.run(
-            [str(_COMMAND), "sweep", "--config", str(endpoint.config_file(sweep__spark_from=0))],
-            env=os.environ | {"JAVA_TOOL_OPTIONS": "-Duser.timezone=Asia/Kolkata"},
-            capture_output=True,
-            timeout=600,
-            check=False,
+        done = run_on_shell(
+            "sweep", "--config", config, JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata"
         )
 
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         assert sorted(stored - set(endpoint.waiting())) == expected

@@ -200,5 +200,6 @@ def test_no_attempts_are_needed_where_one_is_all(
     summary = run_sweep(endpoint, engine, retry__max_attempts=1, retry__max_exhausted_per_sweep=2)
 
     assert (summary.exhausted, summary.failed, summary.over_limit) == (2, 3, 3)
+    assert [(f.count, f.destination) for f in summary.failures] == [(5, "Nowhere")]
     assert len(ledger.rows("errors")) == 2
     assert len(ledger.rows("retries")) == len(endpoint.waiting()) == 3

@@ -14,7 +14,6 @@ class BadInput(dict[str, Any]):
 
     @property
     def text(self) -> str:
-        """The parts, joined."""
         return "".join(
             part if isinstance(part, str) else part[0] * part[1] for part in self["parts"]
         )
@@ -26,7 +25,6 @@ class BadInput(dict[str, Any]):
 
 
 def corpus(name: str) -> list[BadInput]:
-    """All lines of a file."""
     lines = (_FOLDER / f"{name}.jsonl").read_bytes().splitlines()
     return [BadInput(json.loads(line)) for line in lines]
 

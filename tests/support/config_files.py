@@ -1,4 +1,4 @@
-"""Configuration files in the current folder."""
+"""Configuration files in the current folder, and more text for any."""
 
 import re
 from pathlib import Path
@@ -46,3 +46,14 @@ def refusal_of(text: str = MINIMAL, *overrides: str) -> str:
     with pytest.raises(ConfigError) as refusal:
         load(file_of(text), overrides)
     return without_place(str(refusal.value))
+
+
+def add_routes(file: Path, *routes: tuple[str, str, str]) -> Path:
+    """Append a [[route]] for each (destination, connection, queue)."""
+    with file.open("a", encoding="utf-8") as text:
+        for destination, connection, queue in routes:
+            text.write(
+                f"[[route]]\ndestination = '{destination}'\nconnection = '{connection}'\n"
+                f"queue = '{queue}'\n"
+            )
+    return file

@@ -27,7 +27,6 @@ class Diagnosis:
         }
 
     def all_of(self, check: str) -> list[dict[str, Any]]:
-        """The findings of a check."""
         return [f for f in self.document["findings"] if f["check"] == check]
 
     def statements(self, check: str) -> list[str]:
@@ -36,13 +35,11 @@ class Diagnosis:
         return [each for text in advice for each in _STATEMENT.findall(text)]
 
     def of(self, check: str) -> dict[str, Any]:
-        """The worst finding of a check."""
         found: dict[str, Any] = next(f for f in self.document["findings"] if f["check"] == check)
         return found
 
 
 def diagnosed(file: Path, *options: str, with_spark: bool = False) -> Diagnosis:
-    """What the doctor says of a configuration."""
     more = [] if with_spark else ["--no-spark"]
     ran = run("doctor", "--json", "--config", str(file), *more, *options)
     return Diagnosis(ran.code, ran.document, ran.told)

@@ -61,7 +61,6 @@ class World:
         return sum(dispatched for dispatched, _ in batches), sum(failed for _, failed in batches)
 
     def exhausted(self, run: SweepRun) -> list[ExhaustedEntry]:
-        """What was given up."""
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, ExhaustedEntry)]
 
     def ends(self, run: SweepRun) -> list[SliceEntry]:
@@ -69,7 +68,6 @@ class World:
         return [replace(e, end=replace(e.end, breakers=())) for e in self._ends(run)]
 
     def breakers(self, run: SweepRun) -> list[BreakerReport]:
-        """The breakers that opened."""
         return [one for e in self._ends(run) for one in e.end.breakers]
 
     def _ends(self, run: SweepRun) -> list[SliceEntry]:
@@ -81,7 +79,6 @@ class World:
 
 
 def world_of(*rows: DelayedRow, **job: Any) -> World:
-    """A store of these rows."""
     return World(MemoryStore(rows), job=job)
 
 

@@ -50,16 +50,13 @@ class Endpoint(Generic[S]):
 
     @property
     def rows(self) -> Any:
-        """How its kind keeps messages."""
         return self.server.kinds[self.kind]
 
     @property
     def delayed(self) -> str:
-        """Its delayed table, quoted."""
         return self.table(self._delayed_name)
 
     def table(self, name: str) -> str:
-        """A table of its schema, quoted."""
         return self.server.sql(self.schema, name)
 
     def within(self, name: str) -> str:
@@ -68,7 +65,6 @@ class Endpoint(Generic[S]):
 
     @property
     def addresses(self) -> Any:
-        """How it reads addresses."""
         return self.server.addresses(self.name, self.schema)
 
     def of_kind(self, kind: str) -> "Endpoint[S]":
@@ -82,7 +78,6 @@ class Endpoint(Generic[S]):
         return replace(self, name=name, schema=schema or self.schema, delayed_table=delayed)
 
     def having(self, **settings: object) -> "Endpoint[S]":
-        """The same with more settings, as in `retry__max_attempts=2`."""
         return replace(self, settings={**self.settings, **settings})
 
     def config_file(self, **overrides: object) -> Path:
@@ -105,7 +100,6 @@ class Endpoint(Generic[S]):
         return file
 
     def run(self, *arguments: str, **overrides: object) -> Ran:
-        """Run a command with its configuration."""
         return commands.run(*arguments, "--config", str(self.config_file(**overrides)))
 
     def document(self, *arguments: str, code: int = 0, **overrides: object) -> Any:
@@ -198,11 +192,9 @@ class Endpoint(Generic[S]):
         return {row.message_key: row for row in rows}
 
     def journal(self, sweep_id: object) -> list[Any]:
-        """The rows of a sweep's journal, in order."""
         return self.server.journal(self.own_table("journal"), sweep_id)
 
     def end_back_off(self) -> None:
-        """End all back-offs."""
         attempts = self.own_table("attempts")
         self.execute(f"UPDATE {attempts} SET next_attempt_at = {self.server.past}")
 

@@ -69,7 +69,6 @@ class LedgerReader:
 def piece_of(
     name: str, *rows: Mapping[str, object], sweep_id: UUID | None = None, version: int = 1
 ) -> LedgerPiece:
-    """Rows to append to a table."""
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMAS[name])
     return LedgerPiece(Rows(table.to_batches), sweep_id or uuid4(), version)
 

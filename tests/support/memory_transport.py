@@ -1,4 +1,4 @@
-"""A transport in memory, whose queues lock rows as the databases do."""
+"""A transport in memory, whose queues lock rows as the databases do, and its receivers."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +11,13 @@ from uuid import UUID, uuid4
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.queues.base import Destination
+from duesweep.queues.operations import (
+    Handle,
+    ReceivedMessage,
+    Receiver,
+    ReceiverOptions,
+    TransportSession,
+)
 from duesweep.queues.operations.base import QueueStatements
 
 ENDPOINT = "Sales.Orders"
@@ -39,11 +46,9 @@ class MemoryTransport:
         self.sessions = 0
 
     def put(self, queue: str, *headers: str) -> None:
-        """Fill a queue."""
         self.queues[queue] += [Row(text) for text in headers]
 
     def headers(self, queue: str) -> list[str]:
-        """What lies in a queue."""
         return [row.headers for row in self.queues[queue]]
 
     def script(self, names: Sequence[str], role: str, table: Destination) -> str:
@@ -51,7 +56,6 @@ class MemoryTransport:
 
     @contextmanager
     def connect(self) -> Iterator["MemoryDialect"]:
-        """A session."""
         with self.lock:
             self.sessions += 1
         try:
@@ -179,3 +183,35 @@ class CountedStop(threading.Event):
         if self._left <= 0:
             self.set()
         return self.is_set()
+
+
+ONE = ReceiverOptions(concurrency=1)
+
+
+class Handler:
+    """A handler that notes its messages; `then` may raise."""
+
+    def __init__(self, then: Callable[[ReceivedMessage], None] = lambda _: None) -> None:
+        self.handled: list[str] = []
+        self._then = then
+
+    def __call__(self, message: ReceivedMessage, session: TransportSession) -> None:
+        assert isinstance(session, TransportSession)
+        self.handled.append(message.headers_text)
+        self._then(message)
+
+
+def receive(
+    transport: MemoryTransport,
+    handle: Handle,
+    options: ReceiverOptions = ONE,
+    stop: threading.Event | None = None,
+) -> threading.Event:
+    stop = stop or CountedStop(1)
+    Receiver(transport, "Billing", "error", options).run(handle, stop)
+    assert transport.sessions == 0
+    return stop
+
+
+def texts(count: int) -> list[str]:
+    return [f'{{"n":"{number}"}}' for number in range(count)]

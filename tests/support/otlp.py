@@ -30,7 +30,6 @@ class Collector:
         return [span for span in self.spans if span.name == name]
 
     def take(self, path: str, body: bytes) -> None:
-        """Keep what has arrived."""
         if path.endswith("/metrics"):
             self.metrics.append(ExportMetricsServiceRequest.FromString(body))
             return

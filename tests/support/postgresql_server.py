@@ -138,5 +138,4 @@ PostgreSqlEndpoint = Endpoint[PostgreSqlServer]
 def endpoint_in_postgresql(
     dsn: str, folder: Path, admin: psycopg.Connection[Any], schema: str = "public"
 ) -> PostgreSqlEndpoint:
-    """Endpoint Sales.Orders of the PostgreSQL transport, without tables as yet."""
     return Endpoint(PostgreSqlServer(dsn, admin), folder, schema, "postgresql")

@@ -107,13 +107,11 @@ class Proxy:
         self._flows.set()
 
     def cut(self) -> None:
-        """Cut all connections."""
         with self._guard:
             self.cuts += 1
         self._reset()
 
     def close(self) -> None:
-        """End everything."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         # A connection that it has just accepted is to be cut, too.
@@ -242,7 +240,6 @@ class _Pair:
 
 @contextmanager
 def proxied(target: int) -> Iterator[Proxy]:
-    """A proxy while it is needed."""
     proxy = Proxy(target)
     try:
         yield proxy

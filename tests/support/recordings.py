@@ -25,7 +25,6 @@ class QueueRow:
 
     @property
     def message_id(self) -> str:
-        """The NServiceBus message id."""
         return str(json.loads(self.headers)[MESSAGE_ID])
 
 
@@ -125,7 +124,6 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """What was sent."""
     return [
         Case(
             line["name"],

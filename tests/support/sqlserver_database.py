@@ -30,11 +30,9 @@ class SqlServerDatabase:
     reader: "pyodbc.Connection"
 
     def fetch(self, text: str, *values: object) -> list[Any]:
-        """The rows of a query, with their columns as attributes."""
         return list(self.reader.execute(text, *values).fetchall())
 
     def execute(self, text: str, *values: object) -> int:
-        """Run a statement, committed at once; how many rows it touched."""
         return self.admin.execute(text, *values).rowcount
 
     def drop_tables(self) -> None:

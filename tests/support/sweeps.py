@@ -7,10 +7,12 @@ from typing import Any
 from duesweep import wiring
 from duesweep.config import Config
 from duesweep.core.account import SweepReport
-from duesweep.stores.base import SweepRun
+from duesweep.core.policy import Slicing
+from duesweep.stores.base import DriverSession, SweepRun
 from duesweep.sweep.job import Job, Stop, SweepContext
 from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
+from support.waiting import until
 
 __all__ = ["exit_code", "job_of", "run_sweep", "sweep_at_once"]
 
@@ -52,3 +54,25 @@ def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:
     own = {field.name for field in fields(Job)}
     of_job = {name: settings.pop(name) for name in own & settings.keys()}
     return Job(replace(context, **settings), run, **of_job)
+
+
+_HELD = """
+SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND d.datname = current_database()
+"""
+
+
+def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
+    """A sweep that was dispatched, and that nobody closes."""
+    run = session.open_sweep(session.horizon(), engine="in-process")
+    plan = session.plan(run, Slicing(1))
+    job = job_of(context, run)
+    assert InProcessEngine().dispatch(session, plan, job) is None
+    return run
+
+
+def await_locks(endpoint: Endpoint) -> None:
+    """Until the server has ended the sessions of a driver or a command that died: until then their
+    locks say that they live.
+    """
+    until(lambda: not endpoint.fetch(_HELD))

@@ -34,7 +34,6 @@ SQL_SERVER_TABLE = """
 
 
 def destination_of(row: DelayedRow) -> str | None:
-    """The row's destination; None is the endpoint itself."""
     try:
         return read_json(row.headers).get(FORWARD_DESTINATION)
     except UnreadableHeadersError:

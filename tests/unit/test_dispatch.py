@@ -33,8 +33,8 @@ from duesweep_testing.journal import BatchEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import close_sweep, open_sweep
+from support.contract.memory_stores import TakingStore
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import TakingStore
 
 Rows = Sequence[DelayedRow]
 

@@ -14,7 +14,7 @@ from duesweep.stores.base import Claim
 from duesweep.sweep.waiting import DestinationBreakers
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession
-from support.contract.due_keys import DueKeyStore
+from support.contract.memory_stores import DueKeyStore
 from support.dispatch_world import World, one, slice_end, world_of
 
 LOCKED = DestinationError("Shipping is locked")

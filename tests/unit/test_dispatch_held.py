@@ -12,8 +12,8 @@ from duesweep.sweep.waiting import SliceLimits
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep, stop_sweep
+from support.contract.memory_stores import TakingStore
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import TakingStore
 
 
 def _rows(count: int, destination: str | None = "Billing") -> list[DelayedRow]:

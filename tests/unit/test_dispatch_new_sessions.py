@@ -22,7 +22,7 @@ from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.memory_queue import MemoryQueue
-from support.contract.due_keys import DueKeySession, DueKeyStore
+from support.contract.memory_stores import DueKeySession, DueKeyStore
 from support.dispatch_world import World, one, slice_end
 
 AWAY = StoreError("the server restarts", transient=True)

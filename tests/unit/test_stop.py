@@ -24,8 +24,8 @@ from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep, stop_sweep
+from support.contract.memory_stores import TakingStore
 from support.dispatch_world import World, one, slice_end, world_of
-from support.taking import TakingStore
 from support.waiting import until
 
 

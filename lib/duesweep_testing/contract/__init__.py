@@ -61,7 +61,7 @@ from duesweep_testing.contract.subjects import (  # noqa: E402 - see above
     QueueUnderTest,
     StoreUnderTest,
 )
-from duesweep_testing.contract.transactions import roll_back  # noqa: E402 - see above
+from duesweep_testing.sweeps import roll_back  # noqa: E402 - see above
 
 __all__ = [
     "REFUSED_BODY",

@@ -26,11 +26,9 @@ class MemoryUnderTest(JsonHeaders):
     own_queue: str = ENDPOINT
 
     def now(self) -> datetime:
-        """Its clock's time."""
         return self.store.now
 
     def server_time(self) -> datetime:
-        """Its clock's time."""
         return self.store.now
 
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
@@ -40,15 +38,12 @@ class MemoryUnderTest(JsonHeaders):
         return stored
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
-        """Claim keys are the keys."""
         return [row.key for row in rows]
 
     def waiting(self) -> set[str]:
-        """The keys in its dictionary."""
         return set(self.store.rows)
 
     def reschedule(self, key: str, due: datetime) -> None:
-        """Put another row in its place."""
         self.store.rows[key] = replace(self.store.rows[key], due=due)
 
     def changes(self, run: SweepRun) -> list[ChangeEntry]:
@@ -56,11 +51,9 @@ class MemoryUnderTest(JsonHeaders):
         return self.store.changes[run.sweep_id]
 
     def attempts(self) -> dict[str, int]:
-        """The counters without their times."""
         return {key: counter.attempts for key, counter in self.store.attempts.items()}
 
     def end_back_off(self) -> None:
-        """Set all times to long ago."""
         counters = self.store.attempts.items()
         self.store.attempts = {key: one._replace(eligible_us=0) for key, one in counters}
 
@@ -69,12 +62,10 @@ class MemoryUnderTest(JsonHeaders):
         return self.store.journal[run.sweep_id]
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
-        """The sweep's own counters."""
         sweep = self.store.sweeps[run.sweep_id]
         return sweep.exhausted, sweep.over_limit
 
     def delivered(self) -> list[str]:
-        """The headers of what arrived."""
         return [one.headers for one in self.queue.arrived["Billing"]]
 
 
@@ -92,24 +83,19 @@ class MemoryQueueUnderTest:
         self.queue = MemoryQueue("Billing", own_transaction=self.has_own_transaction)
 
     def create(self, address: str) -> None:
-        """Add an empty list."""
         self.queue.arrived[address] = []
 
     def drop(self, address: str) -> None:
-        """Remove the list."""
         del self.queue.arrived[address]
 
     def arrived(self, address: str) -> ArrivedMessages:
-        """The messages in the list."""
         return [(one.headers, one.body) for one in self.queue.arrived[address]]
 
     def refuse(self, address: str) -> None:
-        """Let the queue's `trouble` refuse messages."""
         self.queue.trouble[address] = _refuse
 
     @contextmanager
     def locked(self, address: str) -> Iterator[None]:
-        """Let the queue's `trouble` take nothing."""
         self.queue.trouble[address] = lambda _: DestinationError(f"{address} is locked")
         yield
         del self.queue.trouble[address]

@@ -11,8 +11,17 @@ from duesweep.queues.operations import (
     ReceiverOptions,
     TransportSession,
 )
-from support.operations.steps import BILLING, fill, message, number_of, receive_all
-from support.operations.subjects import Subject
+from support.operations import (
+    BILLING,
+    Subject,
+    change,
+    fill,
+    message,
+    number_of,
+    receive_all,
+    rows,
+    transport_of,
+)
 from support.waiting import until
 
 PATIENT = ReceiverOptions(concurrency=4, peek_delay=timedelta(milliseconds=100))
@@ -55,7 +64,7 @@ def test_two_receivers_of_four_threads_handle_each_message_once(
     answers = fill(session.queue("Answers"), 0)
     with session.transaction():
         fill(session.queue(BILLING), 500)
-    receivers = [Receiver(skipping.transport, BILLING, "error", PATIENT) for _ in range(2)]
+    receivers = [Receiver(transport_of(skipping), BILLING, "error", PATIENT) for _ in range(2)]
 
     with Running(*receivers) as running:
         until(lambda: sum(running.handled.values()) >= 500)
@@ -72,12 +81,12 @@ def test_receiver_of_one_thread_finds_what_comes_while_it_waits(
     fill(session.queue("Answers"), 0)
     queue = fill(session.queue(BILLING), 2)
 
-    with Running(Receiver(subject.transport, BILLING, "error", ONE)) as running:
+    with Running(Receiver(transport_of(subject), BILLING, "error", ONE)) as running:
         until(lambda: len(running.handled) == 2)
         queue.send(message(3))
         until(lambda: len(running.handled) == 3)
 
-    assert subject.rows(queue.destination) == []
+    assert rows(subject, queue.destination) == []
     assert list(receive_all(session.queue("Answers"))) == [1, 2, 3]
 
 
@@ -87,11 +96,11 @@ def test_poison_goes_to_the_error_queue_and_does_not_stop_the_receiver(
     fill(session.queue("Answers"), 0)
     error = fill(session.queue("error"), 0)
     queue = fill(session.queue(BILLING), 1)
-    subject.run(f"UPDATE {subject.quoted(queue.destination)} SET headers = 'no JSON'")
+    change(subject, queue.destination, "headers = 'no JSON'")
     queue.send(OutgoingMessage({"n": "2"}, None))
 
-    with Running(Receiver(subject.transport, BILLING, "error", ONE)) as running:
+    with Running(Receiver(transport_of(subject), BILLING, "error", ONE)) as running:
         until(lambda: len(running.handled) == 1)
 
-    assert [row[0] for row in subject.rows(error.destination)] == ["no JSON"]
-    assert subject.rows(queue.destination) == []
+    assert [row[0] for row in rows(subject, error.destination)] == ["no JSON"]
+    assert rows(subject, queue.destination) == []

@@ -1,7 +1,7 @@
 """What is sent later waits in the delayed table, as the transport would have stored it."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -12,8 +12,7 @@ from duesweep.queues.operations import OutgoingMessage, TransportSession, open_s
 from duesweep.wiring import operations
 from duesweep_testing.builders import BODY, ENDPOINT
 from support.endpoint import Endpoint
-from support.operations.steps import BILLING, fill, message, receive_all
-from support.operations.subjects import Subject
+from support.operations import BILLING, Subject, fill, message, receive_all
 
 DELAY = timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
 # What NServiceBus's PostgreSQL transport would store, in a session of the writers' zone.
@@ -27,7 +26,7 @@ def test_message_for_another_says_where_it_goes_in_its_last_header(
 
     queue.send(OutgoingMessage({FORWARD_DESTINATION: "Stale", "a": None}, BODY, delay=DELAY))
 
-    (row,) = subject.run(f"SELECT headers, body FROM {subject.delayed}")
+    (row,) = subject.fetch(f"SELECT headers, body FROM {subject.delayed}")
     assert list(json.loads(row[0]).items()) == [
         ("a", None),
         (FORWARD_DESTINATION, str(queue.destination)),
@@ -41,7 +40,7 @@ def test_message_for_the_endpoint_itself_says_nothing(
     session.queue(ENDPOINT).send(OutgoingMessage({"a": "b"}, None, delay=DELAY))
     session.queue(None).send(OutgoingMessage({"a": "b"}, None, delay=DELAY))
 
-    rows = subject.run(f"SELECT headers, body FROM {subject.delayed}")
+    rows = subject.fetch(f"SELECT headers, body FROM {subject.delayed}")
     assert [tuple(row) for row in rows] == [('{"a":"b"}', None)] * 2
 
 
@@ -50,10 +49,9 @@ def test_message_comes_due_after_its_delay_by_the_servers_clock(
 ) -> None:
     session.queue(BILLING).send(message(1, delay=DELAY))
 
-    due, past = subject.run(f"SELECT due, {subject.past} FROM {subject.delayed}")[0]
-    if due.tzinfo:
-        due = due.replace(tzinfo=None)  # the server is in UTC
-    late = due - past - timedelta(hours=1) - DELAY
+    (row,) = subject.fetch(f"SELECT due FROM {subject.delayed}")
+    # The server is in UTC.
+    late = row.due.replace(tzinfo=UTC) - subject.server.time() - DELAY
     assert abs(late) < timedelta(minutes=1)
 
 
@@ -71,14 +69,14 @@ def test_message_is_not_sent_where_the_transaction_is_rolled_back(
     with pytest.raises(KeyError):
         send_and_fail()
 
-    assert subject.run(f"SELECT 1 FROM {subject.delayed}") == []
+    assert subject.fetch(f"SELECT 1 FROM {subject.delayed}") == []
     assert list(receive_all(queue)) == []
 
 
 def test_without_a_delayed_table_nothing_is_stored(
     subject: Subject, session: TransportSession
 ) -> None:
-    subject.run(f"DROP TABLE {subject.delayed}")
+    subject.execute(f"DROP TABLE {subject.delayed}")
 
     with pytest.raises(ConfigError, match="no delayed table"):
         session.queue(BILLING).send(message(1, delay=DELAY))

@@ -5,8 +5,7 @@ import pytest
 from duesweep.core.errors import StoreError
 from duesweep.queues.operations import TransportSession, open_session
 from duesweep.wiring import operations
-from support.operations.steps import BILLING, HOUR, fill, message, receive_all
-from support.operations.subjects import HAS_SERVER
+from support.operations import BILLING, HAS_SERVER, HOUR, fill, message, receive_all
 from support.sqlserver_server import SqlServerEndpoint
 
 if not HAS_SERVER:

@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.queues.operations import Subscriptions, TransportSession, open_session
-from support.operations.subjects import Subject
+from support.operations import Subject, address, transport_of
 
 PLACED, BILLED = "Sales.Messages.OrderPlaced", "Sales.Messages.OrderBilled"
 
@@ -59,20 +59,23 @@ def test_unsubscribed_is_who_was_subscribed(subscriptions: Subscriptions) -> Non
 
 def test_table_can_be_created_by_many_at_once_and_have_any_name(subject: Subject) -> None:
     barrier = threading.Barrier(3)
-    table = subject.address('it\'s [the] "routes" 50%' if not subject.stand_in else "it's routes")
+    table = address(
+        subject,
+        'it\'s [the] "routes" 50%' if not subject.server.abilities.stand_in else "it's routes",
+    )
 
     def create(_: int) -> None:
-        with open_session(subject.transport) as session:
+        with open_session(transport_of(subject)) as session:
             barrier.wait(60)
             session.subscriptions(table).create()
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(create, range(3)))
 
-    with open_session(subject.transport) as session:
+    with open_session(transport_of(subject)) as session:
         session.subscriptions(table).subscribe("Shipping", "Shipping", PLACED)
         assert len(session.subscriptions(table).subscribers([PLACED])) == 1
-        subject.drop(session.queue(table).destination)
+        subject.execute(f"DROP TABLE {subject.server.quoted(session.queue(table).destination)}")
 
 
 def test_many_subscribe_at_once_and_one_is_subscribed(
@@ -81,7 +84,7 @@ def test_many_subscribe_at_once_and_one_is_subscribed(
     barrier = threading.Barrier(4)
 
     def subscribe(number: int) -> None:
-        with open_session(skipping.transport) as session:
+        with open_session(transport_of(skipping)) as session:
             barrier.wait(60)
             session.subscriptions().subscribe("Shipping", f"Shipping{number}", PLACED)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from support.contract.queue_steps import LOCK_WAIT_SECONDS
+from support.contract.queue_tables import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
 
 
@@ -17,5 +17,4 @@ def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def endpoint(endpoint: Endpoint) -> Endpoint:
-    """With its tables and queue `Billing`."""
     return endpoint.set_up("Billing")

@@ -1,15 +1,25 @@
-"""Which tables of PostgreSQL are queue tables, and what they accept."""
+"""Which tables of PostgreSQL are queue tables, what they refuse, and when they take nothing."""
 
+import time
+from contextlib import suppress
+
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from duesweep.core.errors import (
+    DestinationError,
+    MessageError,
     NotAQueueError,
     QueueNotFoundError,
+    RefusedMessageError,
+    StoreError,
 )
-from duesweep_testing.builders import message
-from support import recordings
-from support.contract import queue_steps
+from duesweep.core.policy import Limits
+from support.contract import queue_tables
+from support.contract.queue_tables import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
+from support.proxy import Way, proxied
 
 QUEUE_COLUMNS = "id uuid, expires timestamp, headers text, body bytea"
 
@@ -35,11 +45,11 @@ QUEUE_COLUMNS = "id uuid, expires timestamp, headers text, body bytea"
 )
 def test_queue_table_in_one_of_its_shapes_takes_messages(endpoint: Endpoint, columns: str) -> None:
     endpoint.execute(f'CREATE TABLE "Odd" ({columns})')
-    messages = queue_steps.with_bodies(b"1", b"2")
+    messages = queue_tables.with_bodies(b"1", b"2")
 
-    assert queue_steps.deliver(endpoint, *messages, address="Odd") == {}
+    assert queue_tables.deliver(endpoint, *messages, address="Odd") == {}
 
-    assert queue_steps.lying_in(endpoint, "Odd") == queue_steps.expected(*messages)
+    assert queue_tables.lying_in(endpoint, "Odd") == queue_tables.expected(*messages)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +83,7 @@ def test_destination_that_is_no_queue_table_is_the_messages_fault(
     endpoint.execute(f"CREATE {definition}")
 
     with (
-        queue_steps.batch(endpoint) as (_, queue),
+        queue_tables.batch(endpoint) as (_, queue),
         pytest.raises(NotAQueueError, match="is not a queue table"),
     ):
         queue.resolve("Other")
@@ -81,37 +91,21 @@ def test_destination_that_is_no_queue_table_is_the_messages_fault(
 
 def test_delayed_table_is_no_queue_table(endpoint: Endpoint) -> None:
     with (
-        queue_steps.batch(endpoint) as (_, queue),
+        queue_tables.batch(endpoint) as (_, queue),
         pytest.raises(NotAQueueError, match="expires, seq"),
     ):
         queue.resolve('"Sales.Orders.Delayed"')
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["Ship.ping", '"Ship"."ping"', '"my ""odd"" schema: 100%"."%s.{x}"', '"' + "q" * 63 + '"'],
-)
-def test_queue_with_an_odd_name_takes_messages(endpoint: Endpoint, address: str) -> None:
-    table = endpoint.create_queue(address)
-    (one,) = queue_steps.with_bodies(b"x")
-
-    with queue_steps.batch(endpoint) as (_, queue):
-        destination = queue.resolve(address)
-        queue.deliver(destination, [one])
-
-    assert str(destination) == str(table)
-    assert queue_steps.lying_in(endpoint, address) == queue_steps.expected(one)
-
-
 def test_names_are_case_sensitive(endpoint: Endpoint) -> None:
-    with queue_steps.batch(endpoint) as (_, queue), pytest.raises(QueueNotFoundError):
+    with queue_tables.batch(endpoint) as (_, queue), pytest.raises(QueueNotFoundError):
         queue.resolve("billing")
 
 
 def test_delivered_rows_have_ids_of_their_own_and_never_expire(endpoint: Endpoint) -> None:
-    messages = queue_steps.with_bodies(*[b"x"] * 500)
+    messages = queue_tables.with_bodies(*[b"x"] * 500)
 
-    queue_steps.deliver(endpoint, *messages)
+    queue_tables.deliver(endpoint, *messages)
 
     (row,) = endpoint.fetch(
         'SELECT count(DISTINCT id) AS ids, count(expires) AS kept FROM "Billing"'
@@ -123,19 +117,220 @@ def test_delivered_rows_have_ids_of_their_own_and_never_expire(endpoint: Endpoin
     assert not keys & {r.id for r in endpoint.fetch('SELECT id::text AS id FROM "Billing"')}
 
 
-def test_recorded_messages_are_delivered_as_they_were_recorded(endpoint: Endpoint) -> None:
-    endpoint.create_queue("Ship.ping")
-    rows = [row for row in recordings.delayed_rows() if row.due.year == 2026]  # type: ignore[union-attr]
-    unknown = []
+def _blocked(text: str) -> pytest.RaisesExc[DestinationError]:
+    return pytest.raises(DestinationError, match=text)
 
-    with queue_steps.batch(endpoint) as (_, queue):
-        for one in map(message, rows):
-            try:
-                queue.deliver(queue.resolve(one.destination), [one])
-            except QueueNotFoundError:
-                unknown.append(one.destination)
 
-    assert unknown == ["Nowhere"]
-    for address, recorded in recordings.delivered_rows().items():
-        delivered = {row.message_id: row for row in endpoint.queue_rows(address)}
-        assert delivered == {row.message_id: row for row in recorded}
+_DROP = "BEGIN IF NEW.body = 'bad' THEN RETURN NULL; END IF; RETURN NEW; END"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("ALTER TABLE \"Billing\" ADD CHECK (body <> 'bad')", id="a check constraint"),
+        pytest.param(
+            "CREATE UNIQUE INDEX ON \"Billing\" (body) WHERE body = 'bad'", id="a unique index"
+        ),
+        pytest.param(
+            'CREATE TRIGGER refuse BEFORE INSERT ON "Billing" FOR EACH ROW'
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a trigger before",
+        ),
+        pytest.param(
+            'CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "Billing" FOR EACH ROW'
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a constraint trigger",
+        ),
+        pytest.param(
+            'CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "Billing"'
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW"
+            " WHEN (NEW.body = 'bad') EXECUTE FUNCTION refuse()",
+            id="a deferred constraint trigger",
+        ),
+        pytest.param(
+            f"CREATE FUNCTION drop() RETURNS trigger LANGUAGE plpgsql AS $${_DROP}$$;"
+            ' CREATE TRIGGER drop BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION drop()',
+            id="a trigger that drops it without an error",
+        ),
+    ],
+)
+def test_row_that_a_rule_of_the_table_refuses_costs_only_itself(
+    endpoint: Endpoint, rule: str
+) -> None:
+    queue_tables.deliver(endpoint, *queue_tables.with_bodies(b"bad"))
+    if "CHECK" in rule:
+        endpoint.execute('TRUNCATE "Billing"')
+    endpoint.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN RAISE EXCEPTION 'we take no such thing'; END$$"
+    )
+    endpoint.execute(rule)
+    messages = queue_tables.with_bodies(b"1", b"2", b"bad", b"3", b"4")
+
+    refused = queue_tables.deliver(endpoint, *messages)
+
+    assert list(refused) == [messages[2].key]
+    assert isinstance(refused[messages[2].key], RefusedMessageError)
+    taken = [row for row in queue_tables.lying_in(endpoint) if row[1] != b"bad"]
+    assert taken == queue_tables.expected(*messages[:2], *messages[3:])
+
+
+def test_headers_that_no_text_column_holds_cost_only_their_message(endpoint: Endpoint) -> None:
+    messages = queue_tables.with_bodies(b"1", b"2", b"3")
+    messages[1] = messages[1]._replace(headers_text='{"a":"\0"}')
+
+    refused = queue_tables.deliver(endpoint, *messages)
+
+    assert list(refused) == [messages[1].key]
+    assert queue_tables.lying_in(endpoint) == queue_tables.expected(messages[0], messages[2])
+
+
+def test_group_with_a_bad_row_is_not_delivered_in_part_when_the_table_then_takes_nothing(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.execute("ALTER TABLE \"Billing\" ADD CHECK (body <> 'bad')")
+    endpoint.execute('CREATE UNIQUE INDEX ON "Billing" (body)')
+    messages = queue_tables.with_bodies(b"1", b"bad", b"held", b"2")
+
+    with psycopg.connect(endpoint.dsn) as other:
+        # Not committed: an insert of the same key waits for it.
+        other.execute("INSERT INTO \"Billing\" VALUES (gen_random_uuid(), NULL, '{}', 'held')")
+        with queue_tables.batch(endpoint) as (_, queue), pytest.raises(DestinationError):
+            queue.deliver(queue.resolve("Billing"), messages)
+        other.rollback()
+
+    assert queue_tables.lying_in(endpoint) == []
+
+
+def test_locked_queue_table_is_given_up_after_the_lock_time_out(endpoint: Endpoint) -> None:
+    with psycopg.connect(endpoint.dsn) as other, queue_tables.batch(endpoint) as (_, queue):
+        destination = queue.resolve("Billing")
+        other.execute('LOCK TABLE "Billing"')
+
+        began = time.monotonic()
+        with _blocked("55P03") as failure:
+            queue.deliver(destination, queue_tables.with_bodies(b"x"))
+
+    assert failure.value.transient, "it is not tried again"
+    assert LOCK_WAIT_SECONDS <= time.monotonic() - began < LOCK_WAIT_SECONDS + 60
+
+
+def test_role_without_the_right_to_insert_gets_nothing_delivered_and_charges_no_message(
+    endpoint: Endpoint,
+) -> None:
+    dsn = endpoint.server.role("reader", "SELECT ON ALL TABLES IN SCHEMA public")
+
+    with (
+        queue_tables.batch(endpoint, dsn) as (_, queue),
+        _blocked("grant INSERT") as failure,
+    ):
+        queue.deliver(queue.resolve("Billing"), queue_tables.with_bodies(b"x"))
+
+    assert not failure.value.transient, "it is tried again, in vain"
+
+
+def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: Endpoint) -> None:
+    endpoint.execute('ALTER SEQUENCE "Billing_seq_seq" RESTART WITH 2147483647')
+    messages = queue_tables.with_bodies(b"1", b"2")
+
+    with queue_tables.batch(endpoint) as (_, queue), _blocked("bigint"):
+        queue.deliver(queue.resolve("Billing"), messages)
+
+    assert queue_tables.lying_in(endpoint) == []
+
+
+def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Limits, "statement_seconds", 3.0)
+    endpoint.execute(
+        "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER linger BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION linger()'
+    )
+
+    with (
+        queue_tables.batch(endpoint) as (_, queue),
+        _blocked("took too long"),
+    ):
+        queue.deliver(queue.resolve("Billing"), queue_tables.with_bodies(b"x"))
+
+
+_CALLS = """
+    CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN {body}; RETURN new; END $$;
+    CREATE TRIGGER follow AFTER INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION follow();
+"""
+
+
+@pytest.mark.parametrize(
+    "body", ["INSERT INTO audit VALUES (1)", "PERFORM no_such_function()", "new.nothing := 1"]
+)
+def test_trigger_that_is_broken_stops_the_queue_and_charges_no_message(
+    body: str, endpoint: Endpoint
+) -> None:
+    endpoint.execute(_CALLS.format(body=body))
+
+    with (
+        queue_tables.batch(endpoint) as (_, queue),
+        pytest.raises(DestinationError, match="trigger"),
+    ):
+        queue.deliver(queue.resolve("Billing"), queue_tables.with_bodies(b"1", b"2"))
+
+    assert queue_tables.lying_in(endpoint) == []
+
+
+def test_row_security_stops_the_queue_and_the_others_go_on(endpoint: Endpoint) -> None:
+    endpoint.create_queue("Shipping")
+    sweeper = endpoint.server.role(
+        "sweeper", "ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public"
+    )
+    endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')
+    messages = queue_tables.with_bodies(b"1")
+
+    with queue_tables.batch(endpoint, dsn=sweeper) as (_, queue):
+        with pytest.raises(DestinationError):
+            queue.deliver(queue.resolve("Billing"), messages)
+        assert queue.deliver(queue.resolve("Shipping"), messages) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ('DROP TABLE "Billing"', QueueNotFoundError),
+        ('ALTER TABLE "Billing" RENAME COLUMN body TO content', NotAQueueError),
+    ],
+)
+def test_table_that_is_no_queue_since_it_was_found_is_the_messages_fault(
+    endpoint: Endpoint, change: str, error: type[MessageError]
+) -> None:
+    messages = queue_tables.with_bodies(b"1", b"2")
+    with queue_tables.batch(endpoint) as (_, queue):
+        destination = queue.resolve("Billing")
+        endpoint.execute(change)
+
+        refused = queue.deliver(destination, messages)
+
+        assert {key: type(one) for key, one in refused.items()} == {
+            message.key: error for message in messages
+        }
+        with pytest.raises(error):
+            queue.resolve("Billing")
+
+
+def test_connection_that_breaks_off_within_a_message_is_a_passing_fault_of_the_service(
+    endpoint: Endpoint,
+) -> None:
+    with proxied(endpoint.server.admin.info.port) as proxy:
+        dsn = make_conninfo(endpoint.dsn, host="127.0.0.1", port=proxy.port)
+        proxy.cut_after(500_000, Way.TO_SERVER)
+        # Nothing can be committed afterwards.
+        with suppress(StoreError), queue_tables.batch(endpoint, dsn) as (_, queue):
+            destination = queue.resolve("Billing")
+            with pytest.raises(StoreError) as failure:
+                queue.deliver(destination, queue_tables.with_bodies(b"x" * 1_000_000))
+
+    assert failure.value.transient
+    assert not isinstance(failure.value, DestinationError)

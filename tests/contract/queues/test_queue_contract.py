@@ -8,7 +8,7 @@ import pytest
 
 from duesweep_testing.contract import QueueContract
 from duesweep_testing.contract.memory import MemoryQueueUnderTest
-from support.contract.queue_subjects import QueueTablesUnderTest
+from support.contract.queue_tables import QueueTablesUnderTest
 from support.contract.store_subjects import OpenEndpoint
 from support.sqlserver_server import SqlServer, SqlServerEndpoint
 

@@ -5,13 +5,12 @@ import pytest
 from duesweep.core.address import bracket_name
 from duesweep.core.errors import QueueNotFoundError
 from duesweep_testing.contract import roll_back
-from support.contract import queue_steps
+from support.contract import queue_tables
 from support.sqlserver_server import SqlServerEndpoint
 
 
 @pytest.fixture
 def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
-    """With its tables and queue `Billing`."""
     return sqlserver_endpoint.set_up("Billing")
 
 
@@ -25,16 +24,16 @@ def address(endpoint: SqlServerEndpoint) -> str:
 def test_queue_in_another_database_takes_messages_beside_those_of_the_stores(
     endpoint: SqlServerEndpoint, address: str
 ) -> None:
-    here, there = queue_steps.with_bodies(b"here", b"there")
+    here, there = queue_tables.with_bodies(b"here", b"there")
 
-    with queue_steps.batch(endpoint) as (_, queue):
+    with queue_tables.batch(endpoint) as (_, queue):
         destination = queue.resolve(address)
         queue.deliver(queue.resolve("Billing"), [here])
         queue.deliver(destination, [there])
 
     assert str(destination) == address
-    assert queue_steps.lying_in(endpoint) == queue_steps.expected(here)
-    assert queue_steps.lying_in(endpoint, address) == queue_steps.expected(there)
+    assert queue_tables.lying_in(endpoint) == queue_tables.expected(here)
+    assert queue_tables.lying_in(endpoint, address) == queue_tables.expected(there)
 
 
 def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transaction(
@@ -47,9 +46,9 @@ def test_what_was_delivered_to_another_database_goes_back_with_the_stores_transa
         context.queue.open(store) as queue,
         roll_back(store),
     ):
-        queue.deliver(queue.resolve(address), queue_steps.with_bodies(b"x"))
+        queue.deliver(queue.resolve(address), queue_tables.with_bodies(b"x"))
 
-    assert queue_steps.lying_in(endpoint, address) == []
+    assert queue_tables.lying_in(endpoint, address) == []
 
 
 @pytest.mark.parametrize("catalog", ["[{other}]", "[nowhere]"])
@@ -59,7 +58,7 @@ def test_queue_that_is_not_in_its_database_is_the_messages_fault(
     catalog = catalog.format(other=endpoint.server.other.name)
 
     with (
-        queue_steps.batch(endpoint) as (_, queue),
+        queue_tables.batch(endpoint) as (_, queue),
         pytest.raises(QueueNotFoundError, match="Billing"),
     ):
         queue.resolve(f"Billing@[dbo]@{catalog}")

@@ -12,8 +12,7 @@ from support.proxy import Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.commands import run
-from support.rabbitmq.first_ladder import create_first_ladder
-from support.rabbitmq.migrations import counts
+from support.rabbitmq.migrations import counts, create_first_ladder
 from support.rabbitmq.sessions import connections
 from support.waiting import until
 
@@ -57,7 +56,6 @@ def billing(broker: Broker) -> Broker:
 
 @pytest.fixture
 def proxy(broker: Broker) -> Iterator[Proxy]:
-    """In front of the broker."""
     with proxied(broker.server.amqp) as proxy:
         yield proxy
 
@@ -68,7 +66,7 @@ def shared(broker_server: "BrokerServer") -> Iterator[Broker]:
     broker = Broker(broker_server, "migrated")
     create_first_ladder(broker)
     broker.channel.confirm_delivery()
-    assert run(broker, "endpoint", "create", "Billing") == 0
+    assert run(broker, "endpoint", "create", "Billing").code == 0
     yield broker
     broker.close()
 

@@ -1,12 +1,30 @@
-"""Connections that break, and brokers that take none: no message is charged or lost."""
+"""Connections that break, and brokers that take none or never answer: no message is charged or
+lost, and all ends in time.
+"""
 
+import socket
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from duesweep.core.errors import ConfigError, QueueError
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchLimits, Timeouts
+from duesweep.drivers.rabbitmq.connection import Brokers
+from duesweep.drivers.rabbitmq.management import Management
+from duesweep.queues.base import Confirmation
+from duesweep.queues.rabbitmq.migration.migrate import Migration
+from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+from duesweep.queues.rabbitmq.verification.verify import Verification
+from duesweep.stores import tombstone
+from duesweep_testing.builders import DelayedRow
+from duesweep_testing.journal import BatchEntry
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
@@ -19,7 +37,7 @@ from support.rabbitmq.sessions import (
     session_of,
     world_on,
 )
-from support.waiting import until
+from support.waiting import in_time, until
 
 _NOBODY_LISTENS = "amqp://guest:guest@127.0.0.1:1/v"
 
@@ -147,3 +165,211 @@ def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
         proxy.cut_after(count, Way.TO_SERVER, each=True)
         with pytest.raises(QueueError):
             queue_of(billing.server.url(billing.vhost, proxy.port)).check(None)
+
+
+ENDPOINTS = ("Billing", "Shipping", "Ship.ping")
+COUNT = 1_000
+_CUT_IN_BATCHES = (3, 8, 15)
+
+
+@dataclass
+class _Witness:
+    """Cuts the connection in the middle of some batches, and notes what was left unconfirmed."""
+
+    proxy: Proxy
+    batches: int = 0
+    unconfirmed: Counter[str] = field(default_factory=Counter)
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        deliver, confirm = RabbitMqQueueSession.deliver, RabbitMqQueueSession.confirm
+
+        def delivered(session: RabbitMqQueueSession, *arguments: Any) -> Any:
+            refused = deliver(session, *arguments)
+            self.batches += 1
+            if self.batches in _CUT_IN_BATCHES:
+                self.proxy.cut()
+            return refused
+
+        def confirmed(session: RabbitMqQueueSession, seconds: float) -> Confirmation:
+            answer = confirm(session, seconds)
+            self.unconfirmed.update(answer.unconfirmed)
+            return answer
+
+        monkeypatch.setattr(RabbitMqQueueSession, "deliver", delivered)
+        monkeypatch.setattr(RabbitMqQueueSession, "confirm", confirmed)
+
+
+def _rows() -> list[DelayedRow]:
+    """Of every endpoint in turns."""
+    by_endpoint = [numbered(COUNT, name, size=500) for name in ENDPOINTS]
+    return [row for rows in zip(*by_endpoint, strict=True) for row in rows]
+
+
+def _accounted(entries: list[Any]) -> Counter[str]:
+    batches = [e for e in entries if isinstance(e, BatchEntry) and e.outcomes is not None]
+    return Counter(
+        row["message_key"] for e in batches for row in tombstone.decode(e.outcomes).to_pylist()
+    )
+
+
+def test_all_arrive_and_only_what_was_unconfirmed_arrives_twice(
+    broker: Broker, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ENDPOINTS:
+        broker.create(name, x_queue_type="classic")
+    rows = _rows()
+    world = world_on(queue_of(broker.server.url(broker.vhost, proxy.port)), *rows)
+    witness = _Witness(proxy)
+    witness.watch(monkeypatch)
+
+    run = world.sweep(limits=BatchLimits(rows=300))
+
+    assert proxy.cuts == len(_CUT_IN_BATCHES)
+    assert witness.unconfirmed, "no cut was in the middle of a batch"
+    assert world.store.rows == {}
+    assert world.store.attempts == {}
+    assert _accounted(world.store.journal[run.sweep_id]) == {row.key: 1 for row in rows}
+    assert [end.reason for end in world.ends(run)] == [None]
+    sendings = {row.key: 1 + witness.unconfirmed[row.key] for row in rows}
+    for place, name in enumerate(ENDPOINTS):
+        found = arrived(broker, name, COUNT)
+        own = {row.body: sendings[row.key] for row in rows[place :: len(ENDPOINTS)]}
+        assert set(found) == set(own)
+        assert all(found[body] <= own[body] for body in own if body is not None)
+
+
+def test_messages_of_a_batch_arrive_in_order(broker: Broker) -> None:
+    broker.create("Billing", x_queue_type="classic")
+    rows = numbered(1_500)
+    # Fewer at a time than a batch has: order must not depend on what fits.
+    world = world_on(queue_of(broker.url, max_in_flight=7), *rows)
+
+    world.sweep(limits=BatchLimits(rows=500))
+
+    bodies = [body for _, _, body in broker.take_all("Billing", 1_500)]
+    assert len(bodies) == 1_500
+    assert all(one < next_one for one, next_one in pairwise(bodies))
+
+
+_TIMEOUTS = Timeouts(6.0)
+_IMPATIENT = Timeouts(3.0)
+# The five bytes of AMQP's method channel.open: the user is let in by then.
+_OPEN_CHANNEL = b"\x00\x00\x00\x05\x00\x14\x00\x0a"
+
+
+@pytest.fixture
+def deaf() -> Iterator[socket.socket]:
+    """Connections to it are made, and nothing is read from them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def _url(deaf: socket.socket, scheme: str = "amqp") -> str:
+    return f"{scheme}://guest:guest@127.0.0.1:{deaf.getsockname()[1]}/v"
+
+
+def _brokers(url: str) -> Brokers:
+    return Brokers((url,), "queues.default", timeouts=_IMPATIENT)
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_many_brokers_are_not_waited_for_one_after_the_other(
+    deaf: socket.socket, scheme: str
+) -> None:
+    urls = [_url(deaf, scheme)] * 12
+
+    with in_time(len(urls) * _IMPATIENT.connect_seconds / 2), pytest.raises(QueueError):
+        queue_of(*urls, timeouts=_IMPATIENT).check(None)
+
+
+def test_last_of_many_brokers_is_still_given_time(billing: Broker, deaf: socket.socket) -> None:
+    queue = queue_of(_url(deaf), _url(deaf), billing.url, timeouts=Timeouts(30))
+
+    replace(queue, holds_own_queue=False).check("Billing")
+
+
+def test_broker_that_takes_a_connection_and_says_nothing_is_given_up(deaf: socket.socket) -> None:
+    queue = queue_of(_url(deaf), timeouts=_IMPATIENT)
+    world = world_on(queue, *numbered(2), *numbered(2, "Shipping"))
+
+    run = world.sweep()
+
+    # Not that many for each of the two endpoints.
+    assert 1 <= _connections_to(deaf) <= 3
+    assert len(world.store.rows) == 4
+    assert world.store.attempts == {}
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "Cannot connect to" in end.reason
+
+
+def _connections_to(listener: socket.socket) -> int:
+    listener.settimeout(0)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            count += 1
+    return count
+
+
+_COMMANDS: dict[str, Callable[[str], object]] = {
+    "setup": lambda url: RabbitMqSetup(_brokers(url), Style.CONVENTIONAL, ("New",), "url").install(
+        rebind=False
+    ),
+    "verify": lambda url: list(Verification(_brokers(url), None).findings()),
+    "migrate": lambda url: Migration(_brokers(url), Style.CONVENTIONAL, "url", 10).count(),
+    "gate": lambda url: queue_of(url, timeouts=_IMPATIENT).check("Billing"),
+}
+
+
+@pytest.mark.parametrize("command", _COMMANDS.values(), ids=_COMMANDS)
+def test_command_does_not_wait_for_an_answer(
+    billing: Broker, proxy: Proxy, command: Callable[[str], object]
+) -> None:
+    proxy.fall_silent_at(_OPEN_CHANNEL)
+
+    with in_time(), pytest.raises(QueueError, match=r"timeouts\.silence_seconds"):
+        command(billing.server.url(billing.vhost, proxy.port))
+
+    assert proxy.has_sprung.is_set()
+
+
+def test_management_api_is_not_waited_for(deaf: socket.socket) -> None:
+    api = Management(f"http://127.0.0.1:{deaf.getsockname()[1]}", _brokers(_url(deaf)))
+
+    with in_time(), pytest.raises(QueueError, match=r"timeouts\.silence_seconds"):
+        api.ask("overview")
+
+
+@pytest.mark.parametrize(("way", "count"), [(Way.TO_SERVER, 50_000), (Way.TO_CLIENT, 700)])
+def test_slice_waits_once_and_the_next_sweep_completes(
+    billing: Broker, proxy: Proxy, fruitless: list[int], way: Way, count: int
+) -> None:
+    rows = numbered(300, size=1_000)
+    url = billing.server.url(billing.vhost, proxy.port)
+    world = world_on(queue_of(url, timeouts=_TIMEOUTS), *rows)
+    proxy.hold_after(count, way)
+
+    with in_time():
+        run = world.sweep(limits=BatchLimits(rows=20))
+
+    assert len(fruitless) == 1
+    (end,) = world.ends(run)
+    assert end.reason is not None
+    assert "has not confirmed messages for 2 s" in end.reason
+    assert "timeouts.silence_seconds" in end.reason
+    assert world.store.attempts == {}
+    assert 0 < len(world.store.rows) <= 300
+    gone = bodies(rows) - bodies(list(world.store.rows.values()))
+
+    proxy.heal()
+    world.sweep(limits=BatchLimits(rows=20))
+
+    assert world.store.rows == {}
+    found = arrived(billing, "Billing", 300)
+    assert set(found) == bodies(rows)
+    assert all(found[body] == 1 for body in gone)
+    # What it had taken and could not confirm.
+    assert found.total() <= 300 + 20
+    assert way is Way.TO_SERVER or found.total() > 300

@@ -32,7 +32,6 @@ DELAYS = (1, 2, 3, 5)
 
 @pytest.fixture
 def with_ladder(billing: Broker) -> Broker:
-    """With the delay ladder."""
     with RabbitMqConnection(Brokers((billing.url,), "queues.default")) as connection:
         topology.create(Channel(connection), topology.ladder())
     return billing

@@ -1,4 +1,4 @@
-"""New messages, sent at once and through the delay ladder of a real broker."""
+"""Messages of any kind, sent at once and through the delay ladder of a real broker."""
 
 import re
 import time
@@ -13,19 +13,28 @@ from duesweep.core.errors import (
     ConfigError,
     MessageError,
     QueueError,
-    QueueNotFoundError,
-    RefusedMessageError,
     UnreadableAddressError,
+    UnreadableHeadersError,
 )
+from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
 from duesweep.core.message import MESSAGE_ID, OutgoingMessage
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession, open_sender
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+from duesweep_testing.builders import DelayedRow
+from support.bad_input import corpus
 from support.rabbitmq.broker import Broker
+from support.rabbitmq.commands import in_ladder
+from support.rabbitmq.sessions import arrived, bodies, numbered, queue_of, queue_session, world_on
 from support.recordings import BrokerMessage, broker_messages, cases
 
-_PROPERTIES = ("type", "message_id", "reply_to", "correlation_id", "delivery_mode", "content_type")
+_PROPERTIES = (
+    *("type", "message_id", "reply_to", "correlation_id", "delivery_mode", "content_type"),
+    "expiration",
+)
+# Its transport's id is in no header, and in no table: the header's is what is left of it.
+_IDS = {"guid-not-id": "order/42"}
 _CONVERSATION = "NServiceBus.ConversationId"
 _LATER = timedelta(hours=1)
 BOTH = pytest.mark.parametrize("style", Style)
@@ -48,10 +57,6 @@ def _later(delay: timedelta = _LATER, **headers: str) -> OutgoingMessage:
     return OutgoingMessage(headers, b"{}", delay=delay)
 
 
-def _in_ladder(broker: Broker) -> int:
-    return sum(broker.count(topology.level_name(level)) for level in range(topology.LEVELS))
-
-
 def _comparable(queue: str, one: Any) -> BrokerMessage:
     """A message that was taken, less what broker and client add."""
     method, properties, body = one
@@ -59,6 +64,39 @@ def _comparable(queue: str, one: Any) -> BrokerMessage:
     found = {name: getattr(properties, name) for name in _PROPERTIES}
     present: Mapping[str, object] = {n: value for n, value in found.items() if value is not None}
     return BrokerMessage(queue, method.exchange, method.routing_key, {**present}, headers, body)
+
+
+def test_due_messages_equal_the_recorded_ones_property_by_property(broker: Broker) -> None:
+    recorded = {one.headers[_CONVERSATION]: one for one in broker_messages()}
+    queues = ("Billing", "Ship.ping")
+    sent = {
+        case.conversation_id: case
+        for case in cases()
+        if case.conversation_id in recorded and recorded[case.conversation_id].queue in queues
+    }
+    for name in queues:
+        broker.create(name)
+
+    with queue_session(broker) as session:
+        for case in sent.values():
+            assert session.deliver(session.resolve(case.to), [case.message()]) == {}
+        assert session.confirm(10).unconfirmed == frozenset()
+
+    arrived = [
+        _comparable(name, one)
+        for name in queues
+        for one in broker.take_all(name, sum(case.to == name for case in sent.values()))
+    ]
+    assert len(arrived) == len(sent) == 19
+    for found in arrived:
+        conversation = found.headers[_CONVERSATION]
+        wanted, name = recorded[conversation], sent[conversation].name
+        own_id = {"message_id": _IDS[name]} if name in _IDS else {}
+        found.headers.pop("NServiceBus.TimeToBeReceived", None)
+        wanted.headers.pop(topology.DELAY_HEADER, None)
+        assert (found.queue, found.body) == (wanted.queue, wanted.body)
+        assert found.headers == wanted.headers
+        assert found.properties == wanted.properties | own_id
 
 
 @BOTH
@@ -95,68 +133,6 @@ def test_delayed_messages_equal_the_recorded_ones_and_are_not_early(
     assert {one.headers[_CONVERSATION]: one for one in found} == recorded
 
 
-@BOTH
-def test_message_without_a_delay_arrives_at_once_with_an_id_of_its_own(
-    broker: Broker, style: Style
-) -> None:
-    broker.create("Billing")
-    message = OutgoingMessage({}, None, time_to_be_received=timedelta(hours=1))
-
-    ids = {_send(broker, style, "Billing", message) for _ in range(2)}
-
-    taken = broker.take_all("Billing", 2)
-    assert {properties.message_id for _, properties, _ in taken} == ids
-    assert len(ids) == 2
-    for _, properties, body in taken:
-        assert properties.headers[MESSAGE_ID] == properties.message_id
-        assert properties.headers["NServiceBus.TimeToBeReceived"] == "01:00:00"
-        assert (properties.expiration, body) == ("3600000", b"")
-
-
-@BOTH
-def test_delayed_message_for_a_queue_that_is_missing_is_refused_and_not_published(
-    broker: Broker, style: Style
-) -> None:
-    _with_ladder(broker, style)
-
-    with pytest.raises(QueueNotFoundError, match="There is no queue Nowhere on RabbitMQ"):
-        _send(broker, style, "Nowhere", _later())
-
-    assert _in_ladder(broker) == 0
-
-
-def test_exchange_without_a_queue_of_its_name_gets_nothing_delayed(broker: Broker) -> None:
-    _with_ladder(broker, Style.CONVENTIONAL)
-    broker.channel.exchange_declare("Billing", "fanout", durable=True)
-
-    with pytest.raises(QueueNotFoundError, match="There is no queue Billing"):
-        _send(broker, Style.CONVENTIONAL, "Billing", _later())
-    with pytest.raises(QueueNotFoundError, match="No queue on RabbitMQ takes messages for Billing"):
-        _send(broker, Style.CONVENTIONAL, "Billing", OutgoingMessage({}, b""))
-
-    assert _in_ladder(broker) == 0
-
-
-@BOTH
-def test_endpoint_that_is_not_bound_to_the_ladder_is_bound_before_the_message_enters(
-    broker: Broker, style: Style
-) -> None:
-    _with_ladder(broker, style)
-    broker.create("Billing")
-
-    _send(broker, style, "Billing", _later(timedelta(milliseconds=1)))
-
-    ((method, _, _),) = broker.take_all("Billing", 1)
-    assert method.routing_key.endswith(".1.Billing")
-
-
-def test_broker_without_a_ladder_is_a_setting_and_gets_nothing(billing: Broker) -> None:
-    with pytest.raises(ConfigError, match=r"no delay ladder; run `duesweep rabbitmq delays create"):
-        _send(billing, Style.CONVENTIONAL, "Billing", _later())
-
-    assert billing.count("Billing") == 0
-
-
 def test_level_that_lost_its_bindings_is_said_and_the_message_was_not_sent(billing: Broker) -> None:
     _with_ladder(billing, Style.CONVENTIONAL)
     # An hour begins on level 11.
@@ -166,16 +142,7 @@ def test_level_that_lost_its_bindings_is_said_and_the_message_was_not_sent(billi
     with pytest.raises(ConfigError, match=r"was not sent: nsb\.v2\.delay-level-11 .* verify"):
         _send(billing, Style.CONVENTIONAL, "Billing", _later())
 
-    assert _in_ladder(billing) == 0
-
-
-def test_full_queue_refuses_the_message(broker: Broker) -> None:
-    broker.create("Billing", x_queue_type="classic", x_max_length=1, x_overflow="reject-publish")
-    message = OutgoingMessage({}, b"")
-    _send(broker, Style.CONVENTIONAL, "Billing", message)
-
-    with pytest.raises(RefusedMessageError, match="may be full"):
-        _send(broker, Style.CONVENTIONAL, "Billing", message)
+    assert in_ladder(billing) == 0
 
 
 def test_name_that_leaves_no_room_for_the_delay_is_refused(broker: Broker) -> None:
@@ -188,18 +155,7 @@ def test_name_that_leaves_no_room_for_the_delay_is_refused(broker: Broker) -> No
     with pytest.raises(UnreadableAddressError):
         _send(broker, Style.CONVENTIONAL, "x" * 256, _later())
 
-    assert _in_ladder(broker) == 0
-
-
-def test_broker_that_is_down_is_told_from_a_wrong_setting(broker: Broker) -> None:
-    wrong = Brokers((broker.url.replace("guest:guest", "guest:wrong"),), "queues.default")
-    down = Brokers(("amqp://guest:guest@127.0.0.1:1/",), "queues.default")
-
-    with pytest.raises(ConfigError, match="check user"), open_sender(wrong, Style.DIRECT):
-        pass
-    with pytest.raises(QueueError) as caught, open_sender(down, Style.DIRECT):
-        pass
-    assert caught.value.transient
+    assert in_ladder(broker) == 0
 
 
 def test_message_that_is_not_confirmed_may_have_arrived(
@@ -222,4 +178,49 @@ def test_example_in_the_documentation_defers_its_message(broker: Broker) -> None
 
     exec(example, {"url": broker.url})
 
-    assert _in_ladder(broker) == 1
+    assert in_ladder(broker) == 1
+
+
+# What a broker itself has under a name that no endpoint has.
+_BROKERS_OWN = ["amq.fanout", "amq.direct", "amq.topic", "amq.headers", "amq.rabbitmq.reply-to"]
+
+
+@pytest.mark.parametrize("style", list(Style))
+def test_bad_addresses_fail_alone(billing: Broker, style: Style) -> None:
+    addresses = [one.text for one in corpus("addresses") if "\ud800" not in one.text]
+    bad = [
+        DelayedRow(headers=write_json({FORWARD_DESTINATION: address}))
+        for address in [*addresses, *_BROKERS_OWN]
+    ]
+    good = numbered(3)
+    world = world_on(queue_of(billing.url, style=style), *bad, *good)
+
+    run = world.sweep()
+
+    assert arrived(billing, "Billing", 3) == dict.fromkeys(bodies(good), 1)
+    assert set(world.store.attempts) == {row.key for row in bad}
+    assert [end.reason for end in world.ends(run)] == [None]
+
+
+def test_unusual_headers_arrive_or_are_refused_by_amqp(billing: Broker) -> None:
+    rows = [
+        DelayedRow(headers=one.text, body=str(number).encode())
+        for number, one in enumerate(corpus("headers_json"))
+    ]
+    world = world_on(queue_of(billing.url), *rows)
+
+    world.sweep()
+
+    good = [row for row in rows if _fits_amqp(row)]
+    assert len(good) == 10
+    assert set(world.store.attempts) == {row.key for row in rows} - {row.key for row in good}
+    assert arrived(billing, "Billing", len(good)) == dict.fromkeys(bodies(good), 1)
+
+
+def _fits_amqp(row: DelayedRow) -> bool:
+    """Whether its headers can be read, and have less than 128 kB."""
+    try:
+        headers = read_json(row.headers)
+    except UnreadableHeadersError:
+        return False
+    return sum(len(f"{name}{value}") for name, value in headers.items()) < 128_000

@@ -4,10 +4,7 @@ import json
 
 import pytest
 
-from duesweep.cli.app import main
 from support.endpoint import Endpoint
-
-Capture = pytest.CaptureFixture[str]
 
 ATTACKS = {
     "quote": 'a"; DROP TABLE victim; --',
@@ -22,6 +19,8 @@ ATTACKS = {
     "lines": "a\n; DROP TABLE victim;\n--",
     "blanks": " ; -- ",
     "template": "${victim} `victim`",
+    # With the letter before it, as long as names of PostgreSQL may be.
+    "length": "x" * 62,
 }
 every_attack = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 
@@ -44,85 +43,80 @@ def _quoted(name: str) -> str:
 
 @every_attack
 def test_attack_as_schema_table_endpoint_source_and_queue_is_a_name_like_any_other(
-    attack: str, victim: Endpoint, capsys: Capture
+    attack: str, victim: Endpoint
 ) -> None:
-    hostile = victim.named(attack, f"s{attack}", f"d{attack}")
     names = {"store__name": attack, "retry__error_queue": _quoted(f"e{attack}")}
+    hostile = victim.named(attack, f"s{attack}", f"d{attack}").having(**names)
     queue = _quoted(attack)
-    hostile.set_up(queue, **names)
+    hostile.set_up(queue)
     hostile.delay_many(3, [queue, None])
     hostile.delay(_quoted(f"no{attack}"))
-    file = str(hostile.config_file(**names, retry__max_attempts=1))
 
-    assert main(["sweep", "--json", "--config", file]) == 3
+    failed = hostile.document("sweep", code=3)
+    hostile.end_back_off()
+    exhausted = hostile.document("sweep", code=3, retry__max_attempts=2)
 
-    summary = json.loads(capsys.readouterr().out)
-    assert (summary["source"], summary["dispatched"], summary["exhausted"]) == (attack, 3, 1)
-    assert hostile.waiting() == []
+    assert (failed["source"], failed["dispatched"], failed["failed"]) == (attack, 3, 1)
+    assert (exhausted["source"], exhausted["exhausted"]) == (attack, 1)
+    assert (hostile.waiting(), hostile.ledger.rows("retries")) == ([], [])
+    assert [row.source for row in hostile.ledger.rows("tombstones")] == [attack] * 4
     # The endpoint's own queue and the other have one name, and are one table.
     assert len(hostile.queue_rows(queue)) == 3
     assert len(hostile.queue_rows(_quoted(f"e{attack}"))) == 1
-    assert main(["doctor", "--no-spark", "--config", file]) in {0, 3}
+    assert hostile.run("doctor", "--no-spark").code in {0, 3}
     assert _is_whole(victim)
 
 
 @every_attack
 def test_attack_on_the_command_line_of_queues_is_a_name_like_any_other(
-    attack: str, victim: Endpoint, capsys: Capture
+    attack: str, victim: Endpoint
 ) -> None:
     victim.set_up()
-    more = ["--config", str(victim.config_file())]
     queue, table = _quoted(attack), _quoted(f"t{attack}")
+    of_table = ("--table", table)
 
-    def run(*arguments: str) -> None:
-        assert main([*arguments, *more]) == 0, capsys.readouterr().err
-
-    run("queue", "create", queue)
-    run("queue", "send", queue, "--header", f"a={attack}", "--body", attack)
-    run("queue", "send", queue, "--body", attack, "--delay", "1h")
-    run("queue", "peek", queue)
-    run("queue", "receive", queue)
-    run("queue", "purge", queue, "--yes")
-    run("subscriptions", "create", "--table", table)
-    run("subscriptions", "add", attack, queue, "--endpoint", attack, "--table", table)
-    run("subscriptions", "list", attack, "--table", table)
-    run("subscriptions", "remove", attack, "--endpoint", attack, "--table", table)
+    for command in (
+        ("queue", "create", queue),
+        ("queue", "send", queue, "--header", f"a={attack}", "--body", attack),
+        ("queue", "send", queue, "--body", attack, "--delay", "1h"),
+        ("queue", "peek", queue),
+        ("queue", "receive", queue),
+        ("queue", "purge", queue, "--yes"),
+        ("subscriptions", "create", *of_table),
+        ("subscriptions", "add", attack, queue, "--endpoint", attack, *of_table),
+        ("subscriptions", "list", attack, *of_table),
+        ("subscriptions", "remove", attack, "--endpoint", attack, *of_table),
+    ):
+        ran = victim.run(*command)
+        assert ran.code == 0, ran.err
 
     assert _is_whole(victim)
 
 
 @every_attack
-def test_attack_in_a_message_fails_that_message_alone(
-    attack: str, victim: Endpoint, capsys: Capture
-) -> None:
+def test_attack_in_a_message_fails_that_message_alone(attack: str, victim: Endpoint) -> None:
     victim.set_up("Billing")
     victim.delay(attack)
     victim.delay(headers=attack)
     victim.delay(headers=json.dumps({attack: attack, "NServiceBus.MessageId": attack}))
     victim.delay("Billing", body=attack.encode())
-    file = str(victim.config_file(retry__max_attempts=1))
 
-    assert main(["sweep", "--json", "--config", file]) == 3
+    summary = victim.document("sweep", code=3, retry__max_attempts=1)
 
-    summary = json.loads(capsys.readouterr().out)
     assert (summary["dispatched"], summary["exhausted"]) == (2, 2)
     assert [bytes(row.body) for row in victim.queue_rows("Billing")] == [attack.encode()]
     assert _is_whole(victim)
 
 
 @pytest.mark.parametrize("key", ["endpoint", "schema", "delayed_table", "name", "writer_time_zone"])
-def test_name_with_a_nul_is_refused(key: str, victim: Endpoint, capsys: Capture) -> None:
-    file = victim.set_up().config_file(**{f"store__{key}": "a\0; DROP TABLE victim"})
+def test_name_with_a_nul_is_refused(key: str, victim: Endpoint) -> None:
+    ran = victim.set_up().run("sweep", **{f"store__{key}": "a\0; DROP TABLE victim"})
 
-    assert main(["sweep", "--config", str(file)]) == 2
-
-    assert f"store.{key}" in capsys.readouterr().err
+    assert (ran.code, f"store.{key}" in ran.err) == (2, True)
     assert _is_whole(victim)
 
 
-def test_queue_with_a_nul_is_refused(victim: Endpoint, capsys: Capture) -> None:
-    file = victim.set_up().config_file(retry__error_queue="a\0b")
+def test_queue_with_a_nul_is_refused(victim: Endpoint) -> None:
+    ran = victim.set_up().run("sweep", retry__error_queue="a\0b")
 
-    assert main(["sweep", "--config", str(file)]) == 2
-
-    assert "holds a NUL" in capsys.readouterr().err
+    assert (ran.code, "holds a NUL" in ran.err) == (2, True)

@@ -31,11 +31,9 @@ from duesweep.drivers.spark import SPARK_ERRORS
 from duesweep.drivers.sqlserver import session as sqlserver
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import jdbc_properties
-from support.certificates import Authority
+from support.logins import Authority, TlsFront, create_role, password_server, tls_front
 from support.needle import ODD
-from support.password_server import create_role, password_server
 from support.tds_listener import TdsListener, tds_listener
-from support.tls_front import TlsFront, tls_front
 
 _LIMITS = DEFAULT_TIMEOUTS.task
 Certificate = tuple[Path, Path]
@@ -54,14 +52,12 @@ def certificate(authority: Authority) -> Certificate:
 
 @pytest.fixture
 def front(server: EmbeddedServer, certificate: Certificate) -> Iterator[TlsFront]:
-    """TLS before PostgreSQL."""
     with tls_front(server.port, certificate) as front:
         yield front
 
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Authority:
-    """Another authority."""
     stranger = Authority(tmp_path, "stranger")
     stranger.sign("localhost")
     return stranger
@@ -86,20 +82,17 @@ def _refusal(dsn: str) -> ConfigError:
 
 
 def _user(dsn: str) -> str:
-    """Who is logged in by psycopg."""
     with postgresql.connect(dsn, _LIMITS) as connection:
         user: str = connection.row("doctor_server").role
     return user
 
 
 def _address(dsn: str) -> tuple[str, dict[str, str]]:
-    """The JDBC address of a session of psycopg."""
     with postgresql.connect(dsn, _LIMITS) as connection:
         return connection.jdbc_address(30)
 
 
 def _jdbc_user(spark: SparkSession, dsn: str) -> str:
-    """Who is logged in by JDBC."""
     name: str = _read(spark, *_address(dsn), "SELECT current_user::text AS name").name
     return name
 

@@ -1,18 +1,21 @@
 """What a PostgreSQL store has to stand beyond the contract."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.message import BatchResult, Delivered
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.postgresql import session as driver
-from duesweep.drivers.postgresql.session import connect
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.checks import check_tables
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
@@ -31,7 +34,6 @@ def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def subject(endpoint: Endpoint) -> DelayedTableUnderTest:
-    """A store with its tables."""
     return DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 
@@ -220,3 +222,105 @@ def test_index_on_due_finds_the_next_one(
     lines = [line for (line,) in plan]
     assert any("Index" in line and "_Due" in line for line in lines), lines
     assert not any("Seq Scan" in line for line in lines), lines
+
+
+def test_time_zone_that_postgresql_does_not_know_is_a_wrong_setting(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match=r"store\.writer_time_zone is 'Mars/Olympus'"):
+        _check(endpoint, "Mars/Olympus")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])
+def test_time_zone_that_postgresql_knows_is_only_tried(endpoint: Endpoint, zone: str) -> None:
+    assert _check(endpoint, zone) == "UTC"
+
+
+def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = PostgreSqlSession.row
+
+    def killed(self: PostgreSqlSession, name: str, *arguments: Any, **values: object) -> object:
+        if name == "set_zone":
+            endpoint.server.kill_sessions()
+        return row(self, name, *arguments, **values)
+
+    monkeypatch.setattr(PostgreSqlSession, "row", killed)
+    with pytest.raises(StoreError) as failure:
+        _check(endpoint, "UTC")
+
+    assert failure.value.transient
+
+
+def _check(endpoint: Endpoint, zone: str) -> str:
+    """Check with the writers' zone as it is configured. The session's zone afterwards."""
+    store = replace(endpoint.set_up().context().store, writer_time_zone=zone)  # type: ignore[type-var]
+    with connect(endpoint.dsn, DEFAULT_TIMEOUTS.driver) as connection:
+        check_tables(connection, store, store.delayed)
+        return str(connection.row("session_zone").zone)
+
+
+# By the name that PostgreSQL has for each; the last two are not known to all of its versions.
+NAMES = (
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "transaction_timeout",
+)
+LIMITS = Timeouts().task
+WANTED = {
+    "statement_timeout": "15s",
+    "lock_timeout": "2s",
+    "idle_in_transaction_session_timeout": "2min",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+}
+
+
+@pytest.fixture
+def hurried(endpoint: Endpoint) -> Iterator[str]:
+    """The dsn of a role whose sessions end as soon as may be."""
+    dsn = endpoint.server.role("hurried")
+    role = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+    for name in _known(endpoint):
+        endpoint.execute(f"ALTER ROLE {role} SET {name} = '1s'")
+    yield dsn
+    endpoint.execute(f"DROP ROLE {role}")
+
+
+def _known(endpoint: Endpoint) -> set[str]:
+    rows = endpoint.fetch("SELECT name FROM pg_settings WHERE name = ANY($1)", list(NAMES))
+    return {row.name for row in rows}
+
+
+@pytest.mark.parametrize("opened", [connect, connect_as_server])
+def test_session_has_its_own_time_outs(
+    opened: Callable[[str, Limits], PostgreSqlSession], endpoint: Endpoint, hurried: str
+) -> None:
+    with opened(hurried, LIMITS) as connection:
+        for name in _known(endpoint):
+            connection.script(
+                f"DO $$ BEGIN ASSERT current_setting('{name}') = '{WANTED[name]}',"
+                f" current_setting('{name}'); END $$"
+            )
+
+
+def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
+    with connect(hurried, LIMITS) as connection:
+        url, properties = connection.jdbc_address(80)
+    with psycopg.connect(hurried) as other:
+        other.execute(properties["sessionInitStatement"].encode())
+        found = {
+            name: other.execute("SELECT current_setting(%s)", [name]).fetchone()
+            for name in _known(endpoint)
+        }
+
+    assert found == {
+        name: (value,)
+        for name, value in (WANTED | {"statement_timeout": "1min"}).items()
+        if name in found
+    }
+    assert len(found) >= 3
+    told = dict(parse_qsl(urlsplit(url.removeprefix("jdbc:")).query))
+    assert (told["socketTimeout"], told["connectTimeout"]) == ("80", "10")
+    assert told["loginTimeout"] == told["cancelSignalTimeout"] == "10"

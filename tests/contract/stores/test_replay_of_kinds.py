@@ -61,7 +61,6 @@ def _sweep(context: SweepContext) -> tuple[int, int]:
 
 
 def _sql(endpoint: Endpoint[Any]) -> str:
-    """The queue's table, for SQL."""
     table = endpoint.addresses.parse("Late")
     return str(getattr(table, "sql", table))
 

@@ -14,7 +14,6 @@ from support.sqlserver_server import SqlServerEndpoint
 
 @pytest.fixture
 def endpoint(sqlserver_endpoint: SqlServerEndpoint) -> SqlServerEndpoint:
-    """An endpoint with its tables."""
     return sqlserver_endpoint.of_kind("sql-persistence").set_up("Billing")
 
 

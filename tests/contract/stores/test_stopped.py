@@ -1,25 +1,31 @@
-"""Sweeps that are stopped before they dispatch anything."""
+"""Sweeps that are stopped, why messages failed, and what a preview counts."""
 
 from typing import Any
 
 import pytest
 
-from duesweep.core.errors import ExitCode
+from duesweep.core.errors import ExitCode, SweepClosedError
+from duesweep.handover import abort
+from duesweep.preview import PreviewEntry, count_batches
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.job import Stop
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import open_sweep
+from support.contract.memory_stores import DueKeyStore
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep
 
 
 def test_sweep_that_is_stopped_before_its_plan_makes_none(
-    endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
     stop = Stop()
     stop.ask()
-    monkeypatch.setattr(SqlDriver, "plan", _must_not_plan)
 
     stopped = run_sweep(endpoint, stop=stop)
 
@@ -57,5 +63,90 @@ def test_stop_of_a_sweep_that_found_nothing_leaves_nothing(endpoint: Endpoint) -
     assert done.outcome == "done"
 
 
-def _must_not_plan(*_: object) -> Any:
-    raise AssertionError("it planned")
+NOWHERE = 'There is no queue table "public"."Nowhere'
+
+
+def test_commonest_reasons_of_this_sweep_come_first_with_an_example(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    for name, messages in (("Nowhere1", 1), ("Nowhere2", 4), ("Nowhere3", 3)):
+        endpoint.delay_many(messages, [name])
+    for _ in range(2):
+        endpoint.delay(headers="not JSON")
+    endpoint.delay_many(5)
+
+    first = run_sweep(endpoint)
+    endpoint.delay()
+    second = run_sweep(endpoint)
+
+    assert (first.dispatched, first.failed) == (5, 10)
+    assert [(f.count, f.destination) for f in first.failures] == [
+        (4, "Nowhere2"),
+        (3, "Nowhere3"),
+        # Its headers say no destination.
+        (2, None),
+    ]
+    assert first.failures[0].reason.startswith(NOWHERE + "2")
+    assert "JSON" in first.failures[2].reason
+    assert (second.dispatched, second.failed, second.failures) == (1, 0, ())
+
+
+def test_long_reason_is_cut(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    # A trigger's words are as long as it likes.
+    endpoint.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION '%', repeat('no ', 9000); END $$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER refuse BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION refuse()'
+    )
+    endpoint.delay()
+
+    (failure,) = run_sweep(endpoint).failures
+
+    assert len(failure.reason) == 500
+
+
+def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
+    endpoint: Endpoint,
+) -> None:
+    key = endpoint.set_up("Billing").delay()
+    context = endpoint.context()
+    with context.store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+
+        assert abort(context) == 1
+
+        assert [one.is_closed for one in session.unsettled()] == [True]
+        with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
+            task.claim(run, [key])
+        assert not session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+    assert endpoint.waiting() == [key]
+    rows = endpoint.fetch(f"SELECT abandoned, remaining FROM {endpoint.own_table('sweeps')}")
+    assert rows == [(True, 1)]
+
+
+def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
+    context = endpoint.set_up("Billing").context()
+
+    assert abort(context) == 0
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, DueKeyStore])
+def test_each_message_is_counted_once_and_none_is_moved(kind: type[MemoryStore]) -> None:
+    destinations = ["Billing"] * 10 + ["Shipping"] * 20 + ["Nowhere"] * 3
+    rows = [delayed_row(destination) for destination in destinations]
+    store, queue = kind(rows), MemoryQueue("Billing", "Shipping")
+    claim_keys = [row.key if kind is MemoryStore else str(row.due_us) for row in rows]
+
+    found = count_batches(
+        store, queue, open_sweep(store), [claim_keys[n : n + 10] for n in range(0, 33, 10)]
+    )
+
+    assert found == {
+        PreviewEntry("Billing"): 10,
+        PreviewEntry("Shipping"): 20,
+        PreviewEntry("Nowhere", problem="There is no queue Nowhere"): 3,
+    }
+    assert len(store.rows) == 33
+    assert all(not sent for sent in queue.arrived.values())

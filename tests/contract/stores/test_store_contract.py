@@ -8,7 +8,7 @@ import pytest
 from duesweep_testing.contract import StoreContract
 from duesweep_testing.contract.memory import MemoryUnderTest
 from duesweep_testing.contract.stores import PlanContract
-from support.contract.due_keys import DueKeysUnderTest
+from support.contract.memory_stores import DueKeysUnderTest
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 
 # Names that occur in practice: blanks, dots, quotes, brackets, braces, percent signs, 63 bytes.

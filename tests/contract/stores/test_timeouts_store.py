@@ -32,7 +32,6 @@ def endpoint(
 
 @pytest.fixture
 def subject(endpoint: PostgreSqlEndpoint) -> DelayedTableUnderTest:
-    """A store with its tables."""
     return DelayedTableUnderTest(endpoint.set_up("Billing"))
 
 

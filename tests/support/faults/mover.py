@@ -1,5 +1,9 @@
-"""NServiceBus's own mover of due delayed messages, in a thread."""
+"""NServiceBus's own mover of due delayed messages: in a thread, or in a process of its own, to be
+killed. Usage: mover.py <dsn> <delayed table> <queue>
+"""
 
+import signal
+import sys
 import threading
 
 import psycopg
@@ -14,6 +18,8 @@ _MOVE = (
     "INSERT INTO {queue} (id, expires, headers, body) SELECT id, NULL, headers, body FROM message"
 )
 _PAUSE_SECONDS = 0.02
+# In a process: slow enough for a sweep beside it to find some messages.
+_LONG_PAUSE_SECONDS = 0.15
 
 
 class Mover:
@@ -46,3 +52,8 @@ class Mover:
             while not self._done.wait(self._pause_seconds):
                 self.moved += connection.execute(self._statement.encode()).rowcount
                 connection.commit()
+
+
+if __name__ == "__main__":
+    with Mover(*sys.argv[1:4], pause_seconds=_LONG_PAUSE_SECONDS):
+        signal.pause()

@@ -17,7 +17,6 @@ class SmallDisk:
     folder: Path
 
     def fill(self) -> None:
-        """Take all that is left."""
         with (self.folder / "filler").open("ab", buffering=0) as filler:
             for size in (65_536, 4_096, 1):
                 try:
@@ -27,7 +26,6 @@ class SmallDisk:
                     continue
 
     def free(self) -> None:
-        """Give it back."""
         (self.folder / "filler").unlink()
 
 

@@ -52,7 +52,6 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """The command line, and what it printed."""
         return self._with(self.out)
 
     @property

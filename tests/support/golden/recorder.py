@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from support.endpoint import Endpoint
 from support.golden import world
 from support.golden.commands import Printed, run
 from support.golden.normal import Normaliser
-from support.golden.pages import page_text
 from support.golden.rows import Changes, Table, read_database, read_ledger
 
 FORMS = ("terminal", "pipe", "json")
@@ -90,22 +90,18 @@ class Recorder:
         return printed
 
     def happen(self, name: str, *what: Callable[[], object]) -> None:
-        """What others do meanwhile."""
         file = self.step(name)
         for each in what:
             each()
         self._keep_rows(file)
 
     def store(self) -> None:
-        """Store the world's messages."""
         self.changes.headers = world.load(self.endpoint, self._rows)
 
     def number(self, body: bytes) -> int:
-        """The number of the message with this body."""
         return world.number_of(self._rows, body)
 
     def key(self, body: bytes) -> str:
-        """Its key."""
         return world.key(self.number(body))
 
     def write(self, name: str, written: str, *arguments: str) -> None:
@@ -181,3 +177,36 @@ def prepare(endpoint: Endpoint[Any], patch: pytest.MonkeyPatch) -> Recorder:
     file.write_text(file.read_text(encoding="utf-8") + LIMIT, encoding="utf-8")
     patch.chdir(endpoint.folder)
     return Recorder(endpoint)
+
+
+_BLOCKS = {"h1", "h2", "h3", "p", "tr", "li", "div", "section", "pre", "summary", "header"}
+_CELLS = {"td", "th"}
+_WORDS = {"span", "b", "strong", "em", "code", "a", "br", "button"}
+_SILENT = {"style", "script", "svg"}
+
+
+class _Text(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._silent = 0
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self._silent += tag in _SILENT
+        self.parts.append(
+            "\n" if tag in _BLOCKS else " | " if tag in _CELLS else " " if tag in _WORDS else ""
+        )
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent -= tag in _SILENT
+        self.parts.append("\n" if tag in _BLOCKS else " " if tag in _WORDS else "")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.parts.append(" ".join(data.split()) if data.strip() else " " * bool(data))
+
+
+def page_text(html: str) -> str:
+    lines = (" ".join(line.split()).strip() for line in "".join(_Text(html).parts).splitlines())
+    return "".join(f"{line}\n" for line in lines if line)

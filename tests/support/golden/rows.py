@@ -55,7 +55,6 @@ class Table:
 
 
 def read_database(endpoint: Endpoint[Any]) -> dict[str, Table]:
-    """All tables, by name."""
     return {
         f"table {table.name}": Table(
             table.key, [row._asdict() for row in endpoint.fetch(f"SELECT * FROM {table.name}")]
@@ -65,7 +64,6 @@ def read_database(endpoint: Endpoint[Any]) -> dict[str, Table]:
 
 
 def read_ledger(root: Path) -> dict[str, Table]:
-    """The ledger's tables, by name."""
     return {
         f"ledger {folder.name}": Table(_LEDGER_KEYS.get(folder.name, ()), _ledger_rows(folder))
         for folder in root.glob("*")

@@ -1,17 +1,15 @@
 """What commands do with an endpoint, so that each of their statements is sent."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
 from duesweep import wiring
-from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, headers_text
+from support.commands import run
 from support.endpoint import Endpoint
 
 # Of every sweep: three batches of ten.
@@ -62,17 +60,13 @@ class World:
         return [row.key for row in self.endpoint.load(rows)]
 
     def config_file(self, **overrides: object) -> Path:
-        """Its configuration."""
         file = self.endpoint.config_file(**SETTINGS, **self.settings, **overrides)
         file.write_text(file.read_text(encoding="utf-8") + self.tables, encoding="utf-8")
         return file
 
     def run(self, *arguments: str, code: int = 0, **overrides: object) -> None:
-        """Run a command, which must come to `code`."""
-        printed, told = StringIO(), StringIO()
-        with redirect_stdout(printed), redirect_stderr(told):
-            came_to = main([*arguments, "--config", str(self.config_file(**overrides))])
-        assert came_to == code, printed.getvalue() + told.getvalue()
+        ran = run(*arguments, "--config", str(self.config_file(**overrides)))
+        assert ran.code == code, ran.told
 
 
 @dataclass(frozen=True)
@@ -138,7 +132,6 @@ FORMS: Mapping[str, Form] = {
 
 
 def run_form(world: World, form: Form) -> None:
-    """The sweep itself."""
     world.tables = form.tables
     world.run("sweep", code=form.code, **form.settings)
 
@@ -172,7 +165,6 @@ def sweep(world: World) -> None:
 
 
 def look(world: World) -> None:
-    """What only reads."""
     later = world.store(6, "Shipping", due_in_seconds=TOMORROW)
     world.run("list", "--json")
     world.run("list", "--count", "--destination", "Shipping")
@@ -183,7 +175,6 @@ def look(world: World) -> None:
 
 
 def change(world: World) -> None:
-    """Operators' commands."""
     later = world.store(6, "Shipping", due_in_seconds=TOMORROW)
     world.run("cancel", *later[:2], *BECAUSE)
     world.run("reschedule", *later[3:5], "--by", "1h", *BECAUSE)

@@ -34,12 +34,10 @@ _BODIES: tuple[bytes | None, ...] = (None, b"", b"\xff\xfe\x00binary", XML, LONG
 
 
 def key(number: int) -> str:
-    """The key of a message."""
     return f"22222222-0000-4000-8000-{number:012}"
 
 
 def message_id(number: int) -> str:
-    """The id of a message."""
     return f"11111111-0000-4000-8000-{number:012}"
 
 
@@ -87,7 +85,6 @@ def write(stored_at: datetime) -> list[DelayedRow]:
 
 
 def number_of(rows: Sequence[DelayedRow], body: bytes) -> int:
-    """The number of the message with this body."""
     (found,) = (number for number, row in enumerate(rows, start=1) if row.body == body)
     return found
 

@@ -35,11 +35,9 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """The vhost's AMQP URL."""
         return self.server.url(self.vhost)
 
     def close(self) -> None:
-        """Remove the vhost."""
         if self.connection.is_open:
             self.connection.close()
         self.api("vhosts/{vhost}", "DELETE")
@@ -50,7 +48,6 @@ class Broker:
         self.api("permissions/{vhost}/guest", "PUT", rights)
 
     def create(self, name: str, **arguments: Any) -> None:
-        """An endpoint of the conventional topology."""
         self.create_queue(name, **arguments)
         self.channel.exchange_declare(name, "fanout", durable=True)
         self.channel.queue_bind(name, name)
@@ -63,7 +60,6 @@ class Broker:
         )
 
     def delete(self, name: str) -> None:
-        """Remove an endpoint."""
         self.channel.queue_delete(name)
         self.channel.exchange_delete(name)
 
@@ -102,7 +98,6 @@ class Broker:
         return taken
 
     def count(self, queue: str) -> int:
-        """How many messages lie in a queue."""
         found: int = self.channel.queue_declare(queue, passive=True).method.message_count
         return found
 
@@ -118,7 +113,6 @@ class Broker:
         return json.loads(text) if text else None
 
     def definitions(self) -> dict[str, Sequence[Mapping[str, Any]]]:
-        """Exchanges, queues and bindings."""
         found: dict[str, Sequence[Mapping[str, Any]]] = self.api("definitions/{vhost}")
         return found
 

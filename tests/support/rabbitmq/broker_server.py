@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from support.certificates import Authority
+from support.logins import Authority
 from support.ports import free_port
 from support.services import UNPACKED, environment_of
 from support.waiting import until
@@ -67,7 +67,6 @@ class BrokerServer:
 
     @property
     def management_url(self) -> str:
-        """Of the management API."""
         return f"http://127.0.0.1:{self.management}"
 
     def url(self, vhost: str = "%2F", port: int | None = None) -> str:
@@ -118,7 +117,6 @@ class BrokerServer:
             return probe.connect_ex(("127.0.0.1", self.amqp)) == 0
 
     def control(self, *arguments: str) -> str:
-        """What rabbitmqctl prints."""
         done = subprocess.run(
             [self._scripts / "rabbitmqctl", "--quiet", *arguments],
             env=self._environment,
@@ -163,7 +161,6 @@ class BrokerServer:
 
 @contextmanager
 def running(scripts: Path, folder: Path) -> Iterator[BrokerServer]:
-    """A node while it is needed."""
     server = BrokerServer(scripts, folder)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""`duesweep rabbitmq …` on the tests' broker."""
+"""`duesweep rabbitmq …` and sweeps on the tests' broker: settings, and commands in this process."""
 
 import json
 import sys
@@ -6,8 +6,28 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from duesweep.cli.app import main
+from duesweep.drivers.rabbitmq.connection import Brokers
+from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+from support import commands
+from support.commands import Ran
+from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
+
+LIB = Path(__file__).parents[3] / "lib"
+
+
+def settings(broker: Broker, **more: object) -> dict[str, object]:
+    """The configuration of an endpoint whose queues are on the broker."""
+    return {"queues__default__kind": "rabbitmq", "queues__default__url": broker.url, **more}
+
+
+def set_up(endpoint: Endpoint, broker: Broker, *names: str) -> None:
+    """The endpoint's tables, and the delay ladder with these endpoints on the broker."""
+    endpoint.set_up(**settings(broker))
+    brokers = Brokers((broker.url,), "queues.default")
+    own = (endpoint.name, *names)
+    RabbitMqSetup(brokers, Style.CONVENTIONAL, own, "url").install(rebind=False)
 
 
 def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:
@@ -32,14 +52,15 @@ def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:
     return ["rabbitmq", *command, "--config", str(file)]
 
 
-def run(broker: Broker, *command: str, **settings: object) -> int:
-    """Run it in this process; its exit code."""
-    return main(arguments(broker, *command, **settings))
+def run(broker: Broker, *command: str, **settings: object) -> Ran:
+    return commands.run(*arguments(broker, *command, **settings))
+
+
+def in_ladder(broker: Broker) -> int:
+    """How many messages wait on the delay ladder."""
+    return sum(broker.count(topology.level_name(level)) for level in range(topology.LEVELS))
 
 
 def process(broker: Broker, *command: str) -> Sequence[str]:
     """The command line to run it in a process of its own."""
     return [sys.executable, "-P", "-m", "duesweep", *arguments(broker, *command)]
-
-
-LIB = Path(__file__).parents[3] / "lib"

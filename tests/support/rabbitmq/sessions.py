@@ -23,7 +23,6 @@ def queue_of(
     max_in_flight: int = 2000,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> RabbitMqQueue:
-    """Endpoints on these brokers."""
     brokers = Brokers(urls, "queues.default", timeouts=timeouts)
     return RabbitMqQueue(brokers, style, ENDPOINT, max_in_flight)
 
@@ -39,7 +38,6 @@ def session_of(queue: RabbitMqQueue) -> Iterator[RabbitMqQueueSession]:
 def queue_session(
     broker: Broker, style: Style = Style.CONVENTIONAL
 ) -> Iterator[RabbitMqQueueSession]:
-    """A session on the broker."""
     with session_of(queue_of(broker.url, style=style)) as session:
         yield session
 
@@ -68,7 +66,6 @@ def arrived(broker: Broker, queue: str, count: int) -> Counter[bytes]:
 
 
 def bodies(messages: Sequence[Message | DelayedRow]) -> set[bytes]:
-    """The bodies of these messages."""
     return {one.body or b"" for one in messages}
 
 

@@ -1,21 +1,22 @@
 """Runs one trial: the sweep with the fault, the sweeps that recover, and the verdict."""
 
-import io
 import random
 import shutil
+import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from duesweep.cli.app import main
+from psycopg.conninfo import make_conninfo
+
+from support import commands
 from support.trials import faults
-from support.trials.between import awaited, between
-from support.trials.codes import DONE, Seen, untrue_ends
 from support.trials.crowd import Crowd
-from support.trials.faults import CLOCKS, LEDGER_HARMS, SPARK
-from support.trials.harmful_proxy import Harm, HarmfulProxy
+from support.trials.faults import CLOCKS, LEDGER_HARMS, QUEUE, SPARK, STORE
+from support.trials.harmful_proxy import Harm, HarmfulProxy, harmful_proxy
 from support.trials.harms import Scene, strike
 from support.trials.history import History, Verdict, judge
 from support.trials.places import open_world
@@ -23,15 +24,84 @@ from support.trials.points import HOLD, RAISE, Plan
 from support.trials.processes import Ending, SparkCommand, SweepCommand, document_of
 from support.trials.services import Services, faketime
 from support.trials.trial import Trial
-from support.trials.world import World
+from support.trials.world import BROKER, OTHER_DATABASE, World
 from support.waiting import until
 
 # A command that takes longer hangs.
 _COMMAND_SECONDS = 120
 _RECOVERY_SECONDS = 90
 _NEVER_SPARK = 1_000_000
+# Each wait of the sweep's is a part of it.
+_SHORT_SILENCE_SECONDS = 6
+_BATCH = b"sweep_id, slice, kind, dispatched"
+_PUBLISHED = b"NServiceBus.MessageIntent"
+
 # After these a process with a warm session is of no more use, whatever it says.
 _DEADLY = {faults.JVM, faults.KILL, faults.TERMINATE, faults.INTERRUPT}
+
+DONE, UNEXPECTED, CONFIGURATION, FAILURES, WORK_LEFT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+_ALLOWED = {
+    faults.UNFORESEEN: {UNEXPECTED},
+    faults.KILL: {-signal.SIGKILL},
+    faults.INTERRUPT: {INTERRUPTED},
+    faults.HALF_DELETED: {CONFIGURATION},
+    faults.OTHER_LEDGER: {CONFIGURATION},
+    faults.CROWD: {-signal.SIGKILL},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was there right after a command: messages that it should have delivered, and rows that
+    are not settled. `is_alone`: nobody else held rows meanwhile.
+    """
+
+    waiting: int
+    unsettled: int
+    is_alone: bool = True
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.waiting and not self.unsettled
+
+
+def untrue_ends(harm: str | None, ending: Ending, seen: Seen) -> Iterator[str]:
+    """What is wrong with the end of a command; `harm` was done to it, None: nothing was."""
+    code, document = ending.code, ending.document
+    if code is None:
+        yield "it did not end in time"
+        return
+    usual = {DONE, FAILURES, WORK_LEFT} if harm != faults.KILL else set()
+    if code not in usual | _ALLOWED.get(str(harm), set()):
+        yield f"exit code {code} after {harm}: {ending.said[-2_000:]}"
+    if code < 0:
+        return
+    if document is None or document["exit_code"] != code:
+        yield f"exit code {code}, but the document says {document and document['exit_code']}"
+        return
+    if code in {DONE, FAILURES}:
+        yield from _untrue_success(code, document, seen)
+    elif not document["error"]:
+        yield f"exit code {code} without a reason"
+    if code == WORK_LEFT:
+        yield from _untrue_rest(harm, document, seen)
+
+
+def _untrue_success(code: int, document: Mapping[str, Any], seen: Seen) -> Iterator[str]:
+    if document["outcome"] == "stopped":
+        return
+    # What others hold is their work.
+    if not seen.is_clean and seen.is_alone and not document["skipped"]:
+        left = f"{seen.waiting} messages waiting and {seen.unsettled} rows unsettled"
+        yield f"exit code {code} with {left}"
+    failed = (document["failed"] or 0) + (document["exhausted"] or 0)
+    if bool(failed) != (code == FAILURES):
+        yield f"exit code {code} with {failed} failures"
+
+
+def _untrue_rest(harm: str | None, document: Mapping[str, Any], seen: Seen) -> Iterator[str]:
+    if harm is None and seen.is_clean:
+        yield f"exit code 4 ({document['error']}) with nothing left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +123,6 @@ class Result:
 
     @property
     def harmed_codes(self) -> Sequence[int | None]:
-        """The exit codes of the commands that met the fault."""
         return self.codes[: self.harmed]
 
     @property
@@ -91,18 +160,15 @@ class _Run:
         self.problems.append(f"sweeps did not recover in {_RECOVERY_SECONDS} s")
 
     def note(self, harm: str | None, ending: Ending, seen: Seen) -> None:
-        """Keep what a command came to."""
         if seen.is_clean and self.clean is None and self.struck:
             self.clean = time.monotonic()
         self.codes.append(ending.code)
         self.problems += untrue_ends(harm, ending, seen)
 
     def see(self) -> Seen:
-        """What is left now."""
         return Seen(len(self.world.waiting_good()), self.world.unsettled())
 
     def config(self, name: str, **more: object) -> Path:
-        """A file with the settings of the trial's sweeps."""
         trial = self.trial
         settings: dict[str, object] = {
             "store__name": "trial",
@@ -131,15 +197,11 @@ class _Run:
 
 
 def sweep_here(file: Path) -> Ending:
-    """The command `sweep` in this process."""
-    output, said = io.StringIO(), io.StringIO()
-    with redirect_stdout(output), redirect_stderr(said):
-        code = main(["sweep", "--json", "--config", str(file)])
-    return Ending(int(code), document_of(output.getvalue()), said.getvalue())
+    ran = commands.run("sweep", "--json", "--config", str(file))
+    return Ending(int(ran.code), document_of(ran.out), ran.err)
 
 
 def run_trial(trial: Trial, services: Services) -> Result:
-    """Run a trial."""
     started = time.monotonic()
     folder = services.folder / f"trial-{trial.seed}"
     folder.mkdir()
@@ -188,9 +250,8 @@ def _crowd(run: _Run) -> None:
 
 
 def _harm(run: _Run) -> None:
-    """A sweep, and the fault."""
     fault = run.trial.fault
-    with between(run.trial, run.services, run.world) as (proxies, settings):
+    with _between(run.trial, run.services, run.world) as (proxies, settings):
         if run.trial.engine == SPARK:
             settings |= {"sweep__spark_from": 0, "ledger__writer": run.trial.writer}
         action = RAISE if fault.harm == faults.UNFORESEEN else HOLD
@@ -198,7 +259,7 @@ def _harm(run: _Run) -> None:
         arguments = ["sweep", "--json", "--config", str(run.config("harmed.toml", **settings))]
         for proxy in proxies:
             proxy.harm_at(
-                *awaited(run.trial),
+                *_awaited(run.trial),
                 harm=Harm(fault.harm),
                 when=fault.when,  # type: ignore[arg-type]
             )
@@ -215,6 +276,44 @@ def _harm(run: _Run) -> None:
     if ran and ran != run.trial.engine:
         run.problems.append(f"the sweep ran {ran}, not {run.trial.engine}")
     run.note(fault.harm if isinstance(fault.harm, str) else fault.harm.value, ending, run.see())
+
+
+@contextmanager
+def _between(
+    trial: Trial, services: Services, world: World
+) -> Iterator[tuple[list[HarmfulProxy], dict[str, Any]]]:
+    """The proxy that the fault needs, and the settings that lead through it."""
+    side = trial.fault.side
+    settings: dict[str, Any] = {}
+    if side is None:
+        yield [], settings
+        return
+    settings["timeouts__silence_seconds"] = _SHORT_SILENCE_SECONDS
+    with ExitStack() as stack:
+        is_broker = side == QUEUE and world.place == BROKER
+        target = services.broker.amqp if is_broker else services.server.port
+        proxy = stack.enter_context(harmful_proxy(target))
+        if side == STORE:
+            dsn = make_conninfo(world.endpoint.dsn, host="127.0.0.1", port=proxy.port)
+            settings["store__dsn"] = dsn
+        elif is_broker:
+            vhost = str(world.settings["queues__default__url"]).rpartition("/")[2]
+            settings["queues__default__url"] = services.broker.url(vhost, proxy.port)
+        else:
+            dsn = str(world.settings["queues__default__dsn"])
+            settings["queues__default__dsn"] = make_conninfo(dsn, host="127.0.0.1", port=proxy.port)
+        yield [proxy], settings
+
+
+def _awaited(trial: Trial) -> Sequence[bytes]:
+    """What the connection sends when it is harmed: the COMMIT of a batch, or its messages."""
+    if trial.fault.side == STORE:
+        once: tuple[bytes, ...] = (_BATCH, b"COMMIT")
+    elif trial.place == OTHER_DATABASE:
+        once = (b"PGCOPY", b"COMMIT")
+    else:
+        once = (_PUBLISHED,)
+    return once * trial.occurrence
 
 
 def _start(run: _Run, plan: Plan, arguments: Sequence[str]) -> SweepCommand | SparkCommand:

@@ -14,7 +14,7 @@ from support.trials.processes import Ending, SweepCommand
 from support.trials.world import MOVED, World
 from support.waiting import until
 
-_MOVER = Path(__file__).parents[1] / "faults" / "mover_process.py"
+_MOVER = Path(__file__).parents[1] / "faults" / "mover.py"
 # Whose points every sweep reaches that has something to do.
 _NAMES = (
     *("TaskSession.claim", "QueueSession.deliver", "TaskSession.finish"),

@@ -95,7 +95,6 @@ class HarmfulProxy(Proxy):
 
 
 def _part(data: bytes, when: When) -> bytes:
-    """What the server gets of the piece."""
     return {When.BEFORE: b"", When.IN: data[: len(data) // 2], When.AFTER: data}[when]
 
 
@@ -107,7 +106,6 @@ def _shut(pair: Any) -> None:
 
 @contextmanager
 def harmful_proxy(target: int) -> Iterator[HarmfulProxy]:
-    """A proxy while it is needed."""
     proxy = HarmfulProxy(target)
     try:
         yield proxy

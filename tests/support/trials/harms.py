@@ -34,13 +34,11 @@ class Scene:
     healing: list[Callable[[], object]] = field(default_factory=list)
 
     def heal(self) -> None:
-        """Undo what was done."""
         while self.healing:
             self.healing.pop()()
 
 
 def strike(harm: str, scene: Scene) -> None:
-    """Do harm."""
     _STRIKES[harm](scene)
 
 
@@ -133,7 +131,6 @@ def _replace_ledger(scene: Scene) -> None:
 
 
 def _files(root: Path) -> Mapping[str, int]:
-    """The files of a ledger's tables, and their sizes."""
     return {
         str(file.relative_to(root)): file.stat().st_size
         for file in root.glob("*/**/*")

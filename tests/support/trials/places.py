@@ -33,7 +33,6 @@ _QUEUES = (*NAMES, *OTHER_QUEUES)
 
 
 def open_world(place: str, services: Services, folder: Path) -> AbstractContextManager[World]:
-    """A new world of this place, and its end."""
     return _PLACES[place](services, folder)
 
 

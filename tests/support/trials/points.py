@@ -136,7 +136,6 @@ class Plan:
         return Path(self.folder) / "resume"
 
     def text(self) -> str:
-        """As an argument of a process."""
         return json.dumps(asdict(self))
 
 
@@ -158,7 +157,6 @@ def arm(plan: Plan) -> Counter[str]:
 
 
 def disarm() -> None:
-    """Follow no plan any more."""
     _Armed.plan = None
 
 

@@ -61,7 +61,6 @@ class SweepCommand:
         return self._process.poll() is not None
 
     def wait(self, seconds: float) -> Ending:
-        """How it ends, within this time."""
         try:
             code: int | None = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -101,14 +100,7 @@ class SparkDriver:
 
     @property
     def jvm(self) -> int:
-        """The process of its JVM."""
-        children = [
-            int(child)
-            for task in Path(f"/proc/{self.pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-        (jvm,) = [c for c in children if "java" in Path(f"/proc/{c}/cmdline").read_text()]
-        return jvm
+        return jvm_of(self.pid)
 
     def await_warm(self) -> None:
         """Until its session is ready."""
@@ -117,7 +109,6 @@ class SparkDriver:
             self.is_warm = True
 
     def start(self, plan: Plan, arguments: Sequence[str]) -> "SparkCommand":
-        """Run a command."""
         self.await_warm()
         assert self._process.stdin is not None
         said = self._said.stat().st_size
@@ -184,9 +175,19 @@ class SparkCommand:
         return not self.driver.is_alive
 
     def wait(self, seconds: float) -> Ending:
-        """How it ends, within this time."""
         code, printed = self.driver.lines(seconds)
         return Ending(code, document_of(printed), self.driver.said_since(self.said_before))
+
+
+def jvm_of(driver: int) -> int:
+    """The process of the JVM that a driver has started."""
+    children = [
+        int(child)
+        for task in Path(f"/proc/{driver}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    (jvm,) = [child for child in children if "java" in Path(f"/proc/{child}/cmdline").read_text()]
+    return jvm
 
 
 def _environment() -> dict[str, str]:

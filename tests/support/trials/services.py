@@ -49,7 +49,6 @@ class Services:
 
     @cached_property
     def broker(self) -> BrokerServer:
-        """RabbitMQ."""
         if self._broker is not None:
             return self._broker()
         scripts = installed()
@@ -60,7 +59,6 @@ class Services:
 
     @cached_property
     def disk(self) -> SmallDisk:
-        """A small disk."""
         return self._stack.enter_context(small_disk(self.folder / "disk"))
 
     @cached_property

@@ -21,7 +21,6 @@ from support.trials.points import Plan
 
 
 def run(plan: Plan, arguments: Sequence[str]) -> int:
-    """Run the command."""
     # Who was started in the background ignores it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with following(plan):

@@ -106,5 +106,4 @@ def _fits(fault: Fault, point: str) -> bool:
 
 
 def _name(point: str | None) -> str:
-    """The method of a point."""
     return (point or "").partition(" ")[2]

@@ -52,7 +52,6 @@ class World:
 
     @property
     def destinations(self) -> tuple[str | None, ...]:
-        """The addresses of all queues."""
         return (*NAMES, None)
 
     @property
@@ -66,7 +65,6 @@ class World:
         self.expected.append(Expected(stored, Kind.GOOD, "Billing"))
 
     def load(self, rng: random.Random, *, has_bad: bool) -> None:
-        """Store the trial's messages."""
         if has_bad and self.make_refuse is not None:
             self.make_refuse()
         written = write(
@@ -116,8 +114,6 @@ def _read_headers(text: str) -> dict[str, Any]:
 
 
 def refuse_in_table(endpoint: Endpoint[Any], condition: str) -> Callable[[], object]:
-    """Gives queue Shipping a CHECK."""
-
     def refuse() -> None:
         table = endpoint.server.quoted(endpoint.addresses.parse("Shipping"))
         endpoint.execute(f"ALTER TABLE {table} ADD CONSTRAINT wanted CHECK ({condition})")

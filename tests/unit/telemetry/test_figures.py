@@ -7,7 +7,7 @@ import pytest
 from duesweep.telemetry.definitions import METRICS
 from duesweep.telemetry.figures import figures_after, with_counters_of
 from duesweep.telemetry.run import Due
-from support.telemetry import AT, open_breaker, report, run
+from support.reports import AT, open_breaker, report, run
 
 _LATER = AT + timedelta(minutes=1)
 

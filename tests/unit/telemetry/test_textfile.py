@@ -24,7 +24,7 @@ from duesweep.telemetry.run import Run
 from duesweep.telemetry.tell import tell
 from duesweep.telemetry.textfile import TextFile
 from support.ports import free_port
-from support.telemetry import AT, SOURCE, run
+from support.reports import AT, SOURCE, run
 
 _LATER = AT + timedelta(minutes=1)
 

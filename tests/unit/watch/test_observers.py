@@ -31,7 +31,7 @@ from duesweep.watch.server import Page, json_page, serving
 from duesweep.watch.systemd import Systemd
 from duesweep.watch.tick import Tick
 from duesweep_testing.memory import MemoryStore
-from support.ticks import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
+from support.reports import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
 from support.waiting import until
 
 _MUCH = Tick(REPORT, is_much=True)

@@ -26,7 +26,7 @@ from duesweep.sweep.job import Stop
 from duesweep.watch.several import run_all
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch
-from support.ticks import IDLE, LOCKED, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
+from support.reports import IDLE, LOCKED, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
 
 
 class _Observer:

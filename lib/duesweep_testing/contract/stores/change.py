@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,17 +11,15 @@ from duesweep.core.change import Change, ChangeKind, WaitingMessage
 from duesweep.core.errors import MessageError, SweepClosedError
 from duesweep.core.headers import Headers
 from duesweep.core.message import Message
-from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
+from duesweep.core.world import instant_of, micros
+from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.contract.stores.look import look
 from duesweep_testing.contract.subjects import StoreUnderTest
-from duesweep_testing.contract.transactions import roll_back
 from duesweep_testing.journal import ChangeEntry
-from duesweep_testing.sweeps import close_sweep, open_command, open_sweep
+from duesweep_testing.sweeps import close_sweep, open_command, open_sweep, roll_back
 
 HOUR = timedelta(hours=1)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ChangeContract:
@@ -55,16 +53,6 @@ class ChangeContract:
                 claim = held(subject, session, command, taken, free)
 
         assert (steps.keys(claim), claim.skipped, claim.gone) == ([free.key], 1, 0)
-
-    def test_message_that_is_gone_is_told(self, subject: StoreUnderTest) -> None:
-        run, [gone, here] = steps.load(subject, steps.row(subject), steps.row(subject))
-        places = [one.lock_key for one in found(subject, gone, here)]
-        deliver(subject, run, gone)
-
-        with changing(subject) as (session, command):
-            claim = session.hold(command, places)
-
-        assert (steps.keys(claim), claim.skipped, claim.gone) == ([here.key], 0, 1)
 
     def test_sweep_skips_what_a_command_holds(self, subject: StoreUnderTest) -> None:
         steps.need_skipping(subject)
@@ -165,7 +153,7 @@ class ChangeContract:
         )
         (entry,) = subject.changes(command)
         assert (entry.change, entry.message_key) == ("rescheduled", row.key)
-        assert (entry.due_before_us, entry.due_after_us) == (us(before.due), us(after.due))
+        assert (entry.due_before_us, entry.due_after_us) == (micros(before.due), micros(after.due))
         assert (entry.headers_text, entry.body, entry.new_key) == (None, None, None)
 
     def test_message_that_is_rescheduled_to_the_past_is_due(self, subject: StoreUnderTest) -> None:
@@ -204,16 +192,14 @@ class ChangeContract:
 
         (entry,) = subject.changes(command)
         assert entry.due_after_us is not None
-        assert abs(EPOCH + timedelta(microseconds=entry.due_after_us) - due) <= (
-            subject.abilities.tick
-        )
+        assert abs(instant_of(entry.due_after_us) - due) <= subject.abilities.tick
         assert (entry.change, entry.message_key, entry.new_key) == ("restored", row.key, key)
         assert entry.of == "some command"
         assert subject.waiting() == {key}
-        with look(subject) as session:
+        with steps.operator(subject) as session:
             (back,) = session.find([key], with_body=True)
         assert back.due is not None
-        assert us(back.due) == entry.due_after_us
+        assert micros(back.due) == entry.due_after_us
         expected = subject.message(row)
         assert back.message == expected._replace(
             key=key, due_us=back.message.due_us, instant_us=entry.due_after_us
@@ -263,7 +249,7 @@ def changing(subject: StoreUnderTest) -> Iterator[tuple[OperatorTask, SweepRun]]
 
 def found(subject: StoreUnderTest, *rows: DelayedRow) -> list[WaitingMessage]:
     """The rows as they wait, in their order."""
-    with look(subject) as session:
+    with steps.operator(subject) as session:
         by_key = {one.message.key: one for one in session.find([row.key for row in rows])}
     return [by_key[row.key] for row in rows]
 
@@ -273,7 +259,7 @@ def as_it_waits(subject: StoreUnderTest, row: DelayedRow) -> DelayedRow:
     (waiting,) = found(subject, row)
     due_us = waiting.message.due_us
     assert due_us is not None
-    return replace(row, due=EPOCH + timedelta(microseconds=due_us))
+    return replace(row, due=instant_of(due_us))
 
 
 def held(
@@ -335,18 +321,3 @@ def cancelled(
         headers_text=subject.stored_headers(row),
         body=row.body,
     )
-
-
-def deliver(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
-    """Run a batch in which the message is delivered."""
-    with steps.batch(subject) as session:
-        _deliver(session, run, steps.claim(subject, session, run, row))
-
-
-def _deliver(session: TaskSession, run: SweepRun, claim: Claim) -> None:
-    session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
-
-
-def us(moment: datetime) -> int:
-    """An instant in microseconds."""
-    return (moment - EPOCH) // timedelta(microseconds=1)

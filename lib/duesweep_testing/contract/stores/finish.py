@@ -10,8 +10,8 @@ from duesweep.stores.base import SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
-from duesweep_testing.contract.transactions import roll_back
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, batch_entry, exhausted_entry
+from duesweep_testing.sweeps import roll_back
 
 
 class FinishContract:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from duesweep.core.policy import Pause, RateLimit
-from duesweep.stores.base import OperatorDriver, TaskSession
+from duesweep.stores.base import TaskSession
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.sweeps import open_sweep
@@ -23,7 +23,7 @@ class HeldContract:
         self, subject: StoreUnderTest
     ) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
-        with pausing(subject) as session:
+        with steps.operator(subject) as session:
             # No column or header tells, so that every store claims it.
             session.pause("B*g", None, "ops@host", "the bank is down")
 
@@ -35,7 +35,7 @@ class HeldContract:
 
     def test_pause_is_told_with_who_and_why(self, subject: StoreUnderTest) -> None:
         until = subject.server_time().replace(microsecond=0) + HOUR
-        with pausing(subject) as session:
+        with steps.operator(subject) as session:
             session.pause("Billing*", until, "ops@host", "the bank is down")
             session.pause("*", None, "ops@host", "all of it")
             everything, billing = session.pauses()
@@ -48,7 +48,7 @@ class HeldContract:
     def test_second_pause_of_a_pattern_takes_the_place_of_the_first(
         self, subject: StoreUnderTest
     ) -> None:
-        with pausing(subject) as session:
+        with steps.operator(subject) as session:
             session.pause("Billing", None, "first@host", "once")
             session.pause("Billing", None, "second@host", "again")
             [pause] = session.pauses()
@@ -57,7 +57,7 @@ class HeldContract:
 
     def test_pause_ends_at_its_time(self, subject: StoreUnderTest) -> None:
         run = open_sweep(subject.store)
-        with pausing(subject) as session:
+        with steps.operator(subject) as session:
             session.pause("Billing", subject.server_time() - HOUR, "ops@host", "over")
 
             assert session.pauses() == []
@@ -68,7 +68,7 @@ class HeldContract:
     def test_resumed_pattern_is_paused_no_more_and_others_stay(
         self, subject: StoreUnderTest
     ) -> None:
-        with pausing(subject) as session:
+        with steps.operator(subject) as session:
             session.pause("Billing", None, "ops@host", "why")
             session.pause("Billing*", None, "ops@host", "why")
 
@@ -107,13 +107,6 @@ class HeldContract:
         each = AT_ONCE * limit.seconds_each
         assert all(each / 2 < seconds < each * 1.1 for seconds in apart)
         assert waits[-1] < run_seconds
-
-
-@contextmanager
-def pausing(subject: StoreUnderTest) -> Iterator[OperatorDriver]:
-    """A session with the store's pauses; skips the test if it has none."""
-    with steps.operators(subject).open_driver() as session:
-        yield session
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.stores.base import MessageSession, NewMessage, Store, TransactionMode
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
-from duesweep_testing.contract.transactions import roll_back
+from duesweep_testing.sweeps import roll_back
 
 _HEADERS = {MESSAGE_ID: "6513270e-269e-0d37-f2a7-4de452e6b438", "Grüße": "\N{CHECK MARK}"}
 

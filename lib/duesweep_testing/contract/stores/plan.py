@@ -1,7 +1,5 @@
 """Tests of the driver's session: how far it looks, and the slices of its plans."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from itertools import product
 
@@ -26,7 +24,7 @@ class PlanContract:
         self, subject: StoreUnderTest
     ) -> None:
         _load_due_in(subject, -1, 1, 3, 24 * 365 * 9)
-        with _driver(subject) as session:
+        with subject.store.open_driver() as session:
             now = session.horizon()
             from_now = now.cut_off(now.server_time)
             in_two_hours = now.cut_off(now.server_time + 2 * _HOUR)
@@ -53,11 +51,11 @@ class PlanContract:
             "ten years": (4, 4),
         }
         assert stored == (4, 2)
-        with _driver(subject) as session:
+        with subject.store.open_driver() as session:
             assert all(one.is_closed for one in session.unsettled())
 
     def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
-        with _driver(subject) as session:
+        with subject.store.open_driver() as session:
             if type(session).next_due is DriverSession.next_due:
                 pytest.skip("the store does not find the next Due cheaply")
             if subject.abilities.has_infinite_due:
@@ -76,7 +74,7 @@ class PlanContract:
 
     def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
         rows = _load_with_shared_dues(subject)
-        with _driver(subject) as session:
+        with subject.store.open_driver() as session:
             plan = session.plan(session.open_sweep(session.horizon()), Slicing(4))
             slices = [
                 read_claim_keys(session.claim_keys(plan, number))
@@ -94,19 +92,13 @@ class PlanContract:
 
     def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:
         _load_with_shared_dues(subject)
-        with _driver(subject) as session:
+        with subject.store.open_driver() as session:
             run = session.open_sweep(session.horizon())
             for slicing in (Slicing(*of) for of in product((1, 3, 40), (1, 7), (2, 9, 25))):
                 size = -(-_MESSAGES // slicing.count(_MESSAGES))
                 rest = [_MESSAGES % size] if _MESSAGES % size else []
                 planned = session.plan(run, slicing).planned
                 assert planned == (*[size] * (_MESSAGES // size), *rest), slicing
-
-
-@contextmanager
-def _driver(subject: StoreUnderTest) -> Iterator[DriverSession]:
-    with subject.store.open_driver() as session:
-        yield session
 
 
 def _load_due_in(subject: StoreUnderTest, *hours: int) -> None:

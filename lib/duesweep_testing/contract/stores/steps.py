@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,14 @@ import pytest
 
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.message import BatchResult, Delivered, Failed, Message
-from duesweep.stores.base import Claim, LeftAlone, Operators, SweepRun, TaskSession
+from duesweep.stores.base import (
+    Claim,
+    LeftAlone,
+    OperatorDriver,
+    Operators,
+    SweepRun,
+    TaskSession,
+)
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry
@@ -101,6 +108,11 @@ def operators(subject: StoreUnderTest) -> Operators:
     if found is None:
         pytest.skip("the store does nothing for people")
     return found
+
+
+def operator(subject: StoreUnderTest) -> AbstractContextManager[OperatorDriver]:
+    """A session for people; skips the test if the store has none."""
+    return operators(subject).open_driver()
 
 
 def need_skipping(subject: StoreUnderTest) -> None:

@@ -1,14 +1,15 @@
-"""Tests of a sweep as a whole: its limit, its end, and two sweeps at once."""
+"""Tests of a sweep as a whole: its limit, its end, its stop, two at once, and what is audited."""
 
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import chain
 from time import monotonic
 
 import pytest
 
 from duesweep.core.account import Account, BreakerReport, SliceEnd
-from duesweep.core.errors import QueueNotFoundError, SweepClosedError
+from duesweep.core.errors import QueueNotFoundError, SweepClosedError, SweepStoppedError
 from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
 from duesweep.stores import tombstone
@@ -19,7 +20,7 @@ from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry, SliceEntry
-from duesweep_testing.sweeps import close_sweep, context_of, open_sweep
+from duesweep_testing.sweeps import close_sweep, context_of, open_sweep, stop_sweep
 
 
 class SweepContract:
@@ -215,3 +216,122 @@ def _accounts(entry: BatchEntry) -> list[str]:
         return []
     keys: list[str] = tombstone.decode(entry.outcomes).column("message_key").to_pylist()
     return keys
+
+
+HOUR_SECONDS = 3_600
+
+
+class StopContract:
+    """A sweep that is to stop begins no other batch, and finishes those that it has begun."""
+
+    def test_sweep_that_is_to_stop_claims_nothing_more(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        stop_sweep(subject.store, run, 0)
+
+        with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run, row)
+
+        assert steps.claimable(subject, open_sweep(subject.store), row) == [row.key]
+
+    def test_claim_without_keys_tells_when_the_sweep_is_to_stop(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        with steps.batch(subject) as session:
+            assert steps.claim(subject, session, run).messages == ()
+
+        stop_sweep(subject.store, run, 0)
+
+        with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run)
+        assert subject.waiting() == {row.key}
+
+    def test_sweep_that_is_to_stop_takes_nothing_more(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        stop_sweep(subject.store, run, 0)
+
+        with subject.store.open_task() as session:
+            if not session.can_take:
+                pytest.skip("it does not remove messages as it claims them")
+            with pytest.raises(SweepStoppedError), session.transaction():
+                session.take(run, subject.claim_keys([row]))
+
+        assert subject.waiting() == {row.key}
+
+    def test_batch_in_hand_is_finished_and_the_slice_ended(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        whole = SliceEnd(Account(2, claimed=1, left=1), None)
+
+        with subject.store.open_task() as session:
+            with session.transaction():
+                claim = steps.claim(subject, session, run, row)
+                stop_sweep(subject.store, run, 0)
+                session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
+            session.end_slice(run, 0, whole)
+
+        assert subject.waiting() == set()
+        assert [entry.dispatched for entry in steps.batches(subject, run)] == [1]
+        assert subject.journal(run)[-1] == SliceEntry(0, whole)
+
+    def test_sweep_that_is_to_stop_later_goes_on_until_then(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+
+        stop_sweep(subject.store, run, HOUR_SECONDS)
+
+        assert steps.claimable(subject, run, row) == [row.key]
+
+    def test_earlier_stop_counts_whichever_was_asked_for_first(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        stop_sweep(subject.store, run, HOUR_SECONDS)
+        stop_sweep(subject.store, run, 0)
+        stop_sweep(subject.store, run, HOUR_SECONDS)
+
+        with pytest.raises(SweepStoppedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run, row)
+
+    def test_stop_is_for_one_sweep_only(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        other = open_sweep(subject.store)
+
+        stop_sweep(subject.store, other, 0)
+
+        assert steps.claimable(subject, run, row) == [row.key]
+
+
+class AuditContract:
+    """All that is stored is told, whoever holds it, and what the journal still has."""
+
+    def test_keys_of_all_messages_are_told_whoever_holds_them(
+        self, subject: StoreUnderTest
+    ) -> None:
+        run, rows = steps.load(subject, *(steps.row(subject) for _ in range(3)))
+
+        with steps.operator(subject) as store, steps.batch(subject) as task:
+            steps.claim(subject, task, run)
+            with store.keys() as pages:
+                found = sorted(chain.from_iterable(pages))
+
+        assert found == sorted(row.key for row in rows)
+
+    def test_counter_of_a_stored_message_is_not_gone(self, subject: StoreUnderTest) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        steps.fail(subject, run, row)
+
+        with steps.operator(subject) as store:
+            assert list(store.gone_counters(10)) == []
+
+    def test_sweep_whose_driver_is_gone_is_unsettled_and_not_alive(
+        self, subject: StoreUnderTest
+    ) -> None:
+        before = subject.server_time()
+        run = open_sweep(subject.store)
+
+        with steps.operator(subject) as store:
+            [work] = store.unsettled()
+            is_alive = store.still_alive(work.sweep_id)
+            assert list(store.orphaned_journal()) == []
+
+        assert (work.sweep_id, work.is_closed, is_alive) == (run.sweep_id, False, False)
+        assert abs(work.started_at - before) < steps.MINUTE

@@ -9,8 +9,7 @@ from duesweep.stores.base import Claim, SweepRun, TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
-from duesweep_testing.contract.transactions import roll_back
-from duesweep_testing.sweeps import close_sweep
+from duesweep_testing.sweeps import close_sweep, roll_back
 
 
 class TakeContract:

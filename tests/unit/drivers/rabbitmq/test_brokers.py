@@ -33,7 +33,7 @@ from duesweep.drivers.rabbitmq.errors import (
     lost_error,
 )
 from duesweep.drivers.rabbitmq.exact import Encoded
-from support.certificates import Authority
+from support.logins import Authority
 
 
 def _parameters(url: str, **files: str) -> pika.connection.Parameters:

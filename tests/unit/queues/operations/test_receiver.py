@@ -16,8 +16,7 @@ from duesweep.queues.operations import (
     ReceiverOptions,
     TransportSession,
 )
-from support.memory_transport import CountedStop, MemoryTransport
-from support.receiving import Handler, receive, texts
+from support.memory_transport import CountedStop, Handler, MemoryTransport, receive, texts
 
 
 @pytest.fixture

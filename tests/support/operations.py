@@ -1,14 +1,22 @@
-"""The steps of these tests."""
+"""The steps of the tests of the transports' operations, on both servers."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
+from duesweep.queues.base import Destination
 from duesweep.queues.operations import OutgoingMessage, QueueTable, ReceivedMessage
+from duesweep.wiring import operations
 from duesweep_testing.builders import BODY
+from support.endpoint import Endpoint
 
+HAS_SERVER = bool(os.environ.get("DUESWEEP_TEST_SQLSERVER"))
 BILLING = "Billing"
 HOUR = timedelta(hours=1)
+# An endpoint of a transport, with its tables.
+Subject = Endpoint[Any]
 
 
 class ReleasedError(Exception):
@@ -16,7 +24,6 @@ class ReleasedError(Exception):
 
 
 def message(number: int = 1, **more: timedelta) -> OutgoingMessage:
-    """A message that says its number."""
     return OutgoingMessage({"n": str(number), "Slash": "a/b", "Null": None}, BODY, **more)
 
 
@@ -29,7 +36,6 @@ def fill(queue: QueueTable, count: int) -> QueueTable:
 
 
 def number_of(received: ReceivedMessage | None) -> int | None:
-    """The number of a message that was received."""
     if received is None:
         return None
     assert not isinstance(received.headers, Exception)
@@ -54,3 +60,26 @@ def held(queue: QueueTable) -> Iterator[int | None]:
             raise ReleasedError
     except ReleasedError:
         return
+
+
+def transport_of(endpoint: Subject) -> Any:
+    return operations.transport(endpoint.config())
+
+
+def address(endpoint: Subject, name: str) -> str:
+    """The address of a table of any name, which need not be one that an address can have bare."""
+    return endpoint.table(name) if endpoint.kind == "postgresql" else f"{name}@[{endpoint.schema}]"
+
+
+def rows(endpoint: Subject, table: Destination) -> list[tuple[str, bytes | None]]:
+    return [(row.headers, row.body) for row in endpoint.server.queue_rows(table)]
+
+
+def change(endpoint: Subject, table: Destination, assignment: str, where: str = "1 = 1") -> None:
+    """Change messages behind the library's back, as in `headers = ''`."""
+    endpoint.execute(f"UPDATE {endpoint.server.quoted(table)} SET {assignment} WHERE {where}")
+
+
+def expire(endpoint: Subject, table: Destination, where: str = "1 = 1") -> None:
+    """Have messages expired a second ago."""
+    change(endpoint, table, f"expires = {endpoint.server.past}", where)

@@ -1,16 +1,17 @@
-"""A store in memory that finds messages by their Due, as one without an index on keys has to."""
+"""Stores in memory that claim as others have to: by the messages' Due, or by removing them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from duesweep.core.message import Message
+from duesweep.core.message import BatchResult, Message
 from duesweep.core.world import micros
 from duesweep.stores.base import Claim, LeftAlone, SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest
-from duesweep_testing.memory import MemoryStore, MemoryTaskSession
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_sessions import MemoryTaskSession
 
 
 class DueKeyStore(MemoryStore):
@@ -78,3 +79,39 @@ class DueKeysUnderTest(MemoryUnderTest):
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         return [str(row.due_us) for row in rows]
+
+
+class TakingStore(MemoryStore):
+    """Counts in `taken` and `claimed` the messages of each call."""
+
+    def __init__(self, *rows: object) -> None:
+        super().__init__(rows)  # type: ignore[arg-type]
+        self.taken: list[int] = []
+        self.claimed: list[int] = []
+
+    @contextmanager
+    def open_task(self) -> Iterator["TakingSession"]:
+        yield TakingSession(self)
+
+
+class TakingSession(MemoryTaskSession):
+    """As a claim that nobody may hold, and that has to be complete."""
+
+    can_take = True
+
+    def __init__(self, store: TakingStore) -> None:
+        super().__init__(store)
+        self._counts = store
+
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        self._counts.claimed.append(len(claim_keys))
+        return super().claim(run, claim_keys)
+
+    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        self._counts.taken.append(len(claim_keys))
+        return super().claim(run, claim_keys)
+
+    def finish_taken(
+        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
+    ) -> None:
+        self.finish(run, slice_number, result, server_us)

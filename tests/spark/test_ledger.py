@@ -1,0 +1,417 @@
+"""The ledger by both writers: all its columns, what all readers make of it, and its upkeep."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention  # noqa: N812 - Spark's own convention
+
+from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
+from duesweep.core.change import Command, CommandName, DueSpan
+from duesweep.core.errors import ConfigError
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
+from duesweep.core.world import micros
+from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, TABLES, Among, Between, LedgerPiece
+from duesweep.ledger.delta_rs import DeltaRsTables
+from duesweep.ledger.ledger import Ledger, open_ledger
+from duesweep.ledger.rows import SCHEMAS, SWEEPS, dispatched
+from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
+from duesweep.restore import CancelledId, CancelledMessages, Restore
+from duesweep.steer import run_command
+from duesweep.stores.base import DriverSession
+from duesweep.stores.tombstone import encode
+from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import InProcessEngine
+from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, Due, delayed_row, message
+from support.endpoint import Endpoint
+from support.ledger_reader import LedgerReader, piece_of, retry_rows
+from support.sweeps import run_sweep
+
+FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
+NOT_FOUND = "duesweep.errors.QueueNotFoundError"
+
+
+@pytest.mark.on_spark
+@pytest.mark.parametrize("writer", ["delta-rs", "spark"])
+def test_delivered_failed_and_exhausted_messages_are_all_that_the_ledger_holds(
+    writer: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    due = endpoint.due_in(-60)
+    delivered, failed, exhausted = (
+        delayed_row(destination, due=due) for destination in ("Billing", "Nowhere", "Nowhere")
+    )
+    endpoint.load([delivered, failed, exhausted])
+    context = endpoint.context(retry__max_attempts=2, ledger__writer=writer)
+    source = context.store.source
+    endpoint.execute(
+        f"INSERT INTO {endpoint.own_table('attempts')}"
+        " VALUES ($1, $2, NULL, NULL, 1, $3, $3, $3, 'x', 'x')",
+        source,
+        exhausted.key,
+        FIRST_FAILED,
+    )
+
+    engine = SparkEngine(spark) if writer == "spark" else InProcessEngine()
+    summary = run_sweep(context, engine)
+
+    sweep_row = {name: getattr(summary, name) for name in SWEEPS.names}
+    assert sweep_row | {"dispatched": 1, "failed": 1, "exhausted": 1, "found": 3} == sweep_row
+    ledger.assert_holds("sweeps", [sweep_row])
+    same = {"sweep_id": summary.sweep_id, "source": source, "message_type": MESSAGE_TYPE}
+    same |= {"due": due, "body_bytes": len(BODY)}
+    left = [
+        {
+            **_named(delivered, "Billing"),
+            "queue": '"public"."Billing"',
+            "attempts": 1,
+            "outcome": "dispatched",
+        },
+        {**_named(exhausted, "Nowhere"), "attempts": 2, "outcome": "exhausted"},
+    ]
+    # When they were dispatched is the server's affair; how late that was is asserted below.
+    ledger.assert_holds(
+        "tombstones", [row | same for row in left], but_for=["dispatched_at", "lateness_ms"]
+    )
+    [retry] = retry_rows(endpoint.attempts(), source)
+    expected = {**_named(failed, "Nowhere"), "attempts": 1, "error_class": NOT_FOUND}
+    assert retry | expected == retry
+    assert retry["first_failed_at"] == retry["last_failed_at"] < retry["next_attempt_at"]
+    ledger.assert_holds("retries", [retry])
+    ledger.assert_holds(
+        "errors",
+        [
+            {
+                **_named(exhausted, "Nowhere"),
+                "sweep_id": summary.sweep_id,
+                "source": source,
+                "attempts": 2,
+                "first_failed_at": FIRST_FAILED,
+                "error_class": NOT_FOUND,
+                "error_text": retry["error_text"],
+                "headers": json.loads(exhausted.headers),
+                "headers_text": exhausted.headers,
+                "body": BODY,
+            }
+        ],
+        but_for=["last_failed_at", "stack"],
+    )
+    _assert_instants_agree(ledger)
+
+
+def _named(row: DelayedRow, destination: str) -> dict[str, Any]:
+    headers = json.loads(row.headers)
+    return {
+        "message_key": row.key,
+        "message_id": headers[MESSAGE_ID],
+        "destination": destination,
+    }
+
+
+def _assert_instants_agree(ledger: LedgerReader) -> None:
+    """Lateness is from Due to the dispatch, and the last failure is when a message was given up."""
+    tombstones_df = ledger.table("tombstones")
+    late_ms = "(unix_micros(dispatched_at) - unix_micros(due)) / 1000"
+    assert tombstones_df.filter(f"abs(lateness_ms - {late_ms}) >= 1").collect() == []
+    exhausted_df = tombstones_df.filter("outcome = 'exhausted'")
+    assert_df_equality(
+        ledger.table("errors").select("message_key", "last_failed_at"),
+        exhausted_df.select("message_key", F.col("dispatched_at").alias("last_failed_at")),
+    )
+
+
+@pytest.mark.on_spark
+@pytest.mark.parametrize("writer", ["delta-rs", "spark"])
+def test_commands_are_in_the_ledger_with_all_that_they_changed(
+    writer: str, spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    (row,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, 3, 4, 5, 678901, tzinfo=UTC))])
+    (other,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, tzinfo=UTC), body=None)])
+    context = endpoint.context(ledger__writer=writer)
+    session = spark if writer == "spark" else None
+    tables = open_ledger(context.ledger_root, context.ledger_writer, session)
+
+    def run(name: CommandName, work) -> str:  # type: ignore[no-untyped-def]
+        report = run_command(context, tables, Command(name, "me@here", "why"), work)
+        assert report.ledger_error is None
+        return report.command_id
+
+    limits = context.limits
+    cancelled = run(CommandName.CANCEL, cancel_chosen(Chosen([row.key], [9], DueSpan()), limits))
+    by_hour = NewDue(by=timedelta(hours=1))
+    moved = run(
+        CommandName.RESCHEDULE,
+        reschedule_chosen(Chosen([other.key], [0], DueSpan()), limits, by_hour),
+    )
+    kept = CancelledMessages(tables, context.store.source)
+    ids = [CancelledId(cancelled, row.key)]
+    restored = run(CommandName.RESTORE, Restore(kept, ids, limits).work())
+
+    key = next(key for key in endpoint.waiting() if key != other.key)
+    headers = json.loads(row.headers)
+    same = {
+        "source": context.store.source,
+        "given_by": "me@here",
+        "reason": "why",
+        "message_type": "Sales.Messages.CancelOrder",
+        "destination": "Billing",
+    }
+    whole = {"headers": headers, "headers_text": row.headers, "body": bytearray(BODY)}
+    instants = {one.change: one for one in ledger.rows("changes")}
+    cancelled_at, moved_row = instants["cancelled"], instants["rescheduled"]
+    ledger.assert_holds(
+        "changes",
+        [
+            {
+                **same,
+                **whole,
+                "sweep_id": cancelled,
+                "command": "cancel",
+                "change": "cancelled",
+                "message_key": row.key,
+                "message_id": headers["NServiceBus.MessageId"],
+                "due_before": cancelled_at.due_before,
+                "body_bytes": len(BODY),
+            },
+            {
+                **same,
+                "sweep_id": moved,
+                "command": "reschedule",
+                "change": "rescheduled",
+                "message_key": other.key,
+                "message_id": json.loads(other.headers)["NServiceBus.MessageId"],
+                "due_before": moved_row.due_before,
+                "due_after": moved_row.due_before + timedelta(hours=1),
+                "body_bytes": 0,
+            },
+            {
+                **same,
+                "sweep_id": restored,
+                "command": "restore",
+                "change": "restored",
+                "message_key": row.key,
+                "message_id": headers["NServiceBus.MessageId"],
+                "due_after": cancelled_at.due_before,
+                "of": cancelled,
+                "new_key": key,
+                "body_bytes": len(BODY),
+            },
+        ],
+        but_for=["changed_at"],
+    )
+    ledger.assert_holds(
+        "tombstones",
+        [
+            {
+                "sweep_id": cancelled,
+                "source": context.store.source,
+                "message_key": row.key,
+                "message_id": headers["NServiceBus.MessageId"],
+                "message_type": "Sales.Messages.CancelOrder",
+                "destination": "Billing",
+                "due": cancelled_at.due_before,
+                "dispatched_at": cancelled_at.changed_at,
+                "attempts": 0,
+                "outcome": "cancelled",
+                "body_bytes": len(BODY),
+            }
+        ],
+    )
+    assert cancelled_at.due_before.microsecond == 678901
+
+
+# In an hour that a clock of Berlin shows twice.
+_FAILED = datetime(2026, 10, 25, 0, 30, 0, 5, tzinfo=UTC)
+_HOUR = timedelta(hours=1)
+
+
+def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Path) -> None:
+    by_delta_rs = Ledger(DeltaRsTables(str(tmp_path / "ledger")))
+    by_delta_rs.create()
+    rows = [
+        {
+            "source": "a'b",
+            "message_key": f"{number}",
+            "last_failed_at": _FAILED + number * _HOUR,
+            "headers": {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel", "x": None} if number else None,
+            "body": [b"\xff\x00", b"", None][number],
+        }
+        for number in range(3)
+    ]
+    by_delta_rs.tables.append("errors", [piece_of("errors", *rows)])
+    by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
+    columns = ("message_key", "last_failed_at", "headers", "body", ENCLOSED_TYPES)
+
+    for conditions, keys in (
+        ((), {"0", "1", "2"}),
+        ((Among("source", ["a'b", "x"]), Between("last_failed_at", _FAILED + _HOUR)), {"1", "2"}),
+        ((Between("last_failed_at", None, _FAILED + _HOUR),), {"0"}),
+        ((Among("message_key", []),), set()),
+    ):
+        found = [
+            sorted(ledger.rows("errors", columns, *conditions), key=lambda row: row["message_key"])
+            for ledger in (by_spark, by_delta_rs)
+        ]
+        assert found[0] == found[1]
+        assert {row["message_key"] for row in found[0]} == keys
+    assert list(by_spark.rows("changes", ["message_key"])) == []
+    for ledger in (by_spark, by_delta_rs):
+        twice = list(ledger.count("errors", ["source"], least=2))
+        assert twice == [{"source": "a'b", COUNT: 3}]
+        assert list(ledger.count("errors", ["message_key"], least=2)) == []
+        late = Between("last_failed_at", _FAILED + _HOUR)
+        assert list(ledger.count("errors", ["source"], late)) == [{"source": "a'b", COUNT: 2}]
+        assert list(ledger.count("changes", ["source"])) == []
+    many = Among("message_key", [f"{number}" for number in range(1, 1_500)])
+    assert {row["message_key"] for row in by_spark.rows("errors", ["message_key"], many)} == {
+        "1",
+        "2",
+    }
+
+
+def test_spark_marks_a_ledger_with_its_format_and_refuses_a_newer_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    by_spark = Ledger(SparkTables(spark, str(tmp_path / "ledger")))
+    by_spark.create()
+    by_delta_rs = Ledger(DeltaRsTables(by_spark.root))
+    found = by_delta_rs.tables.facts("tombstones").properties
+    assert found is not None
+    assert found["duesweep.format"] == "duesweep format 1 (0.1.0 or newer)"
+    assert by_spark.read() == by_delta_rs.read()
+
+    by_spark.tables.set_properties("tombstones", {"duesweep.format": "duesweep format 2"})
+
+    for ledger in (by_spark, by_delta_rs):
+        with pytest.raises(ConfigError, match=r"has format 2, .* the version that made it"):
+            ledger.read()
+
+
+_NOON = datetime(2026, 10, 25, 12, 0, 0, 5, tzinfo=UTC)
+SOURCE = 'it\'s "a\\b"'
+
+
+def test_old_rows_and_small_and_old_files_are_removed(spark: SparkSession, tmp_path: Path) -> None:
+    by_delta_rs = Ledger(DeltaRsTables(str(tmp_path / "ledger")))
+    by_delta_rs.create()
+    for number in range(4):
+        row = {"source": SOURCE, "message_key": f"{number}"}
+        row |= {"dispatched_at": _NOON + number * _HOUR}
+        by_delta_rs.tables.append(
+            "tombstones", [piece_of("tombstones", row, row | {"source": "b"})]
+        )
+    by_spark = Ledger(SparkTables(spark, by_delta_rs.root))
+    tables = by_spark.tables
+
+    by_spark.keep_from(SOURCE, _NOON + _HOUR)
+    removed = tables.remove("tombstones", SOURCE, "dispatched_at", _NOON + _HOUR)
+    compacted = tables.compact("tombstones")
+    tables.vacuum("tombstones", 8)
+    kept = len(list((tmp_path / "ledger" / "tombstones").glob("*.parquet")))
+    tables.vacuum("tombstones", 0)
+
+    assert (removed, compacted) == (1, 4)
+    size = tables.size("tombstones")
+    assert size is not None
+    found = by_spark.tables.facts("tombstones").properties or {}
+    assert (kept > 1, found["delta.deletedFileRetentionDuration"]) == (True, "interval 8 days")
+    assert (size.files, size.bytes > 1_000) == (1, True)
+    assert len(list((tmp_path / "ledger" / "tombstones").glob("*.parquet"))) == 1
+    assert tables.size("changes") is None
+    for other in (by_delta_rs, by_spark):
+        assert other.kept_from(SOURCE) == _NOON + _HOUR
+        mine = other.rows("tombstones", ["message_key"], Among("source", [SOURCE]))
+        assert sorted(row["message_key"] for row in mine) == ["1", "2", "3"]
+        assert len(list(other.rows("tombstones", ["message_key"]))) == 7
+
+
+_YEAR_1 = datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+_YEAR_9999 = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+_DUES: list[Due] = [
+    *("-infinity", _YEAR_1, datetime(1677, 1, 1, tzinfo=UTC)),
+    datetime(2026, 1, 1, 0, 0, 0, 5, tzinfo=UTC),
+]
+_Values = list[tuple[int | None, ...]]
+
+
+@pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.long)])
+def session(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession:
+    """A session as duesweep starts it, and one that others prepared."""
+    if request.param != "ours":
+        spark.conf.set(TIMESTAMP_TYPE[0], "INT96")
+    return spark
+
+
+@pytest.mark.on_spark
+@pytest.mark.parametrize("writer", ["delta-rs", "spark"])
+def test_dues_of_all_times_are_the_same_for_all_readers(
+    writer: str, session: SparkSession, endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    for destination in ("Billing", "Nowhere"):
+        endpoint.load(delayed_row(destination, due=due) for due in _DUES)
+    context = endpoint.context(retry__max_attempts=1, ledger__writer=writer)
+    engine = SparkEngine(session) if writer == "spark" else InProcessEngine()
+    run_sweep(context, engine)
+    endpoint.delay("Nowhere")
+    run_sweep(endpoint, engine, ledger__writer=writer)
+    _append_what_nobody_waits_for(open_ledger(context.ledger_root, context.ledger_writer, session))
+
+    dues = [value[0] for value in _by_spark(ledger, "tombstones", ["due"])]
+    expected_dues = [None if isinstance(due, str) else micros(due) for due in _DUES] * 2
+    assert sorted(map(str, dues)) == sorted(map(str, [*expected_dues, micros(_YEAR_9999)]))
+    for name in TABLES:
+        columns = [f.name for f in SCHEMAS[name] if pa.types.is_timestamp(f.type)]
+        expected = _by_spark(ledger, name, columns)
+        assert expected
+        assert _by_deltalake(ledger.root / name, columns) == expected
+        assert _by_duckdb(ledger.root / name, columns) == expected
+
+
+@dataclass(frozen=True, slots=True)
+class _OneBatch:
+    """A journal of one message that is due in year 9999; its Due is as no sweep would dispatch."""
+
+    source = "late"
+
+    def batches(self, _: UUID) -> Iterator[list[bytes]]:
+        delivered = [Delivered(message(delayed_row(due=_YEAR_9999)), "Billing")]
+        yield [encode(delivered, [0], 0, "Sales")]
+
+
+def _append_what_nobody_waits_for(ledger: Ledger) -> None:
+    sweep_id = uuid4()
+    for rows in dispatched(cast("DriverSession", _OneBatch()), sweep_id):
+        ledger.tables.append("tombstones", [LedgerPiece(rows, sweep_id)])
+
+
+def _by_spark(ledger: LedgerReader, name: str, columns: list[str]) -> _Values:
+    micros = [F.unix_micros(column).alias(column) for column in columns]
+    return _sorted([tuple(row) for row in ledger.table(name).select(*micros).collect()])
+
+
+def _by_deltalake(path: Path, columns: list[str]) -> _Values:
+    table = deltalake.DeltaTable(path).to_pyarrow_table(columns=columns)
+    values = [table[column].cast("int64").to_pylist() for column in columns]
+    return _sorted(list(zip(*values, strict=True)))
+
+
+def _by_duckdb(path: Path, columns: list[str]) -> _Values:
+    files = deltalake.DeltaTable(path).file_uris()
+    listed = ", ".join(f'epoch_us("{column}")' for column in columns)
+    return _sorted(duckdb.sql(f"SELECT {listed} FROM read_parquet({files!r})").fetchall())
+
+
+def _sorted(values: _Values) -> _Values:
+    return sorted(values, key=lambda row: [(value is None, value or 0) for value in row])
