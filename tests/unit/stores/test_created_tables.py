@@ -1,12 +1,16 @@
-"""The statements that create tables and the values that are expected of tables say the same."""
+"""Kinds of delayed table agree with themselves and with the configuration, and the statements that
+create tables with the values that are expected of tables.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import sqlglot
 from sqlglot import exp
 
+from duesweep.config import load
 from duesweep.drivers.statements import journal_columns, statement
 from duesweep.queues import postgresql as postgresql_queues
 from duesweep.queues import sqlserver as sqlserver_queues
@@ -100,3 +104,45 @@ def test_setup_creates_a_queue_with_columns_that_make_it_one(dialect: str) -> No
     assert found.keys() >= expected.keys()
     for name, kinds in expected.items():
         assert not kinds or found[name] in {_type(dialect, kind) for kind in kinds}
+
+
+DSNS = {"postgresql": "host=db.example dbname=s", "sqlserver": "Server=db.example;Database=s"}
+EACH_KIND = {(dialect, name): kind for dialect in KINDS for name, kind in KINDS[dialect].items()}
+
+
+@pytest.fixture
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+every_kind = pytest.mark.parametrize(("dialect", "name"), EACH_KIND)
+
+
+@every_kind
+def test_columns_and_names_of_a_kind_agree(dialect: str, name: str) -> None:
+    kind = EACH_KIND[dialect, name]
+
+    assert kind.due in kind.columns
+    assert kind.names["due"].strip('["]') == kind.due
+    assert kind.has_destination == ("Destination" in kind.columns)
+    assert kind.has_destination == ("Destination" in kind.names["destination"])
+
+
+@every_kind
+def test_kinds_own_statements_are_there(dialect: str, name: str) -> None:
+    kind = EACH_KIND[dialect, name]
+
+    assert statement(dialect, kind.store)
+    assert kind.create is None or statement(dialect, kind.create)
+
+
+@every_kind
+@pytest.mark.usefixtures("_elsewhere")
+def test_configuration_knows_where_the_endpoints_own_queue_is(dialect: str, name: str) -> None:
+    settings = {"kind": name, "dsn": DSNS[dialect], "endpoint": "Sales.Orders"}
+    given = [f"store.{setting}={value}" for setting, value in settings.items()]
+
+    config = load(None, [*given, "ledger.root=/ledger"])
+
+    assert config.store.dialect == dialect
+    assert config.store.knows_own_queue == EACH_KIND[dialect, name].has_own_queue
