@@ -1,5 +1,6 @@
 """Passwords that are hard to pass on, and all places where one could show."""
 
+import itertools
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ class Watch:
     def leaks(self) -> list[str]:
         return [place for place, is_leak in self.seen.items() if is_leak]
 
-    def look(self) -> None:
+    def look_at_processes(self) -> None:
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 command = (
@@ -58,10 +59,8 @@ class Watch:
                 )
                 name = (process / "comm").read_text("utf-8", "replace").strip()
                 self._note(f"ps: {name}", command)
-        if self.port is not None:
-            self._look_at_ui()
 
-    def _look_at_ui(self) -> None:
+    def look_at_ui(self) -> None:
         for page in _PAGES:
             self._note(f"ui: {page}", self._fetch(page))
         application = self._fetch("api/v1/applications").partition('"id" : "')[2].partition('"')[0]
@@ -89,9 +88,14 @@ def watching(port: int | None = None) -> Iterator[Watch]:
     watch, is_over = Watch(port), threading.Event()
 
     def run() -> None:
-        while not is_over.is_set():
-            watch.look()
-            is_over.wait(0.05)
+        # A process may be over at once. What the UI has shown it goes on showing, and asking it all
+        # the time took longer than the sweep.
+        for turn in itertools.count():
+            if is_over.wait(0.05):
+                return
+            watch.look_at_processes()
+            if port is not None and turn % 10 == 0:
+                watch.look_at_ui()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

@@ -326,7 +326,7 @@ def test_broker_without_memory_is_left_alone_and_works_again_after(
     world = world_on(queue_of(billing.url), *rows)
 
     with _memory_alarm(billing), monkeypatch.context() as patch:
-        patch.setattr("duesweep.sweep.delivery.CLAIM_SECONDS", 5.0)
+        patch.setattr("duesweep.sweep.delivery.CLAIM_SECONDS", 2.0)
         run = world.sweep()
         # Left open, it would be read later on.
         until(lambda: connections() == set())
