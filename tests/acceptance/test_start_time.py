@@ -160,8 +160,8 @@ def test_libraries_that_the_machine_lacks_are_those_that_were_unpacked(tmp_path:
         (hidden / _short(library.name)).touch()
     program = (
         "import sys; from pathlib import Path\n"
-        "from duesweep.drivers.sqlserver import library\n"
-        "library.load_missing(Path(sys.argv[1]))\n"
+        "from duesweep.drivers.sqlserver import dsn\n"
+        "dsn.load_missing(Path(sys.argv[1]))\n"
         "import pyodbc; print(pyodbc.version)\n"
         "print(open('/proc/self/maps').read())"
     )
@@ -178,7 +178,7 @@ def test_libraries_that_the_machine_lacks_are_those_that_were_unpacked(tmp_path:
 def _libraries_of_odbc() -> set[Path]:
     """unixODBC's libraries, as they are loaded here."""
     program = (
-        "import ctypes; from duesweep.drivers.sqlserver import library; library.odbc()\n"
+        "import ctypes; from duesweep.drivers.sqlserver import dsn; dsn.odbc()\n"
         f"ctypes.CDLL({driver_library()!r}); print(open('/proc/self/maps').read())"
     )
     lines = _run(os.environ, "-c", program).out.splitlines()
