@@ -34,6 +34,15 @@ def test_what_is_well_is_0_before_and_after_the_first_sweep(endpoint: Endpoint) 
 
 
 @pytest.mark.usefixtures("spark")
+def test_before_setup_the_setup_is_missing_and_not_the_ledger(endpoint: Endpoint) -> None:
+    found = diagnosed(endpoint.config_file(), with_spark=True)
+
+    assert found.of("setup")["severity"] == "fault"
+    assert found.of("ledger")["severity"] == "skipped"
+    assert "The command `setup` has not run" in found.of("ledger")["found"]
+
+
+@pytest.mark.usefixtures("spark")
 def test_ledger_that_is_not_the_journals(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
