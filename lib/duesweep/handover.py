@@ -13,7 +13,8 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.preview import PreviewEntry, count_destinations
 from duesweep.stores.base import DriverSession, Horizon, Unsettled
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.

@@ -22,8 +22,9 @@ from duesweep.core.errors import (
 from duesweep.core.world import Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, SweepRun, operators_of
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
 from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_command, settle_first
+from duesweep.sweep.stop import Stop
 
 # Another settler holds its locks for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0

@@ -14,7 +14,7 @@ import pytest
 from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.demo.server import EmbeddedServer
 from duesweep.stores.base import DriverSession, Store
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import MOST_TICK_SECONDS, Ticker
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader

@@ -21,7 +21,7 @@ from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.handover import handover
 from duesweep.queues.rabbitmq import topology
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint

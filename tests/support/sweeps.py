@@ -9,7 +9,8 @@ from duesweep.config import Config
 from duesweep.core.account import SweepReport
 from duesweep.core.policy import Slicing
 from duesweep.stores.base import DriverSession, SweepRun
-from duesweep.sweep.job import Job, Stop, SweepContext
+from duesweep.sweep.job import Job, SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 from support.waiting import until

@@ -19,7 +19,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
 from duesweep.core.world import SettableClock
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import SliceEntry
 from duesweep_testing.memory import MemoryStore
@@ -57,7 +57,7 @@ class _Stoppable:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> _Stoppable:
-    monkeypatch.setattr("duesweep.sweep.job._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("duesweep.sweep.stop._POLL_SECONDS", 0.01)
     return _Stoppable()
 
 

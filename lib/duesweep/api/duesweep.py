@@ -35,7 +35,7 @@ from duesweep.maintain.report import MaintainReport
 from duesweep.outlook import Outlook
 from duesweep.replay import Target, find_errors
 from duesweep.steer import CommandReport, Work, run_command
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,9 @@ from duesweep.core.policy import LedgerWriter, Pause
 from duesweep.ledger.ledger import resolve_writer
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession, Horizon
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
+from duesweep.sweep.stop import Stop
 
 NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
 

@@ -28,7 +28,7 @@ from duesweep.report.changes import Words, print_destinations
 from duesweep.report.tables import print_table
 from duesweep.report.waiting import COLUMNS, message_document, message_row
 from duesweep.steer import run_command
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 
 _SHOWN = 10
 

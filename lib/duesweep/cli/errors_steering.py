@@ -24,7 +24,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.replay import Choice, Discard, Found, Replay, Target, find_errors
 from duesweep.report.quantities import count_text
 from duesweep.steer import run_command, settle_earlier
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 
 @dataclass(frozen=True, slots=True)

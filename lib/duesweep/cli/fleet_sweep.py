@@ -16,7 +16,7 @@ from duesweep.fleet.members import Failure, Member, members_of
 from duesweep.fleet.sweeping import Looked, Swept, look_at_all, sweep_all
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

@@ -14,7 +14,8 @@ from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.report.quantities import count_text
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 # The format of NServiceBus's own migration tool.
 _WIRE_FORMAT = "%Y-%m-%d %H:%M:%S:%f Z"

@@ -14,7 +14,7 @@ from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import DuesweepError
 from duesweep.fleet.members import members_of
 from duesweep.report.progress import configure_logging
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.metrics import FiguresFile
 from duesweep.watch.several import run_all
 from duesweep.watch.tick import Tick, Ticker

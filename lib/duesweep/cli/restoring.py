@@ -27,7 +27,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.report.changes import Words, print_destinations
 from duesweep.restore import CancelledId, CancelledMessages, Restore, cancelled_id
 from duesweep.steer import run_command, settle_earlier
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 _WORDS = Words(
     CommandName.RESTORE,

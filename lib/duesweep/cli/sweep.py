@@ -22,7 +22,8 @@ from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_
 from duesweep.report.held import print_held
 from duesweep.report.idle import idle_sentence
 from duesweep.report.quantities import count_text
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

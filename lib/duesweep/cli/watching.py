@@ -20,7 +20,7 @@ from duesweep.core.errors import make_printable
 from duesweep.core.world import Waits
 from duesweep.fleet.members import Member, members_of
 from duesweep.report.progress import configure_logging
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.health import Health, HealthFile
 from duesweep.watch.helper import Helper
 from duesweep.watch.log import Log

@@ -17,7 +17,7 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import DuesweepError
 from duesweep.fleet.members import Failure, Job, Member, side_by_side
 from duesweep.objective import misses_objective
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 
 if TYPE_CHECKING:

@@ -1,17 +1,11 @@
 """What a sweep works with, as plain values, and what of it every slice gets; spans, which tell what
-took how long, and about which messages; and when a sweep is to stop early.
-
-At a stop batches in hand are finished, and the rest is left to the next sweep. The store's database
-knows when a sweep is to stop, because each batch asks there whether the sweep is still open. So it
-does not matter which engine runs the slices, or where.
+took how long, and about which messages.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from duesweep.core.message import Message
@@ -25,9 +19,9 @@ from duesweep.core.policy import (
     Retry,
     Timeouts,
 )
-from duesweep.core.world import Clock, Waits, World
+from duesweep.core.world import World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import DriverSession, Horizon, Store, SweepRun
+from duesweep.stores.base import Horizon, Store, SweepRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,102 +128,3 @@ class Job:
     first_slice: int = 0
     is_stopped: Callable[[], bool] = _never
     progressed: Callable[[], object] = _tell_nobody
-
-
-_POLL_SECONDS = 0.2
-
-
-class _Asked:
-    """Whether somebody asked for a stop; shared by a stop and its parts."""
-
-    is_asked = False
-
-
-class Stop:
-    """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
-    in seconds since 1970-01-01 UTC; None: only when asked.
-
-    `most`: it may claim so many messages, those that have been due for the longest; None: all.
-    `waits` are told of each wait that may take long; parts share them.
-    """
-
-    def __init__(
-        self, at: float | None = None, most: int | None = None, clock: Clock | None = None
-    ) -> None:
-        self.waits = Waits()
-        self._most = most
-        self._at = at
-        self._asked = _Asked()
-        self._clock = clock or Clock()
-
-    def ask(self) -> None:
-        """Stop as soon as possible. A handler of signals may call it."""
-        self._asked.is_asked = True
-
-    def part(self, at: float | None = None, most: int | None = None) -> "Stop":
-        """For one of several sweeps: it stops when this one does, and at `at` at the latest. It may
-        claim `most` messages, by default as many as this one.
-        """
-        times = [each for each in (self._at, at) if each is not None]
-        stop = Stop(min(times, default=None), self._most if most is None else most, self._clock)
-        stop._asked, stop.waits = self._asked, self.waits
-        return stop
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether the sweep is to stop now."""
-        return self._seconds_left() == 0
-
-    def wait(self, seconds: float) -> None:
-        """Wait for so long, or until it is wanted."""
-        end = self._clock.seconds() + seconds
-        # In short naps: the handler of a signal does no more than `ask`.
-        while not self.is_wanted and (left := end - self._clock.seconds()) > 0:
-            self._clock.sleep(min(left, _POLL_SECONDS))
-
-    def shares(self, planned: Sequence[int]) -> tuple[int, ...] | None:
-        """How many messages each slice of a plan may claim, the first slices first; None: all."""
-        if self._most is None or sum(planned) <= self._most:
-            return None
-        before = accumulate(planned, initial=0)
-        return tuple(
-            max(0, min(count, self._most - earlier))
-            for count, earlier in zip(planned, before, strict=False)
-        )
-
-    def most_of(self, found: int) -> int:
-        """How many of so many messages the sweep may claim."""
-        return found if self._most is None else min(found, self._most)
-
-    @contextmanager
-    def passed_on(self, store: Store, session: DriverSession, run: SweepRun) -> Iterator[None]:
-        """Within the block, tell `store` when the sweep is to stop."""
-        seconds = self._seconds_left()
-        if seconds is not None:
-            session.stop_sweep(run.sweep_id, seconds)
-        is_over = threading.Event()
-        # The session of the block may be waiting for an answer when somebody asks.
-        thread = threading.Thread(
-            target=self._tell, args=(store, run, is_over), name="duesweep stop", daemon=True
-        )
-        thread.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            # A thread whose store does not answer ends later by itself.
-            thread.join(_POLL_SECONDS)
-
-    def _tell(self, store: Store, run: SweepRun, is_over: threading.Event) -> None:
-        while not is_over.wait(_POLL_SECONDS):
-            if not self._asked.is_asked:
-                continue
-            # After an error, again in the next round; a custom store may raise anything.
-            with suppress(Exception), store.open_driver() as session:
-                session.stop_sweep(run.sweep_id, 0)
-                return
-
-    def _seconds_left(self) -> float | None:
-        if self._asked.is_asked:
-            return 0
-        return None if self._at is None else max(0, self._at - self._clock.now().timestamp())

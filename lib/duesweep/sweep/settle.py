@@ -26,7 +26,8 @@ from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError, St
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
 from duesweep.stores.base import DriverSession, Store, SweepRun, Unsettled
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import CircuitBreaker
 
 # What a journal may hold while the ledger cannot be written. A million dispatched messages take

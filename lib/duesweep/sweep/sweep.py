@@ -28,7 +28,7 @@ from duesweep.core.policy import REST_SECONDS, BatchLimits, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
-from duesweep.sweep.job import Attributes, Job, Stop, SweepContext
+from duesweep.sweep.job import Attributes, Job, SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
@@ -40,6 +40,7 @@ from duesweep.sweep.settle import (
     settle_last,
 )
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,8 @@ from duesweep.core.policy import LookAhead
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE
 from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession
-from duesweep.sweep.job import Stop, SweepContext
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 
 # So that no tick takes so long that a watcher which works looks like one that hangs.

@@ -17,7 +17,7 @@ from duesweep.core.policy import (
     wait_after,
     wait_for_next,
 )
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Tick
 
 

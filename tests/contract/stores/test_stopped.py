@@ -8,7 +8,7 @@ from duesweep.core.errors import ExitCode, SweepClosedError
 from duesweep.handover import abort
 from duesweep.preview import PreviewEntry, count_batches
 from duesweep.stores.due import SqlDriver
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

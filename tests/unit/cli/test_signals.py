@@ -14,7 +14,7 @@ from duesweep.core.address import TableName
 from duesweep.core.errors import SparkError, raise_interruption
 from duesweep.drivers.postgresql.errors import destination_errors, map_errors
 from duesweep.drivers.spark import map_spark_errors
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 
 _SIGNALS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
 _both = pytest.mark.parametrize("number", _SIGNALS)

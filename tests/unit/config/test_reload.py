@@ -7,7 +7,7 @@ import pytest
 from duesweep.cli.reloading import reload
 from duesweep.config import Config, keep_fixed, load, settings_of
 from duesweep.fleet.members import members_of
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.tick import Ticker
 from support.config_files import MINIMAL, file_of
 

@@ -22,7 +22,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.policy import LEAST_WAIT_SECONDS, REST_SECONDS
 from duesweep.fleet.members import Failure, Job, side_by_side
-from duesweep.sweep.job import Stop
+from duesweep.sweep.stop import Stop
 from duesweep.watch.several import run_all
 from duesweep.watch.tick import Tick
 from duesweep.watch.watch import watch
