@@ -45,7 +45,8 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
     Raises `ConfigError` for all settings of a wrong type or range, else for the first that
     contradicts others.
     """
-    Config.content, parts = _content(of)
+    content, parts = _content(of)
+    Config.content.set(content)
     refuse_two_spellings()
     _refuse_unknown_variables()
     given = _nest(overrides)

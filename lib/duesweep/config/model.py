@@ -1,6 +1,7 @@
 """The effective configuration, and the sources that it comes from."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -28,10 +29,12 @@ ENVIRONMENT = ("DUESWEEP_", "__")
 
 
 class Config(BaseSettings):
-    """The effective configuration. `content` is the parsed file of the next `Config` to be made."""
+    """The effective configuration. `content` is the parsed file of the next `Config` that this
+    thread makes.
+    """
 
     # A class variable is the only way to pass it to pydantic's sources.
-    content: ClassVar[Mapping[str, Any]] = {}
+    content: ClassVar[ContextVar[Mapping[str, Any]]] = ContextVar("content")
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT[0],
@@ -69,9 +72,10 @@ class Config(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The command line overrides the environment, which overrides the file."""
-        given = _rename_as_in(cls.content, env_settings())
+        content = cls.content.get({})
+        given = _rename_as_in(content, env_settings())
         environment = InitSettingsSource(settings_cls, as_text(given))
-        return init_settings, environment, InitSettingsSource(settings_cls, dict(cls.content))
+        return init_settings, environment, InitSettingsSource(settings_cls, dict(content))
 
 
 def _rename_as_in(content: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:

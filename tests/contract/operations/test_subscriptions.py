@@ -81,10 +81,10 @@ def test_table_can_be_created_by_many_at_once_and_have_any_name(subject: Subject
 def test_many_subscribe_at_once_and_one_is_subscribed(
     skipping: Subject, subscriptions: Subscriptions
 ) -> None:
-    barrier = threading.Barrier(4)
+    barrier, transport = threading.Barrier(4), transport_of(skipping)
 
     def subscribe(number: int) -> None:
-        with open_session(transport_of(skipping)) as session:
+        with open_session(transport) as session:
             barrier.wait(60)
             session.subscriptions().subscribe("Shipping", f"Shipping{number}", PLACED)
 

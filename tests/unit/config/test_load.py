@@ -1,7 +1,10 @@
 """Configuration: which source overrides which, what stays secret, and the file as bytes."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -51,6 +54,21 @@ def test_one_file_leaves_nothing_to_the_next() -> None:
     load(file_of(MINIMAL + "[sweep]\nslices = 7\n"))
 
     assert load(file_of(name="other.toml")).sweep.slices == 0
+
+
+def test_threads_load_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other between reading its file and making the configuration."""
+    barrier = Barrier(2)
+    module = import_module("duesweep.config.load")
+    monkeypatch.setattr(module, "refuse_two_spellings", lambda: barrier.wait(10))
+    names = [f"Sales{number}" for number in range(8)]
+    texts = [MINIMAL.replace('"Sales.Orders"', f'"{name}"') for name in names]
+    files = [file_of(text, name=f"{name}.toml") for text, name in zip(texts, names, strict=True)]
+
+    with ThreadPoolExecutor(2) as pool:
+        loaded = list(pool.map(load, files))
+
+    assert [config.store.endpoint for config in loaded] == names
 
 
 @pytest.mark.parametrize(
