@@ -133,9 +133,10 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
     set_up(endpoint, broker, "Billing")
     endpoint.delay_many(2_000)
     # The sweep waits there until the broker has stopped: else it could be done by then.
-    plan = Plan(str(endpoint.folder), "before QueueSession.confirm", occurrence=10, action=HOLD)
+    plan = Plan(str(endpoint.folder), "before QueueSession.deliver", occurrence=10, action=HOLD)
+    claim = "before TaskSession.claim"
 
-    with ThreadPoolExecutor() as pool, following(plan):
+    with ThreadPoolExecutor() as pool, following(plan) as reached:
         context = endpoint.context(
             **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120)
         )
@@ -143,7 +144,10 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
         until(plan.fired.exists, 300)
         broker.connection.close()
         broker.server.control("stop_app")
+        claims = reached[claim]
         plan.resume.touch()
+        # It goes on with other batches once it has given up to connect.
+        until(lambda: reached[claim] > claims, 60)
         broker.server.control("start_app")
         summary = sweeping.result(300)
 
