@@ -247,6 +247,8 @@ def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker)
                 delay(shared, "Billing")
                 self.sent += 1
 
+    # So that each is in its queue before the migration counts what came.
+    shared.channel.confirm_delivery()
     for _ in range(10):
         delay(shared, "Billing")
     report, sender = MigrationReport(), Sender()
