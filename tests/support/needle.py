@@ -16,8 +16,9 @@ NEEDLE = "n33dle4Uonly"
 # Each sign that a dsn, a URL, a shell or a parser gives a meaning to.
 SIGNS = "@:/?#[]%'\";{}=\\ &+$`,()*!-}}{{|<>^~é☃😀"
 HARDEST = f"{NEEDLE}{SIGNS}{NEEDLE}"
+# Without the needle: some are names of roles, which `ps` shows, and another test may look there.
 ODD = [
-    HARDEST,
+    f"odd{SIGNS}odd",
     "}",
     "}}",
     "{a}",
