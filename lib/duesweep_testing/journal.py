@@ -6,7 +6,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
 from duesweep.core.errors import MessageError, format_stack, type_name
 from duesweep.core.message import BatchResult, Exhausted, Message
-from duesweep.stores import tombstone
+from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 
 
@@ -87,7 +87,8 @@ def batch_entry(
 ) -> BatchEntry:
     """The entry of one batch. `own_queue` is the destination of messages that have none."""
     delivered = result.delivered
-    late_ms = tombstone.measure_lateness(delivered, server_us)
+    tombstones = Tombstones.of(delivered, own_queue)
+    late_ms = tombstones.lateness_ms(server_us)
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),
@@ -95,7 +96,7 @@ def batch_entry(
         body_bytes=sum(d.message.body_bytes for d in delivered),
         attempts_changed=bool(result.failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
-        outcomes=tombstone.encode(delivered, late_ms, server_us, own_queue) if delivered else None,
+        outcomes=tombstones.encode(late_ms, server_us) if delivered else None,
     )
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     MessageError,
     QueueNotFoundError,
-    UnusualBatchError,
 )
 from duesweep.core.message import Message
 from duesweep.queues.base import Destination, Queue, QueueSession
@@ -60,6 +60,16 @@ class MemoryQueue(Queue):
                 raise ConfigError(f"There is no queue {name}")
 
 
+class MemoryTable(NamedTuple):
+    """A queue beside the store."""
+
+    name: str
+    session: "MemoryQueueSession"
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class MemoryQueueSession(QueueSession):
     """Delivers in the transaction of `store`; if that is None, in one that `commit` ends."""
 
@@ -96,9 +106,8 @@ class MemoryQueueSession(QueueSession):
             self._sent.append(send)
         return refused
 
-    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
-        if self.deliver(destination, messages):
-            raise UnusualBatchError("a message was refused")
+    def table(self, destination: Destination) -> "MemoryTable | None":
+        return None if self._store is None else MemoryTable(str(destination), self)
 
     def commit(self) -> None:
         for send in self._sent:

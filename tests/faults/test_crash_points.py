@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from support.trials.faults import STAGES
 from support.trials.points import (
     DIE,
     HOLD,
+    MOVED_FORM,
     NAMES,
     POINTS,
     RAISE,
-    SHORT_FORM,
     WHEN,
     DeathError,
     InjectedFaultError,
@@ -31,7 +32,7 @@ from support.trials.points import (
 from support.trials.table import points_table
 
 _FIRST_LEDGER = set(STAGES["first ledger"])
-_CAREFUL_FORM = set(SHORT_FORM.values()) | {"QueueSession.confirm", "QueueSession.commit"}
+_CAREFUL_FORM = {*chain(*MOVED_FORM.values()), "QueueSession.confirm", "QueueSession.commit"}
 _FAILURES = {"LedgerTables.append(errors)", "LedgerTables.replace_source(retries)"}
 _TWO_ATTEMPTS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
 
@@ -55,7 +56,7 @@ def _reached_after_failures(endpoint: Endpoint[Any], **settings: object) -> set[
     return _reached(endpoint, **_TWO_ATTEMPTS, **settings)
 
 
-def test_first_sweep_reaches_each_point_of_the_short_form_and_of_a_new_ledger(
+def test_first_sweep_reaches_each_point_of_the_moved_form_and_of_a_new_ledger(
     endpoint: Endpoint[Any],
 ) -> None:
     endpoint.set_up("Billing")
@@ -74,7 +75,7 @@ def test_sweep_with_failures_reaches_each_point_of_the_careful_form(
 
     reached = _reached_after_failures(endpoint)
 
-    assert reached >= _points(set(NAMES) - SHORT_FORM.keys() - _FIRST_LEDGER)
+    assert reached >= _points(set(NAMES) - MOVED_FORM.keys() - _FIRST_LEDGER)
 
 
 def test_sweep_to_queues_on_their_own_connection_reaches_each_point(
@@ -84,7 +85,7 @@ def test_sweep_to_queues_on_their_own_connection_reaches_each_point(
 
     reached = _reached_after_failures(endpoint, queues__default__dsn=endpoint.dsn)
 
-    assert reached == _points(set(NAMES) - SHORT_FORM.keys() - _FIRST_LEDGER)
+    assert reached == _points(set(NAMES) - MOVED_FORM.keys() - _FIRST_LEDGER)
 
 
 def test_sweep_to_rabbitmq_reaches_each_point(endpoint: Endpoint[Any], broker: Broker) -> None:
@@ -96,7 +97,7 @@ def test_sweep_to_rabbitmq_reaches_each_point(endpoint: Endpoint[Any], broker: B
         endpoint, queues__default__kind="rabbitmq", queues__default__url=broker.url
     )
 
-    assert reached == _points(set(NAMES) - SHORT_FORM.keys() - _FIRST_LEDGER)
+    assert reached == _points(set(NAMES) - MOVED_FORM.keys() - _FIRST_LEDGER)
 
 
 @pytest.mark.usefixtures("points_in_workers")
@@ -139,16 +140,18 @@ def test_armed_point_fires_at_its_occurrence_and_says_where(tmp_path: Path, acti
             reach(when, name)
 
 
-@pytest.mark.parametrize(("short", "careful"), SHORT_FORM.items())
-def test_point_of_the_careful_form_fires_in_the_short_form_too(
-    tmp_path: Path, short: str, careful: str
+@pytest.mark.parametrize(
+    ("moved", "careful"), [(moved, each) for moved, of in MOVED_FORM.items() for each in of]
+)
+def test_point_of_the_careful_form_fires_in_the_moved_form_too(
+    tmp_path: Path, moved: str, careful: str
 ) -> None:
     plan = Plan(str(tmp_path), f"after {careful}", action=RAISE)
 
     with following(plan), pytest.raises(InjectedFaultError):
-        reach("after", short)
+        reach("after", moved)
 
-    assert plan.fired_point == f"after {short}"
+    assert plan.fired_point == f"after {moved}"
 
 
 def test_point_that_does_not_exist_cannot_be_armed(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_point_that_does_not_exist_cannot_be_armed(tmp_path: Path) -> None:
 def test_trials_do_harm_at_each_point() -> None:
     of_trials = {name for names in STAGES.values() for name in names}
 
-    assert of_trials == set(NAMES) - SHORT_FORM.keys()
+    assert of_trials == set(NAMES) - MOVED_FORM.keys()
 
 
 def test_table_counts_how_often_each_point_fired() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Slices, SweepRun
+from duesweep.stores.base import Forwarded, Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.batch import BatchEnd, Batches, Form
@@ -115,8 +115,8 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
     def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
         form = next(forms(batches))
 
-        def run(batch: Sequence[str]) -> BatchEnd | None:
-            if keys[0] in batch:
+        def run(batch: Sequence[Forwarded]) -> BatchEnd | None:
+            if any(keys[0] in group.keys for group in batch):
                 raise ZeroDivisionError("a defect")
             return form(batch)
 

@@ -42,9 +42,9 @@ _POINTS: dict[str, dict[str, list[str]]] = {
     "postgresql": {
         "plan": ["row_number()"],
         "read of the plan": ["slice = 0"],
-        "take": ["g.tgtype & 11 = 11"],
-        "batch": ["PGCOPY"],
-        "COMMIT": ["PGCOPY", "COMMIT"],
+        "move": ["g.tgtype & 11 = 11"],
+        "batch": ["'batch'"],
+        "COMMIT": ["'batch'", "COMMIT"],
         "settle": ["SET sealed_at"],
     },
     "sqlserver": {

@@ -29,7 +29,7 @@ from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.restore import CancelledId, CancelledMessages, Restore
 from duesweep.steer import run_command
 from duesweep.stores.base import DriverSession
-from duesweep.stores.tombstone import encode
+from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, Due, delayed_row, message
@@ -387,7 +387,7 @@ class _OneBatch:
 
     def batches(self, _: UUID) -> Iterator[list[bytes]]:
         delivered = [Delivered(message(delayed_row(due=_YEAR_9999)), "Billing")]
-        yield [encode(delivered, [0], 0, "Sales")]
+        yield [Tombstones.of(delivered, "Sales").encode([0], 0)]
 
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:

@@ -27,13 +27,14 @@ from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
 from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
+from duesweep.stores.base import Forwarded
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import close_sweep, open_sweep
-from support.contract.memory_stores import TakingStore
+from support.contract.memory_stores import MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
 
 Rows = Sequence[DelayedRow]
@@ -46,7 +47,7 @@ def _own_transaction(rows: Rows) -> World:
 # The forms in which a batch runs: step by step, all or nothing, and to queues that commit alone.
 FORMS: Mapping[str, Callable[[Rows], World]] = {
     "careful": lambda rows: world_of(*rows),
-    "short": lambda rows: World(TakingStore(*rows)),
+    "moved": lambda rows: World(MovingStore(*rows)),
     "own transaction": _own_transaction,
 }
 _QUEUES = {"B": "Billing", "S": "Shipping", "N": "Nowhere", "-": None}
@@ -203,7 +204,7 @@ def test_what_another_session_holds_is_left_to_it() -> None:
     assert world.ends(run) == [slice_end(given=2, claimed=1, skipped=1)]
 
 
-@pytest.mark.parametrize("form", ["careful", "short"])
+@pytest.mark.parametrize("form", ["careful", "moved"])
 def test_message_that_is_not_due_yet_stays(form: str) -> None:
     world = FORMS[form](_rows("B"))
     early = delayed_row("Billing", due=world.store.now + timedelta(minutes=1))
@@ -261,38 +262,38 @@ def test_batch_that_is_late_from_the_start_still_delivers_one_group_at_a_time() 
 def test_batch_that_is_unusual_is_run_again_with_care(
     destinations: str, taken: list[int], claimed: list[int]
 ) -> None:
-    store = TakingStore(*_rows(destinations))
+    store = MovingStore(*_rows(destinations))
 
     World(store).sweep(limits=BatchLimits(rows=2))
 
-    assert (store.taken, store.claimed) == (taken, claimed)
+    assert (store.moved, store.claimed) == (taken, claimed)
 
 
 def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
     """A rollback of the store would not undo what it has delivered."""
-    store = TakingStore(*_rows("BBB"))
+    store = MovingStore(*_rows("BBB"))
     world = World(store, MemoryQueue("Billing", own_transaction=True))
 
     world.sweep()
 
-    assert (store.taken, store.claimed) == ([], [3])
+    assert (store.moved, store.claimed) == ([], [3])
     assert len(world.queue.arrived["Billing"]) == 3
 
 
 def test_batch_that_a_session_finds_unusual_is_delivered_once() -> None:
-    store = TakingStore(*_rows("BBB"))
+    store = MovingStore(*_rows("BBB"))
     world = World(store)
     odd: list[DuesweepError] = [UnusualBatchError("odd")]
     world.queue.trouble["Billing"] = lambda _: odd.pop() if odd else None
 
     run = world.sweep()
 
-    assert (store.taken, store.claimed, world.counted(run)) == ([3], [3], (3, 0))
+    assert (store.moved, store.claimed, world.counted(run)) == ([3], [3], (3, 0))
     assert len(world.queue.arrived["Billing"]) == 3
 
 
-def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form() -> None:
-    store = TakingStore(*_rows("BBSBBBBB"))
+def test_destination_that_takes_messages_again_gets_the_others_in_the_moved_form() -> None:
+    store = MovingStore(*_rows("BBSBBBBB"))
     world = World(store)
     times = iter(range(2))
     world.queue.trouble["Shipping"] = lambda _: _LOCKED if next(times, None) is not None else None
@@ -301,23 +302,9 @@ def test_destination_that_takes_messages_again_gets_the_others_in_the_short_form
     run = world.sweep(limits=BatchLimits(rows=2))
 
     # Only the batch that failed, and the message that tries the destination, take the other form.
-    assert (store.taken, store.claimed) == ([2, 2, 2, 2], [2, 1])
+    assert (store.moved, store.claimed) == ([2, 2, 2, 2], [2, 1])
     assert (store.rows, store.attempts) == ({}, {})
     assert world.ends(run) == [slice_end(given=8, claimed=8)]
-
-
-def test_short_batch_that_takes_too_long_is_rolled_back_and_goes_in_parts() -> None:
-    first, second = rows = _rows("BS")
-    store = TakingStore(*rows)
-    world = World(store)
-    world.queue.trouble["Billing"] = lambda _: world.clock.sleep(CLAIM_SECONDS + 1)
-
-    run = world.sweep()
-
-    assert (store.taken, store.claimed) == ([2], [2, 1])
-    assert world.queue.arrived["Billing"] == [one(first)]
-    assert world.queue.arrived["Shipping"] == [one(second)]
-    assert world.counted(run) == (2, 0)
 
 
 def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
@@ -443,6 +430,37 @@ def test_circles_of_a_batch_are_collected_before_the_next_and_the_collector_is_a
 def _chunks(*chunks: tuple[str | None, str | None, int | None]) -> Any:
     """Rows as Spark hands them to a task."""
     return [Row(claim_keys=keys, sizes=sizes, total=total) for keys, sizes, total in chunks]
+
+
+def test_destinations_of_a_chunk_that_are_not_as_many_as_its_keys_are_unknown() -> None:
+    rows = [
+        Row(claim_keys="a,b", sizes="1,2", total=3, forwards="x\x1fy"),
+        Row(claim_keys="c", sizes="3", total=3, forwards="x\x1fy"),
+    ]
+
+    found = read_claim_keys(rows)
+
+    assert found.groups(range(3)) == [
+        Forwarded("x", ["a"]),
+        Forwarded("y", ["b"]),
+        Forwarded(None, ["c"]),
+    ]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_claim_keys_of_many_destinations_come_together_unless_their_order_counts(
+    *, in_order: bool
+) -> None:
+    forwards = [f"to {place % 20}" for place in range(60)]
+    keys = ClaimKeys([str(place) for place in range(60)], [1] * 60, 60, forwards)
+
+    places = keys.places(in_order=in_order)
+
+    assert sorted(places) == list(range(60))
+    assert (list(places) == list(range(60))) is in_order
+    first = keys.groups(places[:6])
+    assert [len(group.keys) for group in first] == ([1] * 6 if in_order else [3, 3])
+    assert all(list(map(int, g.keys)) == sorted(map(int, g.keys)) for g in first)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from duesweep.sweep.waiting import SliceLimits
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep, stop_sweep
-from support.contract.memory_stores import TakingStore
+from support.contract.memory_stores import MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
 
 
@@ -83,15 +83,15 @@ def test_pause_while_a_slice_runs_counts_from_the_next_batch_on() -> None:
     assert set(world.store.rows) == {row.key for row in rows[2:]}
 
 
-def test_short_form_gives_way_to_a_pause() -> None:
+def test_moved_form_gives_way_to_a_pause() -> None:
     paused, free = _rows(1), _rows(1, "Shipping")
-    store = TakingStore(*paused, *free)
+    store = MovingStore(*paused, *free)
     world = World(store)
     _pause(world, "Billing")
 
     run = world.sweep()
 
-    assert (store.taken, store.claimed) == ([2], [2])
+    assert (store.moved, store.claimed) == ([2], [2])
     assert set(store.rows) == {paused[0].key}
     assert world.ends(run) == [slice_end(given=2, claimed=1, held=1)]
 

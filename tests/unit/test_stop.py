@@ -24,7 +24,7 @@ from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import SliceEntry
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep, stop_sweep
-from support.contract.memory_stores import TakingStore
+from support.contract.memory_stores import MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
 from support.waiting import until
 
@@ -160,15 +160,15 @@ _STOPS: dict[str, tuple[int | None, DuesweepError | None, str, SliceEntry]] = {
 }
 
 
-def _short(*rows: DelayedRow) -> World:
-    return World(TakingStore(*rows))
+def _moving(*rows: DelayedRow) -> World:
+    return World(MovingStore(*rows))
 
 
-@pytest.mark.parametrize("form", [world_of, _short], ids=["careful", "short"])
+@pytest.mark.parametrize("form", [world_of, _moving], ids=["careful", "moved"])
 @pytest.mark.parametrize("case", _STOPS)
 def test_slice_ends_after_the_batch_in_hand(case: str, form: Callable[..., World]) -> None:
     stop_at, error, becomes, end = _STOPS[case]
-    if form is _short and error is not None:
+    if form is _moving and error is not None:
         # What is given up there would be run again with care, as another batch.
         becomes, end = "." * len(becomes), slice_end(given=len(becomes), left=len(becomes))
     rows = [delayed_row() for _ in becomes]

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from duesweep.core.errors import MessageError, Problem, UnusualBatchError
+from duesweep.core.errors import MessageError, Problem
 from duesweep.core.message import Message
 from duesweep.core.world import StoreClock
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import Table, TaskSession
 
 # Where messages go; its text is the queue's name in the ledger.
 Destination = Hashable
@@ -49,15 +49,11 @@ class QueueSession(Protocol):
         """
         ...
 
-    def append(self, destination: Destination, messages: Sequence[Message]) -> None:  # noqa: ARG002 - for all
-        """Deliver all of these messages in the store's transaction, without a savepoint. The short
-        form of a batch runs only where the session's class has this method.
-
-        Raises `UnusualBatchError` where the destination refuses one of them, `DestinationError`
-        where it takes nothing now: then the transaction has to be rolled back. Raises another
-        `StoreError` when the service is out of reach.
+    def table(self, destination: Destination) -> Table | None:  # noqa: ARG002 - for all
+        """What the store's session may put rows into by itself, in its own transaction, in place of
+        `deliver`; None: it has to be `deliver`.
         """
-        raise UnusualBatchError(f"{destination} cannot do without savepoints")
+        return None
 
     def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - for all
         """For how many seconds the queue can defer a message; 0 where it cannot."""

@@ -17,14 +17,12 @@ from duesweep.core.errors import (
     ConfigError,
     NotAQueueError,
     QueueNotFoundError,
-    RefusedMessageError,
-    UnusualBatchError,
 )
 from duesweep.core.message import Message
 from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, connect, find_table
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import Table, TaskSession
 from duesweep.stores.batch import SqlTask
 
 # The columns of a queue, each with its allowed types; an empty set allows any type.
@@ -73,14 +71,8 @@ class PostgreSqlQueue(QueueTables):
 class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     """Delivers by binary COPY."""
 
-    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
-        """Deliver the group without a savepoint, in a transaction that checks constraints at once:
-        one that took messages does.
-        """
-        try:
-            self._copy(destination, messages)
-        except RefusedMessageError as error:
-            raise UnusualBatchError(str(error)) from error
+    def table(self, destination: Destination) -> Table | None:
+        return None if self._own_transaction else destination
 
     def read_tables(self) -> None:
         rows = self._connection.rows("queue_tables", **column_lists(COLUMNS))

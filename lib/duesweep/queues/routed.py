@@ -20,7 +20,7 @@ from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import Allowed, NoRouteError, Route, first_route, own_route
 from duesweep.core.world import StoreClock, World
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import Table, TaskSession
 
 # For so long nobody opens a broken connection again, so that one try serves all destinations.
 _REST_SECONDS = 1.0
@@ -168,9 +168,9 @@ class RoutedQueueSession(QueueSession):
         session, own = self._session_of(destination)
         return self._send(destination, lambda: session.deliver(own, messages))
 
-    def append(self, destination: Destination, messages: Sequence[Message]) -> None:
+    def table(self, destination: Destination) -> Table | None:
         session, own = self._session_of(destination)
-        session.append(own, messages)
+        return session.table(own)
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock

@@ -6,7 +6,7 @@ it opens and closes them, and hands what they did to settle. A store inherits fr
 it has their answers where it does not give its own.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -25,8 +25,9 @@ from duesweep.core.change import (
 )
 from duesweep.core.errors import ConfigError, Problem, UnusualBatchError
 from duesweep.core.headers import Headers
-from duesweep.core.message import BatchResult, Message
+from duesweep.core.message import Address, BatchResult, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Pause, RateLimit, Slicing, Timeouts
+from duesweep.stores.tombstone import Tombstones
 
 
 class TransactionMode(StrEnum):
@@ -144,6 +145,34 @@ class Claim:
             raise ValueError("A claim has to set the instant_us of each message with a finite Due")
 
 
+class Forwarded(NamedTuple):
+    """Claim keys of messages to one destination. `forward` is how the store has that written; None:
+    it does not know, and the destinations may differ.
+    """
+
+    forward: str | None
+    keys: Sequence[str]
+
+
+BETWEEN_FORWARDS = "\x1f"
+
+# Where a store puts messages itself: what its queues call a table of the store's own database.
+Table = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Messages that are in their queues, in the open transaction; the other values are those of a
+    `Claim`.
+    """
+
+    tombstones: Tombstones
+    server_us: int
+    gone: int = 0
+    later: int = 0
+    paused: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Slices:
     """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
@@ -152,7 +181,9 @@ class Slices:
     no key is indexed its Due. The query's columns: `slice` (the number, from 0), `claim_keys` and
     `sizes` (bytes of headers and body), the latter two lists separated by commas, oldest first, and
     `total`: how many claim keys all rows of the slice have together. A slice without claim keys has
-    a row, too. Without one, an empty slice would look like a read that broke off.
+    a row, too. Without one, an empty slice would look like a read that broke off. A store that
+    moves messages itself has a column more: `forwards`, as `Forwarded` has them, with
+    `BETWEEN_FORWARDS` between them.
 
     A sweep that is planned again counts its slices on: `first` is how many it had before.
     """
@@ -228,11 +259,11 @@ class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe. What comes after `end_slice` has an
     answer that most stores leave as it is.
 
-    `can_take`: it has the methods `take` and `finish_taken`, and its server can do it. A class that
+    `can_move`: it has the methods `move` and `finish_moved`, and its server can do it. A class that
     changes `claim` has to bring its own: it does not inherit them unawares.
     """
 
-    can_take: bool = False
+    can_move: bool = False
 
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
@@ -280,19 +311,20 @@ class TaskSession(Protocol):
         """
         raise not_supported("[[limit]]")
 
-    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """As `claim`, but remove the messages at once.
+    def move(
+        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
+    ) -> Moved:
+        """Remove what a claim would lock, and put it into its queues, in one transaction. `into`
+        says which table an address means, and raises `UnusualBatchError` where it may not be one.
 
-        Raises `UnusualBatchError` where it cannot take all that a claim might lock: others hold a
-        row for long, or a message is in back-off. Then the transaction has to be rolled back.
+        Raises `UnusualBatchError` where it cannot move all that a claim might lock, where a message
+        is not as usual, or where a queue refuses one. Then the transaction has to be rolled back.
         """
-        raise UnusualBatchError("the store removes no messages as it claims them")
+        raise UnusualBatchError("the store moves no messages")
 
-    def finish_taken(
-        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
-    ) -> None:
-        """As `finish`, for messages that were taken and have all been delivered."""
-        raise UnusualBatchError("the store removes no messages as it claims them")
+    def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
+        """As `finish`, for messages that were moved."""
+        raise UnusualBatchError("the store moves no messages")
 
     def expect_no_idle_client(self) -> None:
         """Let the server end a transaction whose client sends nothing for long, if it can. For a

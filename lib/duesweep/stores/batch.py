@@ -4,9 +4,9 @@ A batch is one transaction. It holds the sweep open, locks rows, reads their ret
 statement of its own, and at the end removes what left, counts what failed, and journals both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -21,14 +21,24 @@ from duesweep.core.errors import (
     make_storable,
     type_name,
 )
-from duesweep.core.message import BatchResult, Exhausted, Failed, Message
+from duesweep.core.message import Address, BatchResult, Exhausted, Failed, Message
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.stores import tombstone
-from duesweep.stores.base import Claim, LeftAlone, MessageSession, NewMessage, SweepRun, TaskSession
+from duesweep.stores.base import (
+    Claim,
+    Forwarded,
+    LeftAlone,
+    MessageSession,
+    Moved,
+    NewMessage,
+    SweepRun,
+    Table,
+    TaskSession,
+)
 from duesweep.stores.dialect import Claims, Location, Locked, batches_lock
 from duesweep.stores.due import next_due
 from duesweep.stores.journal import read_pauses
+from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
 _FEW_COUNTERS = 100
@@ -49,7 +59,7 @@ class SqlTask(TaskSession):
         delayed = location.find_delayed(session)
         self._statements = session.named(location.names(delayed))
         self._claims: Claims = self._dialect.claims(session, location, delayed)
-        self.can_take = self._claims.can_take
+        self.can_move = self._claims.can_move
         # The patterns of what is paused, as the batch under way found them.
         self._paused: tuple[str, ...] = ()
 
@@ -79,15 +89,23 @@ class SqlTask(TaskSession):
         server_us = self._begin(run, self._fence(run))
         return self._claim(self._claims.lock(run, claim_keys, self._paused), server_us)
 
-    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """Remove what is due and eligible, unless others hold a row for long."""
-        server_us, taken = self._claims.take(run, claim_keys, lambda fence: self._begin(run, fence))
-        claim = self._claim(taken, server_us)
-        if claim.skipped:
-            raise UnusualBatchError(f"{claim.skipped} rows were not removed")
-        if len(claim.messages) < len(taken.rows):
-            raise UnusualBatchError("a message is in back-off")
-        return claim
+    def move(
+        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
+    ) -> Moved:
+        """Move what is due and eligible into its queues, unless others hold a row for long."""
+        server_us, moved, missing = self._claims.move(
+            run, groups, into, lambda fence: self._begin(run, fence)
+        )
+        if missing.skipped:
+            raise UnusualBatchError(f"{missing.skipped} rows were not removed")
+        # After the rows were locked, as in a claim.
+        counters = self._read_counters(moved.keys)
+        if counters:
+            found = [counters.get(key) for key in moved.keys]
+            if not all(counter is None or counter.is_eligible for counter in found):
+                raise UnusualBatchError("a message is in back-off")
+            moved = replace(moved, attempts=[c.attempts if c else 0 for c in found])
+        return Moved(moved, server_us, missing.gone, missing.later, self._paused)
 
     def claim_key(self, message: Message) -> str:
         return self._claims.claim_key(message)
@@ -118,14 +136,15 @@ class SqlTask(TaskSession):
                 exhausted=len(result.exhausted),
                 over_limit=result.over_limit,
             )
-        self._journal_batch(run, slice_number, result, server_us)
+        tombstones = Tombstones.of(result.delivered, self._endpoint)
+        self._journal_batch(run, slice_number, tombstones, server_us, failed=len(result.failed))
 
-    def finish_taken(
-        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
-    ) -> None:
-        """Account for messages that were taken, in the transaction that took them."""
-        self._clear_counters([o.message for o in result.delivered])
-        self._journal_batch(run, slice_number, result, server_us)
+    def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
+        """Account for messages that were moved, in the transaction that moved them."""
+        tombstones = moved.tombstones
+        counted = zip(tombstones.keys, tombstones.attempts, strict=True)
+        self._clear_counters(key for key, failures in counted if failures)
+        self._journal_batch(run, slice_number, tombstones, server_us)
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
@@ -216,12 +235,11 @@ class SqlTask(TaskSession):
             rows = self._statements.rows("read_attempts", source=self.source, **found)
         return {row.message_key: row for row in rows}
 
-    def _clear_counters(self, messages: Sequence[Message]) -> None:
+    def _clear_counters(self, keys: Iterable[str]) -> None:
         """Drop the counters of messages that leave."""
-        counted = [m.key for m in messages if m.attempts]
-        if counted:
-            keys = self._dialect.keys(counted)
-            self._statements.execute("clear_attempts", source=self.source, **keys)
+        if counted := list(keys):
+            found = self._dialect.keys(counted)
+            self._statements.execute("clear_attempts", source=self.source, **found)
 
     def _count_failures(self, failed: Sequence[Failed]) -> None:
         rows = [
@@ -250,24 +268,28 @@ class SqlTask(TaskSession):
                 "locked",
                 "look for triggers or rules on the delayed table",
             )
-        self._clear_counters(messages)
+        self._clear_counters(m.key for m in messages if m.attempts)
 
     def _journal_batch(
-        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
+        self,
+        run: SweepRun,
+        slice_number: int,
+        tombstones: Tombstones,
+        server_us: int,
+        *,
+        failed: int = 0,
     ) -> None:
-        delivered = result.delivered
-        late = tombstone.measure_lateness(delivered, server_us)
-        tombstones = tombstone.encode(delivered, late, server_us, self._endpoint)
+        late = tombstones.lateness_ms(server_us)
         self._statements.execute(
             "journal_batch",
             sweep_id=run.sweep_id,
             slice=slice_number,
-            dispatched=len(delivered),
-            failed=len(result.failed),
-            body_bytes=sum(o.message.body_bytes for o in delivered),
-            attempts_changed=bool(result.failed) or any(o.message.attempts for o in delivered),
+            dispatched=len(tombstones.keys),
+            failed=failed,
+            body_bytes=sum(tombstones.body_bytes),
+            attempts_changed=bool(failed) or any(tombstones.attempts),
             lateness_ms=self._dialect.late([ms for ms in late if ms is not None]),
-            outcomes=tombstones if delivered else None,
+            outcomes=tombstones.encode(late, server_us) if tombstones.keys else None,
         )
 
     def _journal_exhausted(

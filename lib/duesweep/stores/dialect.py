@@ -15,13 +15,14 @@ from uuid import UUID
 
 from duesweep.checks.tables import FoundTable, WantedIndex
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
-from duesweep.core.message import Failed, Message
+from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon, LeftAlone, NewMessage, SweepRun
+from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
+from duesweep.stores.tombstone import Tombstones
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 
@@ -112,11 +113,11 @@ class Locked:
 
 
 class Claims(ABC):
-    """How a task's session finds and locks rows, and what it remembers of them. `can_take`: the
-    server removes rows and returns them whole in one statement.
+    """How a task's session finds and locks rows, and what it remembers of them. `can_move`: it can
+    put rows into queues itself.
     """
 
-    can_take: ClassVar[bool] = False
+    can_move: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, session: Any, location: Location, delayed: Any) -> None: ...
@@ -127,14 +128,18 @@ class Claims(ABC):
         be among them. `paused` are patterns of destinations.
         """
 
-    def take(
-        self, run: SweepRun, claim_keys: Sequence[str], begin: Callable[[Sequence[Any]], int]
-    ) -> tuple[int, Locked]:
-        """Remove what is due and return it. `begin` is called with the rows of `fence` and returns
-        the server's time, which is returned, too. Raises `UnusualBatchError` if the rows cannot be
-        removed at once.
+    def move(
+        self,
+        run: SweepRun,
+        groups: Sequence[Forwarded],
+        into: Callable[[Address], Table],
+        begin: Callable[[Sequence[Any]], int],
+    ) -> tuple[int, Tombstones, Locked]:
+        """Move what is due into its queues. `begin` is called with the rows of `fence` and returns
+        the server's time, which is returned first. Raises `UnusualBatchError` as
+        `TaskSession.move`.
         """
-        raise UnusualBatchError("the server does not return what it removes")
+        raise UnusualBatchError("the store moves no messages")
 
     @abstractmethod
     def remove(self, messages: Sequence[Message]) -> int:

@@ -15,10 +15,16 @@ from uuid import UUID
 import duesweep
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.change import SAGA_ID
-from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
+from duesweep.core.errors import (
+    MessageError,
+    UnreadableHeadersError,
+    UnusualBatchError,
+    make_storable,
+)
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
     read_json,
+    read_json_text,
     read_xml,
     remove_forward_destination,
     set_forward_destination,
@@ -26,7 +32,7 @@ from duesweep.core.headers import (
     write_json,
     write_xml,
 )
-from duesweep.core.message import MESSAGE_ID, Message
+from duesweep.core.message import MESSAGE_ID, Address, Message
 from duesweep.core.routing import EVERYTHING
 from duesweep.core.world import World
 from duesweep.stores.base import NewMessage
@@ -38,6 +44,8 @@ _TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 _ANY = "%"
 # What is before the destination in headers in JSON.
 FORWARDED_TO = f'"{FORWARD_DESTINATION}":"'
+LAST_HEADER = f",{FORWARDED_TO}"
+_END = '"}'
 # A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
 _SPECIAL = "\\%_["
 
@@ -64,6 +72,8 @@ class TableKind:
     text `{pausable}`, which fit no message that is not paused; none if there can be none. Its other
     argument is the schema with which addresses in full have the names of queues; None: they have
     none in front of the name.
+    `address_of`: the address in what the plan calls `forward`; raises `UnusualBatchError` where it
+    cannot be read there.
     `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
     none, so that duesweep's own table counts.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
@@ -88,6 +98,7 @@ class TableKind:
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"
     raise_counters: str | None = None
+    address_of: Callable[[str], Address] = str
     may_lack_due: bool = False
     has_destination: bool = False
     has_indexed_key: bool = True
@@ -206,6 +217,21 @@ def msmq_row(message: NewMessage, endpoint: str, world: World) -> dict[str, obje
 def _text(stored: bytes | None) -> str:
     """Stored headers for people, whatever bytes they are."""
     return make_storable((stored or b"").decode("utf-8", "backslashreplace"))
+
+
+def forwarded_to(forward: str) -> Address:
+    """The address in what follows `LAST_HEADER` in stored headers; "" where they do not have it.
+
+    Raises `UnusualBatchError` where the destination is not their last header.
+    """
+    if not forward:
+        return None
+    if not forward.endswith(_END):
+        raise UnusualBatchError("a destination is not the last header")
+    try:
+        return read_json_text(f'"{forward.removesuffix("}")}')
+    except UnreadableHeadersError as error:
+        raise UnusualBatchError(f"a destination is not the last header: {error}") from error
 
 
 # Names of tables, rows of timeouts, and keys.
@@ -368,7 +394,11 @@ _POSTGRESQL_TRANSPORT = TableKind(
         "utc": "",
         "destination": "NULL",
         "pausable": _FORWARDED_TO,
+        "forward": f"split_part(d.headers, '{LAST_HEADER}', 2)",
+        "headers_before": f"split_part(d.headers, '{LAST_HEADER}', 1)",
+        "headers_end": "CASE WHEN m.forward = '' THEN '' ELSE '}' END",
     },
+    address_of=forwarded_to,
 )
 
 _POSTGRESQL_TIMEOUTS = TableKind(
@@ -403,6 +433,10 @@ _POSTGRESQL_TIMEOUTS = TableKind(
         "utc": " AT TIME ZONE 'UTC'",
         "destination": 'd."Destination"',
         "pausable": """convert_to(d."Destination", 'UTF8')""",
+        # NULL is an address that names no queue.
+        "forward": """coalesce(d."Destination", '')""",
+        "headers_before": 'd."Headers"',
+        "headers_end": "''",
     },
 )
 

@@ -4,14 +4,14 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import UnusualBatchError
-from duesweep.core.message import Failed, Message
+from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import (
@@ -21,17 +21,19 @@ from duesweep.drivers.postgresql.session import (
 )
 from duesweep.drivers.postgresql.wire import UuidArray, array_text
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon, NewMessage, SweepRun
+from duesweep.stores.base import Forwarded, Horizon, NewMessage, SweepRun, Table
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
 from duesweep.stores.kinds import TableKind
+from duesweep.stores.moved import Move
 from duesweep.stores.summary import Lateness
+from duesweep.stores.tombstone import Tombstones
 from duesweep.stores.zone import horizon_in, zone_of
 
 _BEFORE_ALL = "-infinity"
 _TURN_WAIT = "10s"
 # Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
-_TAKE_WAIT = "20ms"
+_MOVE_WAIT = "20ms"
 # A client that sends nothing for so long is frozen, and the messages that it has locked are due.
 _IDLE_WAIT = "2s"
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
@@ -40,7 +42,7 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 class ClaimsByKey(Claims):
     """A key leads to its own message only, and the plan has it once, so nothing is remembered."""
 
-    can_take = True
+    can_move = True
 
     def __init__(self, session: PostgreSqlSession, location: Location, delayed: TableName) -> None:
         self._statements = session.named(location.names(delayed))
@@ -52,34 +54,60 @@ class ClaimsByKey(Claims):
         rows = self._statements.rows("claim", **_claim_values(run.horizon, claim_keys))
         return self._locked(run, claim_keys, rows)
 
-    def take(
-        self, run: SweepRun, claim_keys: Sequence[str], begin: Callable[[Sequence[Any]], int]
-    ) -> tuple[int, Locked]:
+    def move(
+        self,
+        run: SweepRun,
+        groups: Sequence[Forwarded],
+        into: Callable[[Address], Table],
+        begin: Callable[[Sequence[Any]], int],
+    ) -> tuple[int, Tombstones, Locked]:
+        moves = [self._move(group.forward, into) for group in groups]
         usual_wait = f"{self._statements.limits.lock_seconds * 1_000:.0f}"
-        _, fence, _, rows, [hooks], _ = self._statements.rows_of_each(
-            "take",
-            ("set_lock_wait", {"wait": _TAKE_WAIT}),
-            ("fence", {"sweep_id": run.sweep_id}),
-            # For the messages that the queue appends.
-            ("check_constraints_at_once", {}),
-            ("take", _claim_values(run.horizon, claim_keys)),
-            ("find_delete_hooks", {"delayed": self._delayed}),
-            ("set_lock_wait", {"wait": usual_wait}),
+        _, fence, _, *rows, [hooks], _ = self._statements.rows_of_each(
+            "move",
+            ("set_lock_wait", {"wait": _MOVE_WAIT}, {}),
+            ("fence", {"sweep_id": run.sweep_id}, {}),
+            ("check_constraints_at_once", {}, {}),
+            *(
+                ("move", _claim_values(run.horizon, group.keys) | move.values, move.names)
+                for move, group in zip(moves, groups, strict=True)
+            ),
+            ("find_delete_hooks", {"delayed": self._delayed}, {}),
+            ("set_lock_wait", {"wait": usual_wait}, {}),
         )
         server_us = begin(fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule has a say in what is removed")
-        return server_us, self._locked(run, claim_keys, rows)
+        moved = Tombstones()
+        for move, [row] in zip(moves, rows, strict=True):
+            moved.add(move.read(row))
+        claim_keys = [key for group in groups for key in group.keys]
+        return server_us, moved, self._unclaimed(run, claim_keys, moved.keys)
+
+    def _move(self, forward: str | None, into: Callable[[Address], Table]) -> Move:
+        if forward is None:
+            raise UnusualBatchError("the destinations are not known")
+        kind, own_queue = self._location.kind, self._location.addresses.endpoint
+        address = kind.address_of(forward)
+        destination = own_queue if address is None else address
+        return Move(kind, forward, destination, str(into(address)))
 
     def _locked(self, run: SweepRun, claim_keys: Sequence[str], rows: Sequence[Any]) -> Locked:
-        claimed = {row.id for row in rows}
-        missing = [key for key in claim_keys if key not in claimed]
+        found = self._unclaimed(run, claim_keys, [row.id for row in rows])
+        return replace(found, rows=rows)
+
+    def _unclaimed(
+        self, run: SweepRun, claim_keys: Sequence[str], claimed: Sequence[str]
+    ) -> Locked:
+        """What became of the claim keys that led to no message."""
+        found = set(claimed)
+        missing = [key for key in claim_keys if key not in found]
         if not missing:
-            return Locked(rows)
+            return Locked()
         keys = UuidArray.of(missing)
         row = self._statements.row("explain_unclaimed", keys=keys, horizon=run.horizon.before)
         gone = len(missing) - row.skipped - row.later
-        return Locked(rows, skipped=row.skipped, gone=gone, later=row.later)
+        return Locked(skipped=row.skipped, gone=gone, later=row.later)
 
     def remove(self, messages: Sequence[Message]) -> int:
         return self._statements.execute("remove", keys=UuidArray.of([m.key for m in messages]))

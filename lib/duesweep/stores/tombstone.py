@@ -7,12 +7,12 @@ not need it, so it is imported where a batch is written or read.
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.message import Delivered
-from duesweep.core.world import late_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,50 +40,85 @@ def schema() -> "pa.Schema":
     )
 
 
-def measure_lateness(delivered: Sequence[Delivered], dispatched_us: int) -> list[int | None]:
-    """How many milliseconds each message is late at `dispatched_us`: 0 if deferred, None for an
-    infinite Due.
+@dataclass(slots=True)
+class Tombstones:
+    """The messages that a batch dispatched, column by column, all in one order.
+
+    `destinations` are addresses as they were written. `instants_us` are the instants at which they
+    were due, in microseconds since 1970-01-01 UTC; None: an infinite Due. `attempts` are the
+    failures before. `deferred` says which were not due yet, so that the queue itself delays them.
     """
-    late = ((one, late_ms(one.message, dispatched_us)) for one in delivered)
-    return [0 if one.is_deferred and ms is not None else ms for one, ms in late]
 
+    keys: list[str] = field(default_factory=list)
+    message_ids: list[str | None] = field(default_factory=list)
+    message_types: list[str | None] = field(default_factory=list)
+    destinations: list[str] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    instants_us: list[int | None] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    body_bytes: list[int] = field(default_factory=list)
+    deferred: list[bool] = field(default_factory=list)
 
-def encode(
-    delivered: Sequence[Delivered],
-    lateness_ms: Sequence[int | None],
-    dispatched_us: int,
-    own_queue: str,
-) -> bytes:
-    """The tombstones of a batch that was dispatched at `dispatched_us`, microseconds since
-    1970-01-01 UTC; `own_queue` is the destination of messages that have none.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - see above
+    @classmethod
+    def of(cls, delivered: Sequence[Delivered], own_queue: str) -> "Tombstones":
+        """Those of delivered messages; `own_queue` is the destination of what has none."""
+        messages = [outcome.message for outcome in delivered]
+        return cls(
+            [m.key for m in messages],
+            [m.message_id for m in messages],
+            [m.message_type for m in messages],
+            [own_queue if m.destination is None else m.destination for m in messages],
+            [outcome.queue for outcome in delivered],
+            [m.instant_us for m in messages],
+            [m.attempts for m in messages],
+            [m.body_bytes for m in messages],
+            [outcome.is_deferred for outcome in delivered],
+        )
 
-    messages = [outcome.message for outcome in delivered]
-    columns: list[Sequence[Any]] = [
-        [m.key for m in messages],
-        [m.message_id for m in messages],
-        [m.message_type for m in messages],
-        [own_queue if m.destination is None else m.destination for m in messages],
-        [outcome.queue for outcome in delivered],
-        [m.instant_us for m in messages],
-        [dispatched_us] * len(messages),
-        lateness_ms,
-        [m.attempts + 1 for m in messages],
-        [outcome.name for outcome in delivered],
-        [m.body_bytes for m in messages],
-    ]
-    arrays = [make_column(c, f.type) for c, f in zip(columns, schema(), strict=True)]
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, schema(), options=options) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema()))
-    stream: bytes = sink.getvalue().to_pybytes()
-    return stream
+    def add(self, more: "Tombstones") -> None:
+        """Add those of other messages of the batch."""
+        for each in fields(self):
+            getattr(self, each.name).extend(getattr(more, each.name))
+
+    def lateness_ms(self, dispatched_us: int) -> list[int | None]:
+        """How many whole milliseconds each message is late at `dispatched_us`: 0 if deferred, None
+        for an infinite Due.
+        """
+        return [
+            None if due is None else 0 if is_deferred else (dispatched_us - due) // 1_000
+            for due, is_deferred in zip(self.instants_us, self.deferred, strict=True)
+        ]
+
+    def encode(self, lateness_ms: Sequence[int | None], dispatched_us: int) -> bytes:
+        """As they are journalled by a batch that was dispatched at `dispatched_us`, microseconds
+        since 1970-01-01 UTC.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - see above
+
+        columns: list[Sequence[Any]] = [
+            self.keys,
+            self.message_ids,
+            self.message_types,
+            self.destinations,
+            self.queues,
+            self.instants_us,
+            [dispatched_us] * len(self.keys),
+            lateness_ms,
+            [failures + 1 for failures in self.attempts],
+            ["deferred" if is_deferred else "dispatched" for is_deferred in self.deferred],
+            self.body_bytes,
+        ]
+        arrays = [make_column(c, f.type) for c, f in zip(columns, schema(), strict=True)]
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, schema(), options=options) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema()))
+        stream: bytes = sink.getvalue().to_pybytes()
+        return stream
 
 
 def decode(stream: bytes) -> "pa.RecordBatch":
-    """The record batch that `encode` wrote."""
+    """The record batch of an encoded stream."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     with pa.ipc.open_stream(stream) as reader:

@@ -1,10 +1,9 @@
 """One batch: the forms in which it can run, and what it comes to.
 
 The *careful* form claims, delivers, gives up, finishes and commits, in one transaction. In the
-*taken* form messages are removed as they are claimed, and delivered all or none: it costs half the
-statements, and serves most batches. It knows no failures: whatever is unusual rolls the batch back,
-and it runs in the careful form. So store and queues have to share a transaction, which undoes the
-deliveries too.
+*moved* form the store itself puts the messages into queue tables beside it, all or none, and their
+bodies stay in the server: it costs a third, and serves most batches. It knows no failures: whatever
+is unusual rolls the batch back, and it runs in the careful form.
 """
 
 import logging
@@ -23,18 +22,17 @@ from duesweep.core.errors import (
 from duesweep.core.message import (
     Address,
     BatchResult,
-    Delivered,
     Exhausted,
     Failed,
     Fault,
     Message,
     make_error_message,
 )
-from duesweep.core.policy import CLAIM_SECONDS, Paused, Retry
+from duesweep.core.policy import Paused, Retry
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import TaskSession
-from duesweep.sweep.delivery import SliceDelivery, group_by_destination, send_span
+from duesweep.stores.base import Forwarded, Table, TaskSession
+from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import DestinationBreakers, SliceLimits, Waiting
 
@@ -57,8 +55,8 @@ class BatchEnd:
     others: Sequence[Waiting] = ()
 
 
-# Runs the batch of these claim keys. None: it is unusual, and nothing was done.
-Form = Callable[[Sequence[str]], BatchEnd | None]
+# Runs a batch. None: it is unusual, and nothing was done.
+Form = Callable[[Sequence[Forwarded]], BatchEnd | None]
 
 
 class Batches:
@@ -87,11 +85,11 @@ class Batches:
             queue, self._clock, breakers, limits, tracing=context.tracing
         )
         self._unusual = 0
-        self._can_take = (
+        self._can_move = (
             context.queue.shares_transaction
-            and _takes(store)
-            # The contract's own answer would roll back each batch.
-            and type(queue).append is not QueueSession.append
+            and _moves(store)
+            # Spans have links to the messages that a destination gets.
+            and not context.tracing.records
         )
 
     @property
@@ -101,12 +99,13 @@ class Batches:
 
     def forms(self) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None."""
-        if self._can_take and self._unusual < _MOST_UNUSUAL and self._breakers.all_closed:
-            yield self._taken
+        if self._can_move and self._unusual < _MOST_UNUSUAL and self._breakers.all_closed:
+            yield self._moved
         yield self.careful
 
-    def careful(self, keys: Sequence[str]) -> BatchEnd:
+    def careful(self, groups: Sequence[Forwarded]) -> BatchEnd:
         """Run a batch in which anything may happen, in one transaction."""
+        keys = [key for group in groups for key in group.keys]
         job, context, store = self._job, self._job.context, self._store
         with store.transaction():
             claim = store.claim(job.run, keys)
@@ -167,51 +166,49 @@ class Batches:
         size = 2 * len(message.headers_text) + message.body_bytes
         return Waiting(self._store.claim_key(message), message.key, size)
 
-    def _taken(self, keys: Sequence[str]) -> BatchEnd | None:
+    def _moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
         try:
             with self._store.transaction():
-                return self._take_all(keys)
+                return self._move_all(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual += 1
             reason = str(error)
         _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)
         return None
 
-    def _take_all(self, keys: Sequence[str]) -> BatchEnd:
+    def _move_all(self, groups: Sequence[Forwarded]) -> BatchEnd:
         job, store = self._job, self._store
-        claim = store.take(job.run, keys)
-        clock = StoreClock(claim.server_us, self._clock)
-        paused = Paused(claim.paused, job.context.own_name)
-        result = BatchResult(self._append_all(claim.messages, paused, clock))
-        if result.claimed:
-            store.finish_taken(job.run, self._slice_number, result, clock.now_us())
-        return BatchEnd(Account(claimed=result.claimed, gone=claim.gone, later=claim.later))
+        used: list[Address] = []
 
-    def _append_all(
-        self, messages: Sequence[Message], paused: Paused, store_clock: StoreClock
-    ) -> list[Delivered]:
-        deadline = self._clock.seconds() + CLAIM_SECONDS
-        unreadable, groups = group_by_destination(messages)
-        if unreadable:
-            raise UnusualBatchError(str(unreadable[0][1]))
-        if store_clock.waits(messages):
+        def into(address: Address) -> Table:
+            used.append(address)
+            return self._table(address)
+
+        moved = store.move(job.run, groups, into)
+        clock = StoreClock(moved.server_us, self._clock)
+        paused = Paused(moved.paused, job.context.own_name)
+        if any(map(paused.holds, used)):
+            raise UnusualBatchError("a destination is paused")
+        tombstones = moved.tombstones
+        if any(us is not None and us > clock.now_us() for us in tombstones.instants_us):
             raise UnusualBatchError("a message is not due yet")
-        delivered: list[Delivered] = []
-        for address, group in groups.items():
-            if self._clock.seconds() > deadline:
-                raise UnusualBatchError("the destinations take long")
-            if paused.holds(address) or self._limits.holds(address):
-                raise UnusualBatchError("a destination is paused or has a limit")
-            try:
-                destination = self._queue.resolve(address)
-            except MessageError as error:
-                raise UnusualBatchError(str(error)) from error
-            with self._job.context.tracing.span(*send_span(destination, group)):
-                self._queue.append(destination, group)
-            name = str(destination)
-            delivered += [Delivered(message, name) for message in group]
-        return delivered
+        claimed = len(tombstones.keys)
+        if claimed:
+            store.finish_moved(job.run, self._slice_number, moved, clock.now_us())
+        return BatchEnd(Account(claimed=claimed, gone=moved.gone, later=moved.later))
+
+    def _table(self, address: Address) -> Table:
+        """Into which table the store may put messages with this destination."""
+        if self._limits.holds(address):
+            raise UnusualBatchError("a destination has a limit")
+        try:
+            table = self._queue.table(self._queue.resolve(address))
+        except MessageError as error:
+            raise UnusualBatchError(str(error)) from error
+        if table is None:
+            raise UnusualBatchError("a destination is no table beside the store")
+        return table
 
 
 def out_of_attempts(faulty: Sequence[Fault], retry: Retry) -> list[Fault]:
@@ -248,10 +245,10 @@ def _staying(result: BatchResult) -> Iterator[Message]:
         yield failed.message
 
 
-def _takes(store: TaskSession) -> bool:
-    """Whether the session may run the short form: the class that has its `claim` has its `take`,
+def _moves(store: TaskSession) -> bool:
+    """Whether the session may run the moved form: the class that has its `claim` has its `move`,
     too. A store that derives from another one, and claims in its own way, has to be asked for its
     claims.
     """
     owner = next(kind for kind in type(store).__mro__ if "claim" in vars(kind))
-    return store.can_take and "take" in vars(owner)
+    return store.can_move and "move" in vars(owner)

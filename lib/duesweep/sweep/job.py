@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from duesweep.core.message import Message
 from duesweep.core.policy import (
@@ -34,8 +34,10 @@ Attributes = Mapping[str, str | int]
 @dataclass(frozen=True, slots=True)
 class Tracing:
     """A plain value: tasks get one that goes on from the driver's. It never raises. This one
-    records nothing.
+    records nothing; one that does `records`.
     """
+
+    records: ClassVar[bool] = False
 
     def recording(
         self,

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from sys import intern
 from typing import Any
 
 from duesweep.core.account import Account, BreakerState, SliceEnd
@@ -25,7 +26,7 @@ from duesweep.core.errors import (
 )
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.job import Attributes, Job
 from duesweep.sweep.waiting import (
@@ -36,17 +37,45 @@ from duesweep.sweep.waiting import (
     Turns,
 )
 
+# With more destinations, those of so many messages are sorted together.
+_MANY_FORWARDS, _SORTED_TOGETHER = 16, 50_000
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimKeys:
     """The claim keys of a slice, and the sizes of their messages in bytes, in the same order.
     `total` is how many keys the slice has. None: the read returned nothing, not even the row that
-    every slice has.
+    every slice has. `forwards` are their destinations, as `Forwarded` has them; empty: the store
+    does not say.
     """
 
     keys: Sequence[str]
     sizes: Sequence[int]
     total: int | None
+    forwards: Sequence[str | None] = ()
+
+    def places(self, *, in_order: bool) -> Sequence[int]:
+        """The places of the keys in the order in which they are claimed: that of their Due. Where
+        there are many destinations, and it need not be `in_order`, those of some 50,000 that go to
+        one destination come together, so that a batch has few statements.
+        """
+        count = len(self.keys)
+        if in_order or len(set(self.forwards)) <= _MANY_FORWARDS:
+            return range(count)
+        places: list[int] = []
+        for start in range(0, count, _SORTED_TOGETHER):
+            end = min(count, start + _SORTED_TOGETHER)
+            places += sorted(range(start, end), key=lambda place: self.forwards[place] or "")
+        return places
+
+    def groups(self, batch: Iterable[int]) -> list[Forwarded]:
+        """The keys at these places, by destination."""
+        if not self.forwards:
+            return [Forwarded(None, [self.keys[place] for place in batch])]
+        found: dict[str | None, list[str]] = {}
+        for place in batch:
+            found.setdefault(self.forwards[place], []).append(self.keys[place])
+        return [Forwarded(forward, keys) for forward, keys in found.items()]
 
     @property
     def fault(self) -> str | None:
@@ -71,13 +100,22 @@ def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
     """
     keys: list[str] = []
     sizes = array("q")
+    forwards: list[str | None] = []
     total: int | None = None
     for row in rows:
         total = row.total or 0
         if row.claim_keys:
             keys += row.claim_keys.split(",")
             sizes.extend(map(int, row.sizes.split(",")))
-    return ClaimKeys(keys, sizes, total)
+            forwards += _forwards(getattr(row, "forwards", None), len(keys) - len(forwards))
+    is_known = any(forward is not None for forward in forwards)
+    return ClaimKeys(keys, sizes, total, forwards if is_known else ())
+
+
+def _forwards(joined: str | None, count: int) -> list[str | None]:
+    """So many destinations; None each where what joins them is in one of them."""
+    found = [] if joined is None else joined.split(BETWEEN_FORWARDS)
+    return [intern(each) for each in found] if len(found) == count else [None] * count
 
 
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
@@ -123,9 +161,12 @@ class _Slice:
         self.slice_number = job.first_slice + slice_number
         self._fault = claim_keys.fault
         self._share = Share(None if job.shares is None else job.shares[slice_number])
-        self._to_do = self._share.cut(job.context.limits.batches(claim_keys.keys, claim_keys.sizes))
+        self._claim_keys = claim_keys
+        places = claim_keys.places(in_order=job.shares is not None)
+        sizes = [claim_keys.sizes[place] for place in places]
+        self._to_do = self._share.cut(job.context.limits.batches(places, sizes))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
-        self._in_hand: Sequence[str] = ()
+        self._in_hand: Sequence[Forwarded] = ()
         self.breaker = SessionBreaker(job)
         self._breakers = DestinationBreakers(job.context.breaker, job.context.world.clock)
         self._rates = SliceLimits(job.context.rate_limits, job.context.world.clock)
@@ -175,18 +216,18 @@ class _Slice:
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""
-        left = len(self._in_hand) + sum(map(len, self._to_do))
+        left = sum(len(group.keys) for group in self._in_hand) + sum(map(len, self._to_do))
         self._in_hand = ()
         self._account += Account(left=left)
 
-    def _run_batch(self, batch: Sequence[str]) -> None:
+    def _run_batch(self, batch: Sequence[int]) -> None:
         """Run a batch in the first form in which it is not unusual."""
         collect_new()
-        self._in_hand = batch
+        self._in_hand = groups = self._claim_keys.groups(batch)
         if not self._share.room(len(batch)):
             raise SweepStoppedError("The slice has claimed its share")
         for form in self._batches.forms():
-            if self._run(form, batch):
+            if self._run(form, groups):
                 return
 
     def _run_more(self, batch: Sequence[str]) -> int:
@@ -194,13 +235,13 @@ class _Slice:
         were claimed.
         """
         before, room = self._account.claimed, self._share.room(len(batch))
-        self._run(self._batches.careful, batch[:room])
+        self._run(self._batches.careful, [Forwarded(None, batch[:room])])
         if room < len(batch):
-            self._in_hand = batch[room:]
+            self._in_hand = [Forwarded(None, batch[room:])]
             raise SweepStoppedError("The slice has claimed its share")
         return self._account.claimed - before
 
-    def _run(self, form: Form, batch: Sequence[str]) -> bool:
+    def _run(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.
         Returns whether the form suits it.
         """
@@ -231,7 +272,7 @@ class _Slice:
         self._blocked.add(end.blocked, end.others)
         if end.account.claimed:
             self._job.progressed()
-        self._in_hand = end.again
+        self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
         self._share.claimed += end.account.claimed
         self.breaker.succeed(end.account.claimed)
@@ -320,7 +361,7 @@ class Share:
         """How many of so many messages may still be claimed."""
         return wanted if self.most is None else max(0, min(wanted, self.most - self.claimed))
 
-    def cut(self, batches: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    def cut(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """The batches, in parts with no more messages than may still be claimed when each is asked
         for; whole, if none may.
         """

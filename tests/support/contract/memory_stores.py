@@ -1,16 +1,20 @@
-"""Stores in memory that claim as others have to: by the messages' Due, or by removing them."""
+"""Stores in memory that claim as others have to: by the messages' Due, or by moving them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from duesweep.core.message import BatchResult, Message
+from duesweep.core.errors import UnusualBatchError
+from duesweep.core.message import Address, BatchResult, Delivered, Message
 from duesweep.core.world import micros
-from duesweep.stores.base import Claim, LeftAlone, SweepRun
+from duesweep.stores.base import Claim, Forwarded, LeftAlone, Moved, SweepRun, Table
+from duesweep.stores.tombstone import Tombstones
+from duesweep.sweep.delivery import group_by_destination
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.memory import MemoryUnderTest
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryTable
 from duesweep_testing.memory_sessions import MemoryTaskSession
 
 
@@ -81,37 +85,52 @@ class DueKeysUnderTest(MemoryUnderTest):
         return [str(row.due_us) for row in rows]
 
 
-class TakingStore(MemoryStore):
-    """Counts in `taken` and `claimed` the messages of each call."""
+class MovingStore(MemoryStore):
+    """Counts in `moved` and `claimed` the messages of each call."""
 
     def __init__(self, *rows: object) -> None:
         super().__init__(rows)  # type: ignore[arg-type]
-        self.taken: list[int] = []
+        self.moved: list[int] = []
         self.claimed: list[int] = []
 
     @contextmanager
-    def open_task(self) -> Iterator["TakingSession"]:
-        yield TakingSession(self)
+    def open_task(self) -> Iterator["MovingSession"]:
+        yield MovingSession(self)
 
 
-class TakingSession(MemoryTaskSession):
+class MovingSession(MemoryTaskSession):
     """As a claim that nobody may hold, and that has to be complete."""
 
-    can_take = True
+    can_move = True
 
-    def __init__(self, store: TakingStore) -> None:
+    def __init__(self, store: MovingStore) -> None:
         super().__init__(store)
         self._counts = store
+        self._delivered: list[Delivered] = []
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         self._counts.claimed.append(len(claim_keys))
         return super().claim(run, claim_keys)
 
-    def take(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        self._counts.taken.append(len(claim_keys))
-        return super().claim(run, claim_keys)
+    def move(
+        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
+    ) -> Moved:
+        claim_keys = [key for group in groups for key in group.keys]
+        self._counts.moved.append(len(claim_keys))
+        claim = super().claim(run, claim_keys)
+        unreadable, to_move = group_by_destination(claim.messages)
+        if unreadable:
+            raise UnusualBatchError(str(unreadable[0][1]))
+        self._delivered = []
+        for address, messages in to_move.items():
+            table = into(address)
+            assert isinstance(table, MemoryTable)
+            if table.session.deliver(table.name, messages):
+                raise UnusualBatchError("a message was refused")
+            self._delivered += [Delivered(message, table.name) for message in messages]
+        tombstones = Tombstones.of(self._delivered, self._counts.own_queue)
+        return Moved(tombstones, claim.server_us, claim.gone, claim.later, claim.paused)
 
-    def finish_taken(
-        self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int
-    ) -> None:
-        self.finish(run, slice_number, result, server_us)
+    def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
+        assert len(moved.tombstones.keys) == len(self._delivered)
+        self.finish(run, slice_number, BatchResult(self._delivered), server_us)

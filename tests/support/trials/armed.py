@@ -130,8 +130,8 @@ def _armed(subject: Any, *contracts: type) -> Any:
         name: _reaching(contract, name, getattr(kind, name))
         for contract in contracts
         for name in METHODS[contract]
-        # Not the contract's own answers, which say that the session cannot do it.
-        if getattr(kind, name) not in {QueueSession.append, TaskSession.take}
+        # Not the contract's own answer, which says that the session cannot do it.
+        if getattr(kind, name) is not TaskSession.move
     }
     return _derived(subject, **methods)
 

@@ -15,7 +15,7 @@ APPEND_ERRORS = "LedgerTables.append(errors)"
 REPLACE_RETRIES = "LedgerTables.replace_source(retries)"
 CREATE_RETRIES = "LedgerTables.create(retries)"
 # By stage, the methods that have crash points (`points.py`), before and after. A point of the
-# careful form of a batch is also that of the short form.
+# careful form of a batch is also that of the moved form.
 STAGES = {
     "plan": ("DriverSession.open_sweep", "DriverSession.plan"),
     "claim": ("TaskSession.claim",),

@@ -31,8 +31,8 @@ WHEN = ("before", "after")
 # The methods of each contract that have points, and that a sweep calls. `transaction` has them
 # before and after its COMMIT, unless it is a savepoint.
 _OF_SWEEPS: Mapping[type, Sequence[str]] = {
-    TaskSession: ("claim", "finish", "transaction", "end_slice", "take", "finish_taken"),
-    QueueSession: ("deliver", "confirm", "commit", "append"),
+    TaskSession: ("claim", "finish", "transaction", "end_slice", "move", "finish_moved"),
+    QueueSession: ("deliver", "confirm", "commit"),
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
     LedgerTables: ("create", "append", "replace_source"),
 }
@@ -57,12 +57,11 @@ _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
     "append": ("changes",),
     "set_properties": ("tombstones",),
 }
-# What a batch in the short form (`duesweep.sweep.sweep.batch`) calls instead of the careful form's
-# methods: a plan for a point of the one is followed at that of the other, too.
-SHORT_FORM = {
-    "TaskSession.take": "TaskSession.claim",
-    "TaskSession.finish_taken": "TaskSession.finish",
-    "QueueSession.append": "QueueSession.deliver",
+# What a batch in the moved form (`duesweep.sweep.batch`) calls instead of the careful form's
+# methods: a plan for a point of those is followed at that of the other, too.
+MOVED_FORM = {
+    "TaskSession.move": ("TaskSession.claim", "QueueSession.deliver"),
+    "TaskSession.finish_moved": ("TaskSession.finish",),
 }
 
 
@@ -167,7 +166,7 @@ def reach(when: str, name: str) -> None:
         return
     point = f"{when} {name}"
     _Armed.reached[point] += 1
-    if plan.point not in {point, f"{when} {SHORT_FORM.get(name, name)}"}:
+    if plan.point not in {point, *(f"{when} {each}" for each in MOVED_FORM.get(name, ()))}:
         return
     _Armed.passed += 1
     if _Armed.passed != plan.occurrence:

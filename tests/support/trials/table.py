@@ -42,7 +42,7 @@ def places_table(results: Sequence[Result]) -> str:
 
 def points_table(fired: Iterable[str]) -> str:
     """How often each crash point is in `fired`: 0 where no trial has shown what a fault does there.
-    The short form of a batch has points of its own.
+    The moved form of a batch has points of its own.
     """
     times = Counter(fired)
     rows: list[tuple[str, ...]] = [("crash point", *WHEN), ("---",) * 3]

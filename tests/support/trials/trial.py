@@ -70,7 +70,7 @@ def draw(seed: int, places: Container[str]) -> Trial:
         of_stage = points(fault.stage, place)
         point = rng.choice([one for one in of_stage if _fits(fault, one)])
     name = _name(point)
-    # Without bad messages, batches run in the short form.
+    # Without bad messages, batches run in the moved form.
     has_bad = rng.random() < 0.6 or name in {APPEND_ERRORS, REPLACE_RETRIES, CREATE_RETRIES}
     max_attempts, back_off = rng.choice([(1, 0), (2, 0), (3, _BACK_OFF_SECONDS)])
     if name == APPEND_ERRORS:

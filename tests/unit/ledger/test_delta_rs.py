@@ -25,7 +25,7 @@ from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import ERRORS, TOMBSTONES, exhausted
 from duesweep.stores.base import ExhaustedPiece
-from duesweep.stores.tombstone import encode
+from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, piece_of
 
@@ -91,7 +91,10 @@ def test_all_pieces_of_a_sweep_are_written_once(
     # As if the pieces were too large to share a commit.
     monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     sweep_id, rows = uuid4(), [delayed_row() for _ in range(3)]
-    delivered = [encode([Delivered(message(row), "q")], [0], micros(DUE), "Sales") for row in rows]
+    delivered = [
+        Tombstones.of([Delivered(message(row), "q")], "Sales").encode([0], micros(DUE))
+        for row in rows
+    ]
     journal: Any = SimpleNamespace(source="a", batches=lambda _: ([one] for one in delivered))
     values: dict[str, Any] = dict.fromkeys((field.name for field in fields(SweepSummary)), 0)
     texts = dict.fromkeys(("source", "outcome", "reason", "engine"), "a")

@@ -29,6 +29,7 @@ POSTGRESQL_NAMES = {
         ("limits", "pauses", "queue", "subscriptions", "sweeps"), TableName(UGLY_NAME, UGLY_NAME)
     ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
+    **dict.fromkeys(("forward", "headers_before", "headers_end"), "'text'"),
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }
 LOCKING = re.compile(
@@ -49,8 +50,8 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("describe_schema", "lock_creation"),
         # only a role with VIEW SERVER STATE may ask SQL Server
         "lock_holder",
-        # messages are removed as they are claimed
-        *("take", "find_delete_hooks", "check_constraints_at_once"),
+        # messages are moved in one statement
+        *("move", "find_delete_hooks", "check_constraints_at_once"),
         # the instant of a Due depends on the writers' zone
         "read_instants",
         # the hint is part of T-SQL's statement

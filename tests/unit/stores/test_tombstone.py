@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from duesweep.core.message import Delivered
 from duesweep.core.world import micros
 from duesweep.stores.base import Claim
-from duesweep.stores.tombstone import decode, encode, make_column, measure_lateness, schema
+from duesweep.stores.tombstone import Tombstones, decode, make_column, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 
 NOW = DUE + timedelta(seconds=90, microseconds=1_999)
@@ -31,8 +31,8 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def _decoded(delivered: list[Delivered]) -> list[dict[str, object]]:
-    late_ms = measure_lateness(delivered, NOW_US)
-    batch = decode(encode(delivered, late_ms, NOW_US, "Sales.Orders"))
+    tombstones = Tombstones.of(delivered, "Sales.Orders")
+    batch = decode(tombstones.encode(tombstones.lateness_ms(NOW_US), NOW_US))
     assert batch.schema == schema()
     rows: list[dict[str, object]] = batch.to_pylist()
     return rows
@@ -104,23 +104,23 @@ def test_lateness_is_the_time_since_the_instant_that_due_means(
 ) -> None:
     late = message()._replace(due_us=micros(due + shift), instant_us=micros(due))
 
-    (late_ms,) = measure_lateness([Delivered(late, "q")], micros(now))
+    (late_ms,) = Tombstones.of([Delivered(late, "q")], "q").lateness_ms(micros(now))
 
     assert late_ms == (now - due) // timedelta(milliseconds=1)
 
 
 def test_a_thousand_tombstones_are_about_fifty_kilobytes() -> None:
     delivered = [Delivered(message(), '"public"."Billing"') for _ in range(1_000)]
-    late_ms = measure_lateness(delivered, NOW_US)
+    tombstones = Tombstones.of(delivered, "Sales.Orders")
 
-    assert len(encode(delivered, late_ms, NOW_US, "Sales.Orders")) < 60_000
+    assert len(tombstones.encode(tombstones.lateness_ms(NOW_US), NOW_US)) < 60_000
 
 
 def test_message_that_was_deferred_was_not_late() -> None:
     early, eternal = message(), message(DelayedRow(due="-infinity"))
     sent = [Delivered(one, "q", is_deferred=True) for one in (early, eternal)]
 
-    assert measure_lateness(sent, NOW_US) == [0, None]
+    assert Tombstones.of(sent, "q").lateness_ms(NOW_US) == [0, None]
 
 
 @pytest.mark.parametrize(

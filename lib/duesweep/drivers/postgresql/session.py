@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from math import ceil
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -158,10 +159,13 @@ class PostgreSqlSession(Session):
         with map_errors(), self._raw.transaction():
             self._raw.execute(text.encode())
 
-    def rows_of_each(self, what: str, *named: tuple[str, Mapping[str, object]]) -> list[list[Any]]:
-        """The rows of several named statements, each with its values, in one round trip. They run
-        in this order; after one that fails, none does. `what` is the one that errors name. Raises
-        `UnusualBatchError` where the server refuses one, and is itself well.
+    def rows_of_each(
+        self, what: str, *named: tuple[str, Mapping[str, object], Names]
+    ) -> list[list[Any]]:
+        """The rows of several named statements, each with its values, and with names of its own in
+        its braces, in one round trip. They run in this order; after one that fails, none does.
+        `what` is the one that errors name. Raises `UnusualBatchError` where the server refuses one,
+        and is itself well.
         """
         with self._errors_of(what), unusual_errors(), ExitStack() as stack:
             cursors = [
@@ -169,8 +173,8 @@ class PostgreSqlSession(Session):
                 for _ in named
             ]
             with self._raw.pipeline():
-                for cursor, (name, values) in zip(cursors, named, strict=True):
-                    cursor.execute(self._text(name), values)
+                for cursor, (name, values, names) in zip(cursors, named, strict=True):
+                    cursor.execute(self._text(name, names), values)
             return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     @contextmanager
@@ -275,9 +279,10 @@ class PostgreSqlSession(Session):
         url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(settings)}"
         return url, {name: value for name, value in properties.items() if value}
 
-    def _text(self, name: str) -> bytes:
+    def _text(self, name: str, more: Names = MappingProxyType({})) -> bytes:
         # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-        escaped = {key: str(each).replace("%", "%%") for key, each in self.names.items()}
+        names = {**self.names, **more}
+        escaped = {key: str(each).replace("%", "%%") for key, each in names.items()}
         return text_of(name, escaped).encode()
 
     def _errors_of(self, name: str) -> AbstractContextManager[None]:

@@ -12,9 +12,9 @@ from duesweep_testing.contract.stores.finish import FinishContract
 from duesweep_testing.contract.stores.held import HeldContract
 from duesweep_testing.contract.stores.look import LookContract
 from duesweep_testing.contract.stores.messages import MessageContract
+from duesweep_testing.contract.stores.move import MoveContract
 from duesweep_testing.contract.stores.plan import PlanContract
 from duesweep_testing.contract.stores.sweep import AuditContract, StopContract, SweepContract
-from duesweep_testing.contract.stores.take import TakeContract
 
 
 class StoreContract(
@@ -27,7 +27,7 @@ class StoreContract(
     FinishContract,
     SweepContract,
     StopContract,
-    TakeContract,
+    MoveContract,
     MessageContract,
     LookContract,
     HeldContract,

@@ -246,18 +246,6 @@ class StopContract:
             steps.claim(subject, session, run)
         assert subject.waiting() == {row.key}
 
-    def test_sweep_that_is_to_stop_takes_nothing_more(self, subject: StoreUnderTest) -> None:
-        run, [row] = steps.load(subject, steps.row(subject))
-        stop_sweep(subject.store, run, 0)
-
-        with subject.store.open_task() as session:
-            if not session.can_take:
-                pytest.skip("it does not remove messages as it claims them")
-            with pytest.raises(SweepStoppedError), session.transaction():
-                session.take(run, subject.claim_keys([row]))
-
-        assert subject.waiting() == {row.key}
-
     def test_batch_in_hand_is_finished_and_the_slice_ended(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
         whole = SliceEnd(Account(2, claimed=1, left=1), None)

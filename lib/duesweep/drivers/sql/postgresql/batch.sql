@@ -15,15 +15,18 @@ CASE
     ELSE $2
 END
 
--- fragment: due_and_instant
+-- fragment: instant_us
 -- The instant at which a message is due. It is not later than `latest`, which a sweep gives that does not look
 -- ahead: `hold` and `look` must not have that bound.
-CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
 CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: d.{due}{utc}
     least(
         {{as_utc: d.{due}{utc}}}, %(latest)s::timestamptz
     )
 }}) * 1000000)::bigint END AS instant_us
+
+-- fragment: due_and_instant
+CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
+{{instant_us}}
 
 -- name: fence
 -- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Locks the sweep's
@@ -50,17 +53,34 @@ FOR UPDATE OF d SKIP LOCKED;
 -- batch, in every attempt.
 SET CONSTRAINTS ALL IMMEDIATE;
 
--- name: take
--- Removes the messages of these claim keys that are still there and still due, and returns them as `claim`
--- does. Waits for rows that others hold, for as long as `set_lock_wait` has set.
-DELETE FROM {delayed} d
-WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
-RETURNING d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
-    {{due_and_instant}};
+-- name: move
+-- Moves the messages of these claim keys that are still there and still due into a queue, and returns them in one
+-- row, all columns in one order. Waits for rows that others hold, for as long as `set_lock_wait` has set.
+WITH moved AS MATERIALIZED (
+    DELETE FROM {delayed} d
+    WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
+    RETURNING d.{id} AS id, d.{body} AS body, {forward} AS forward, {headers_before} AS headers,
+        {{instant_us}}
+), arrived AS (
+    INSERT INTO {queue} (id, headers, body)
+    -- Ids of version 7, of the time and the rest of the message's own: the server's generators take 4 µs each.
+    SELECT encode(overlay(uuid_send(m.id) PLACING %(time)s::bytea FROM 1), 'hex')::uuid,
+           m.headers || {headers_end}, m.body
+    FROM moved m
+    RETURNING 1
+)
+SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
+       bool_and(m.forward = %(forward)s::text) AS have_one_destination,
+       string_agg(m.id::text, ',') AS keys,
+       -- JSON never has this character.
+       string_agg(m.headers, E'\x1f') AS headers,
+       string_agg(int8send(coalesce(m.instant_us, %(never)s::bigint)), '') AS instants_us,
+       string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
+FROM moved m;
 
 -- name: find_delete_hooks
--- Returns whether a rule or a row trigger could move what `take` removes elsewhere, without returning it. Runs
--- after `take`, whose lock on the table keeps others from adding one.
+-- Returns whether a rule or a row trigger could move what `move` removes elsewhere, without returning it. Runs
+-- after `move`, whose lock on the table keeps others from adding one.
 WITH RECURSIVE parts (relid) AS (
     SELECT %(delayed)s::regclass::oid
     UNION ALL

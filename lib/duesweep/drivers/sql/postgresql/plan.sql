@@ -154,19 +154,21 @@ WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns the keys of due and eligible messages and their bytes, oldest first, a thousand in a row, and how
--- many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+-- Returns the keys of due and eligible messages, their bytes and destinations, oldest first, a thousand in a row, and
+-- how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           -- JSON never has this character.
+           string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes,
+        SELECT pending.id, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
-            SELECT d.{id} AS id, d.{due} AS due,
+            SELECT d.{id} AS id, d.{due} AS due, {forward} AS forward,
                    coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
@@ -186,4 +188,4 @@ LEFT JOIN LATERAL (
 
 -- name: read_slice
 -- Returns the claim keys of one slice, as `plan_claim_keys` does.
-SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};
+SELECT claim_keys, sizes, total, forwards FROM ({query}) AS due_messages WHERE slice = {slice};

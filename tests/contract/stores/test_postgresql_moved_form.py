@@ -1,16 +1,23 @@
-"""The short form of a batch on PostgreSQL: when it is used, tables that it leaves alone, and
+"""The moved form of a batch on PostgreSQL: when it is used, tables that it leaves alone, and
 transactions that are repeated after a deadlock or a serialization failure.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
 
 import pytest
 
-from duesweep.core.errors import TransactionLostError, UnusualBatchError
-from duesweep.stores.base import Claim, SweepRun
+from duesweep.core.errors import MessageError, TransactionLostError, UnusualBatchError
+from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.policy import Slicing
+from duesweep.stores.base import Claim, Forwarded, SweepRun
 from duesweep.stores.batch import SqlTask
+from duesweep.stores.kinds import json_message
 from duesweep.stores.postgresql import ClaimsByKey
 from duesweep.stores.store import SqlStore
+from duesweep.sweep.slice import read_claim_keys
+from duesweep_testing.builders import DelayedRow
 from support.endpoint import Endpoint
 from support.sweeps import dispatch_without_settling
 
@@ -43,7 +50,7 @@ _RULE = (
 def test_table_that_removes_in_its_own_way_loses_nothing_in_a_whole_sweep(
     endpoint: Endpoint, statements: list[str]
 ) -> None:
-    """The short form leaves it to the careful one, which says what to do."""
+    """The moved form leaves it to the careful one, which says what to do."""
     endpoint.set_up("Billing")
     endpoint.delay_many(3)
     for statement in ["CREATE TABLE archived (id uuid)", *statements]:
@@ -78,11 +85,12 @@ def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
         run = session.open_sweep(session.horizon())
         with context.store.open_task() as task, task.transaction():
             keys = [str(row.id) for row in endpoint.fetch(f"SELECT id FROM {delayed}")]
+            groups = [Forwarded('Billing"}', keys)]
             with pytest.raises(UnusualBatchError, match="a trigger or a rule"):
-                task.take(run, keys)
+                task.move(run, groups, lambda _: endpoint.addresses.parse("Billing"))
 
 
-def test_usual_messages_go_through_the_short_form_alone(
+def test_usual_messages_go_through_the_moved_form_alone(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing")
@@ -97,7 +105,7 @@ def test_usual_messages_go_through_the_short_form_alone(
     assert endpoint.waiting() == []
 
 
-def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_take(
+def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_move(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Claiming(SqlTask):
@@ -118,6 +126,130 @@ def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_t
         dispatch_without_settling(context, session)
 
     assert len(claimed) == len(endpoint.queue_rows("Billing")) == 7
+
+
+_NAMES = (
+    '"a"',
+    '"NServiceBus.MessageId"',
+    '"NServiceBus.EnclosedMessageTypes"',
+    '"\\u0061"',
+    '"a\\"b"',
+)
+_FORWARD_NAMES = (
+    f'"{FORWARD_DESTINATION}"',
+    f'"{FORWARD_DESTINATION}"',
+    '"NServiceBus.SqlServer.Forward\\u0044estination"',
+)
+_VALUES = (
+    *('"x"', '""', '"A, B; C"', '"\\u002b\\/"', '"\\ud83d\\ude00"', '"\\""', '",\\"", "'),
+    *(f'"{FORWARD_DESTINATION}"', f'",\\"{FORWARD_DESTINATION}\\":\\"Billing"'),
+    *("null", "1", "[]", '{"b":"c"}', '"\\ud800"', "true"),
+)
+_ADDRESSES = (
+    '"Billing"',
+    '"Billing"',
+    '"\\u0042illing"',
+    '"Billing@[public]"',
+    "null",
+    '"x","y":"z"',
+)
+_BETWEEN = ("", "", "", " ", "\r\n\t")
+
+
+def _random_headers(random: Random) -> str:
+    """Headers as NServiceBus writes them, or with something odd."""
+    usual = random.random() < 0.5
+    members = [
+        f"{random.choice(_NAMES)}:{random.choice(_VALUES[:4] if usual else _VALUES)}"
+        for _ in range(random.randrange(4))
+    ]
+    forward = random.choice(_FORWARD_NAMES[:2] if usual else _FORWARD_NAMES)
+    if random.random() < 0.9:
+        members.append(f"{forward}:{random.choice(_ADDRESSES[:2] if usual else _ADDRESSES)}")
+    if not usual:
+        members += random.choices(members, k=random.randrange(2)) if members else []
+        random.shuffle(members)
+    space = "" if usual else random.choice(_BETWEEN)
+    text = "{" + space + f"{space},{space}".join(members) + space + "}"
+    return text + ("" if usual or random.random() < 0.9 else random.choice("}, \n\x1f"))
+
+
+def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoint) -> None:
+    """Whatever the headers are: by the same bytes, id and type, to the same queue, or not moved."""
+    endpoint.set_up("Billing")
+    random = Random(31)
+    rows = [
+        DelayedRow(headers=_random_headers(random), body=b"%d" % number, due=endpoint.due_in(-60))
+        for number in range(1_500)
+    ]
+    stored = {row.key: row for row in endpoint.load(rows)}
+    context = endpoint.context()
+    moved: dict[bytes, tuple[str, str]] = {}
+
+    with context.store.open_driver() as session, context.store.open_task() as task:
+        run = session.open_sweep(session.horizon())
+        plan = session.plan(run, Slicing(1, least_rows=10_000))
+        keys = read_claim_keys(session.claim_keys(plan, 0))
+        for forward, key in ((g.forward, k) for g in keys.groups(range(1_500)) for k in g.keys):
+            expected = json_message(key, 0, 0, stored[key], 0)
+            with suppress(UnusualBatchError), task.transaction():
+                found = task.move(run, [Forwarded(forward, [key])], endpoint.addresses.parse)
+                tombstones = found.tombstones
+                assert not isinstance(expected.headers, MessageError), stored[key].headers
+                assert tombstones.message_ids == [expected.message_id]
+                assert tombstones.message_types == [expected.message_type]
+                assert tombstones.destinations == [expected.destination or endpoint.name]
+                moved[stored[key].body or b""] = tombstones.queues[0], expected.headers_text
+
+    queues = {str(endpoint.addresses.parse(name)): name for name in ("Billing", endpoint.name)}
+    arrived = {
+        row.body: (queue, row.headers)
+        for queue, name in queues.items()
+        for row in endpoint.queue_rows(name)
+    }
+    assert arrived == moved
+    assert 600 < len(moved) < 1_200
+
+
+def test_queue_that_drops_rows_gets_nothing_in_the_moved_form(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.execute(
+        "CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER drops BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION drop_row()'
+    )
+    keys = endpoint.delay_many(2)
+
+    with pytest.raises(UnusualBatchError, match="took 0 of 2 messages"):
+        _move(endpoint, Forwarded('Billing"}', keys))
+
+    assert endpoint.waiting() == sorted(keys)
+
+
+def test_message_that_has_another_destination_than_planned_is_not_moved(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    keys = endpoint.delay_many(2, ["Billing", "Shipping"])
+
+    with pytest.raises(UnusualBatchError, match="another destination"):
+        _move(endpoint, Forwarded('Billing"}', keys))
+
+    assert endpoint.waiting() == sorted(keys)
+    assert endpoint.queue_rows("Billing") == []
+
+
+def _move(endpoint: Endpoint, *groups: Forwarded) -> None:
+    context = endpoint.context()
+    with (
+        context.store.open_driver() as session,
+        context.store.open_task() as task,
+        task.transaction(),
+    ):
+        run = session.open_sweep(session.horizon())
+        moved = task.move(run, groups, endpoint.addresses.parse)
+        task.finish_moved(run, 0, moved, moved.server_us)
 
 
 _LOST = ("40P01", "40001")
