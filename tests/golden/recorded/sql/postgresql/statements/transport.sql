@@ -750,6 +750,33 @@ SELECT pg_advisory_xact_lock($1);
 -- $1 uuid
 SELECT exhausted FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 FOR NO KEY UPDATE;
 
+-- name: move
+-- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+WITH moved AS MATERIALIZED (
+    DELETE FROM "public"."Sales.Orders.Delayed" d
+    WHERE d.id = ANY($1::uuid[]) AND d.due < $2::timestamptz
+    RETURNING d.id AS id, d.body AS body, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 1) AS headers,
+        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
+            WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
+            ELSE least(
+                (d.due AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
+            )
+        END) * 1000000)::bigint END AS instant_us
+), arrived AS (
+    INSERT INTO "public"."Billing" (id, headers, body)
+    SELECT encode(overlay(uuid_send(m.id) PLACING $5::bytea FROM 1), 'hex')::uuid,
+           m.headers || CASE WHEN m.forward = '' THEN '' ELSE '}' END, m.body
+    FROM moved m
+    RETURNING 1
+)
+SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
+       bool_and(m.forward = $6::text) AS have_one_destination,
+       string_agg(m.id::text, ',') AS keys,
+       string_agg(m.headers, E'\x1f') AS headers,
+       string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
+       string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
+FROM moved m;
+
 -- name: next_due
 -- $1 ?, $2 ?
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
@@ -988,18 +1015,19 @@ WHERE source = $1 AND (until_at IS NULL OR until_at > clock_timestamp())
 ORDER BY pattern;
 
 -- name: read_slice with plan_claim_keys
-SELECT claim_keys, sizes, total FROM (
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+SELECT claim_keys, sizes, total, forwards FROM (
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES (0, '<instant>'::timestamptz, '<uuid>'::uuid, 'infinity'::timestamptz, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes,
+        SELECT pending.id, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
-            SELECT d.id AS id, d.due AS due,
+            SELECT d.id AS id, d.due AS due, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward,
                    coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
             FROM "public"."Sales.Orders.Delayed" d
             WHERE d.due < '<instant>'::timestamptz
@@ -1150,19 +1178,6 @@ RETURNING id::text AS id;
 INSERT INTO "public"."SubscriptionRouting" (queueaddress, endpoint, topic)
 VALUES ($1, $2, $3)
 ON CONFLICT (endpoint, topic) DO UPDATE SET queueaddress = excluded.queueaddress;
-
--- name: take
--- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz
-DELETE FROM "public"."Sales.Orders.Delayed" d
-WHERE d.id = ANY($1::uuid[]) AND d.due < $2::timestamptz
-RETURNING d.id::text AS id, d.headers AS headers, d.body AS body, NULL AS destination,
-    CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us,
-    CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
-        WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
-        ELSE least(
-            (d.due AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
-        )
-    END) * 1000000)::bigint END AS instant_us;
 
 -- name: total_batches
 -- $1 uuid

@@ -225,6 +225,33 @@ CROSS JOIN (
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
+-- name: move
+-- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+WITH moved AS MATERIALIZED (
+    DELETE FROM "public"."Sales_Orders_TimeoutData" d
+    WHERE d."Id" = ANY($1::uuid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
+    RETURNING d."Id" AS id, d."State" AS body, coalesce(d."Destination", '') AS forward, d."Headers" AS headers,
+        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
+            WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
+            ELSE least(
+                (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
+            )
+        END) * 1000000)::bigint END AS instant_us
+), arrived AS (
+    INSERT INTO "public"."Billing" (id, headers, body)
+    SELECT encode(overlay(uuid_send(m.id) PLACING $5::bytea FROM 1), 'hex')::uuid,
+           m.headers || '', m.body
+    FROM moved m
+    RETURNING 1
+)
+SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
+       bool_and(m.forward = $6::text) AS have_one_destination,
+       string_agg(m.id::text, ',') AS keys,
+       string_agg(m.headers, E'\x1f') AS headers,
+       string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
+       string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
+FROM moved m;
+
 -- name: next_due
 -- $1 ?, $2 ?
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
@@ -283,18 +310,19 @@ FROM "public"."Sales_Orders_TimeoutData" d
 WHERE d."Id" = ANY($2::uuid[]);
 
 -- name: read_slice with plan_claim_keys
-SELECT claim_keys, sizes, total FROM (
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+SELECT claim_keys, sizes, total, forwards FROM (
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES (0, '<instant>'::timestamp, '<uuid>'::uuid, 'infinity'::timestamp, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
+           string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes,
+        SELECT pending.id, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
-            SELECT d."Id" AS id, d."Time" AS due,
+            SELECT d."Id" AS id, d."Time" AS due, coalesce(d."Destination", '') AS forward,
                    coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
             FROM "public"."Sales_Orders_TimeoutData" d
             WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
@@ -345,16 +373,3 @@ WHERE d."Destination" <> '' AND d."Time" IS NOT NULL
 GROUP BY d."Destination"
 ORDER BY messages DESC, destination
 LIMIT 1000;
-
--- name: take
--- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz
-DELETE FROM "public"."Sales_Orders_TimeoutData" d
-WHERE d."Id" = ANY($1::uuid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
-RETURNING d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
-    CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
-    CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
-        WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
-        ELSE least(
-            (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
-        )
-    END) * 1000000)::bigint END AS instant_us;
