@@ -83,6 +83,16 @@ def test_pause_while_a_slice_runs_counts_from_the_next_batch_on() -> None:
     assert set(world.store.rows) == {row.key for row in rows[2:]}
 
 
+def test_moved_form_gives_way_to_a_limit() -> None:
+    store = MovingStore(*_rows(3))
+    world = World(store, clock=store.clock)
+
+    world.sweep(rate_limits=RateLimits((RateLimit("Billing", 100),), ENDPOINT))
+
+    assert (store.moved, store.claimed[0]) == ([3], 3)
+    assert len(world.queue.arrived["Billing"]) == 3
+
+
 def test_moved_form_gives_way_to_a_pause() -> None:
     paused, free = _rows(1), _rows(1, "Shipping")
     store = MovingStore(*paused, *free)
