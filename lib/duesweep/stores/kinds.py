@@ -397,6 +397,16 @@ _POSTGRESQL_TRANSPORT = TableKind(
         "forward": f"split_part(d.headers, '{LAST_HEADER}', 2)",
         "headers_before": f"split_part(d.headers, '{LAST_HEADER}', 1)",
         "headers_end": "CASE WHEN m.forward = '' THEN '' ELSE '}' END",
+        # Nothing is after the destination, and nothing but it was cut off.
+        "is_whole": (
+            "m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 "
+            f"ELSE {len(LAST_HEADER)} + octet_length(m.forward) END"
+        ),
+        # What follows a destination that is not the last header may be long.
+        "planned_forward": (
+            "CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 "
+            "AND split_part(k.forward, '\"', 2) = '}') THEN k.forward ELSE '?' END"
+        ),
     },
     address_of=forwarded_to,
 )
@@ -437,6 +447,8 @@ _POSTGRESQL_TIMEOUTS = TableKind(
         "forward": """coalesce(d."Destination", '')""",
         "headers_before": 'd."Headers"',
         "headers_end": "''",
+        "is_whole": "true",
+        "planned_forward": "k.forward",
     },
 )
 

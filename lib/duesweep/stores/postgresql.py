@@ -75,7 +75,9 @@ class ClaimsByKey(Claims):
             ("find_delete_hooks", {"delayed": self._delayed}, {}),
             ("set_lock_wait", {"wait": usual_wait}, {}),
         )
-        server_us = begin(fence)
+        begin(fence)
+        # The time after the move, which may have waited.
+        server_us: int = hooks.server_us
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule has a say in what is removed")
         moved = Tombstones()

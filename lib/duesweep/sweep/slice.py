@@ -162,7 +162,9 @@ class _Slice:
         self._fault = claim_keys.fault
         self._share = Share(None if job.shares is None else job.shares[slice_number])
         self._claim_keys = claim_keys
-        places = claim_keys.places(in_order=job.shares is not None)
+        # Only a batch that is moved has a statement for each destination.
+        is_moved = job.context.queue.shares_transaction and not job.context.tracing.records
+        places = claim_keys.places(in_order=job.shares is not None or not is_moved)
         sizes = [claim_keys.sizes[place] for place in places]
         self._to_do = self._share.cut(job.context.limits.batches(places, sizes))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.

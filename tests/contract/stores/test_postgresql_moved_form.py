@@ -171,7 +171,16 @@ def _random_headers(random: Random) -> str:
         random.shuffle(members)
     space = "" if usual else random.choice(_BETWEEN)
     text = "{" + space + f"{space},{space}".join(members) + space + "}"
-    return text + ("" if usual or random.random() < 0.9 else random.choice("}, \n\x1f"))
+    ends = (
+        "}",
+        ",",
+        " ",
+        "\n",
+        "\x1f",
+        f',"{FORWARD_DESTINATION}":"',
+        f',"{FORWARD_DESTINATION}":"x',
+    )
+    return text + ("" if usual or random.random() < 0.9 else random.choice(ends))
 
 
 def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoint) -> None:
@@ -238,6 +247,61 @@ def test_message_that_has_another_destination_than_planned_is_not_moved(
 
     assert endpoint.waiting() == sorted(keys)
     assert endpoint.queue_rows("Billing") == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "forward"),
+    [
+        (f'{{"a":"b","{FORWARD_DESTINATION}":"Billing"}},"{FORWARD_DESTINATION}":"x', 'Billing"}'),
+        (f'{{"a":"b"}},"{FORWARD_DESTINATION}":"', ""),
+    ],
+)
+def test_headers_that_go_on_after_what_was_cut_off_are_not_moved(
+    endpoint: Endpoint, headers: str, forward: str
+) -> None:
+    endpoint.set_up("Billing")
+    key = endpoint.delay(headers=headers)
+
+    with pytest.raises(UnusualBatchError, match="another destination"):
+        _move(endpoint, Forwarded(forward, [key]))
+
+    assert endpoint.waiting() == [key]
+
+
+def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing")
+    for length in (1, 2, 100_000):
+        endpoint.delay(headers=f'{{"{FORWARD_DESTINATION}":"Billing","z":"{"y" * length}"}}')
+        rest = f'"Billing","z":"{"y" * length}"'
+        endpoint.delay(headers=f'{{"a":"b","{FORWARD_DESTINATION}":{rest}}}')
+
+    with endpoint.context().store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+        plan = session.plan(run, Slicing(1, least_rows=100))
+        found = read_claim_keys(session.claim_keys(plan, 0))
+
+    assert sorted(str(forward) for forward in found.forwards) == ["", "", "", "?", "?", "?"]
+
+
+def test_messages_are_moved_in_the_order_of_their_due_under_ids_of_their_own(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing")
+    rows = [
+        DelayedRow(
+            key=f"{number:08x}-5aaa-11f0-8000-0242ac120002",
+            body=b"%d" % number,
+            due=endpoint.due_in(number - 500),
+        )
+        for number in (3, 1, 2, 0, 5, 4)
+    ]
+    endpoint.load(rows)
+
+    _move(endpoint, Forwarded('Billing"}', [row.key for row in rows]))
+
+    assert [row.body for row in endpoint.queue_rows("Billing")] == [b"%d" % n for n in range(6)]
 
 
 def _move(endpoint: Endpoint, *groups: Forwarded) -> None:

@@ -29,7 +29,8 @@ POSTGRESQL_NAMES = {
         ("limits", "pauses", "queue", "subscriptions", "sweeps"), TableName(UGLY_NAME, UGLY_NAME)
     ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
-    **dict.fromkeys(("forward", "headers_before", "headers_end"), "'text'"),
+    **dict.fromkeys(("forward", "headers_before", "headers_end", "planned_forward"), "'text'"),
+    "is_whole": "true",
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }
 LOCKING = re.compile(

@@ -60,17 +60,21 @@ WITH moved AS MATERIALIZED (
     DELETE FROM {delayed} d
     WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
     RETURNING d.{id} AS id, d.{body} AS body, {forward} AS forward, {headers_before} AS headers,
+        octet_length(d.{headers}) AS header_bytes,
         {{instant_us}}
 ), arrived AS (
     INSERT INTO {queue} (id, headers, body)
-    -- Ids of version 7, of the time and the rest of the message's own: the server's generators take 4 µs each.
-    SELECT encode(overlay(uuid_send(m.id) PLACING %(time)s::bytea FROM 1), 'hex')::uuid,
+    -- Ids that begin with the time, and go on with a hash of the message's own: the server's generators take 4 µs each.
+    SELECT encode(
+               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING %(time)s::bytea FROM 1), 'hex'
+           )::uuid,
            m.headers || {headers_end}, m.body
     FROM moved m
+    ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = %(forward)s::text) AS have_one_destination,
+       bool_and(m.forward = %(forward)s::text AND {is_whole}) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        -- JSON never has this character.
        string_agg(m.headers, E'\x1f') AS headers,
@@ -79,7 +83,7 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
 FROM moved m;
 
 -- name: find_delete_hooks
--- Returns whether a rule or a row trigger could move what `move` removes elsewhere, without returning it. Runs
+-- Returns whether a rule or a row trigger could move what `move` removes elsewhere, and the time. Runs
 -- after `move`, whose lock on the table keeps others from adding one.
 WITH RECURSIVE parts (relid) AS (
     SELECT %(delayed)s::regclass::oid
@@ -94,7 +98,7 @@ SELECT EXISTS (
         SELECT FROM pg_trigger g
         WHERE g.tgrelid = p.relid AND g.tgtype & 11 = 11 AND g.tgenabled <> 'D'
       )
-) AS found;
+) AS found, {{micros: clock_timestamp()}} AS server_us;
 
 -- name: explain_unclaimed
 -- Returns why claim keys led to no message: `skipped` are there and due, so others hold them; `later` are no

@@ -162,7 +162,7 @@ LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            -- JSON never has this character.
-           string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
+           string_agg(replace({planned_forward}, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
         SELECT pending.id, pending.bytes, pending.forward,
