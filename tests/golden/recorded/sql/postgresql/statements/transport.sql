@@ -591,7 +591,7 @@ SELECT EXISTS (
         SELECT FROM pg_trigger g
         WHERE g.tgrelid = p.relid AND g.tgtype & 11 = 11 AND g.tgenabled <> 'D'
       )
-) AS found;
+) AS found, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS server_us;
 
 -- name: find_gone_attempts
 -- $1 ?
@@ -756,6 +756,7 @@ WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales.Orders.Delayed" d
     WHERE d.id = ANY($1::uuid[]) AND d.due < $2::timestamptz
     RETURNING d.id AS id, d.body AS body, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 1) AS headers,
+        octet_length(d.headers) AS header_bytes,
         CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
             WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
             ELSE least(
@@ -764,13 +765,16 @@ WITH moved AS MATERIALIZED (
         END) * 1000000)::bigint END AS instant_us
 ), arrived AS (
     INSERT INTO "public"."Billing" (id, headers, body)
-    SELECT encode(overlay(uuid_send(m.id) PLACING $5::bytea FROM 1), 'hex')::uuid,
+    SELECT encode(
+               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $5::bytea FROM 1), 'hex'
+           )::uuid,
            m.headers || CASE WHEN m.forward = '' THEN '' ELSE '}' END, m.body
     FROM moved m
+    ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = $6::text) AS have_one_destination,
+       bool_and(m.forward = $6::text AND m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 ELSE 45 + octet_length(m.forward) END) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        string_agg(m.headers, E'\x1f') AS headers,
        string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
@@ -1021,7 +1025,7 @@ FROM (VALUES (0, '<instant>'::timestamptz, '<uuid>'::uuid, 'infinity'::timestamp
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
-           string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
+           string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '"', 2) = '}') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
         SELECT pending.id, pending.bytes, pending.forward,

@@ -231,6 +231,7 @@ WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales_Orders_TimeoutData" d
     WHERE d."Id" = ANY($1::uuid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
     RETURNING d."Id" AS id, d."State" AS body, coalesce(d."Destination", '') AS forward, d."Headers" AS headers,
+        octet_length(d."Headers") AS header_bytes,
         CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
             WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
             ELSE least(
@@ -239,13 +240,16 @@ WITH moved AS MATERIALIZED (
         END) * 1000000)::bigint END AS instant_us
 ), arrived AS (
     INSERT INTO "public"."Billing" (id, headers, body)
-    SELECT encode(overlay(uuid_send(m.id) PLACING $5::bytea FROM 1), 'hex')::uuid,
+    SELECT encode(
+               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $5::bytea FROM 1), 'hex'
+           )::uuid,
            m.headers || '', m.body
     FROM moved m
+    ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = $6::text) AS have_one_destination,
+       bool_and(m.forward = $6::text AND true) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        string_agg(m.headers, E'\x1f') AS headers,
        string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
