@@ -129,11 +129,11 @@ class StoreClock:
         }
 
 
-def late_ms(message: Message, now_us: int) -> int | None:
-    """Whole milliseconds, rounded down, since a claimed message was due; negative where it is not
-    due yet, None where its Due is infinite.
+def late_ms(instant_us: int | None, now_us: int) -> int | None:
+    """Whole milliseconds, rounded down, since the instant of a Due; negative before it, None for an
+    infinite Due.
     """
-    return None if message.instant_us is None else (now_us - message.instant_us) // 1_000
+    return None if instant_us is None else (now_us - instant_us) // 1_000
 
 
 _log = logging.getLogger(__name__)

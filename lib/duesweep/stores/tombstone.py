@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from duesweep.core.message import Delivered
+from duesweep.core.world import late_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +86,7 @@ class Tombstones:
         for an infinite Due.
         """
         return [
-            None if due is None else 0 if is_deferred else (dispatched_us - due) // 1_000
+            0 if is_deferred and due is not None else late_ms(due, dispatched_us)
             for due, is_deferred in zip(self.instants_us, self.deferred, strict=True)
         ]
 

@@ -2,8 +2,8 @@
 
 The *careful* form claims, delivers, gives up, finishes and commits, in one transaction. In the
 *moved* form the store itself puts the messages into queue tables beside it, all or none, and their
-bodies stay in the server: it costs a third, and serves most batches. It knows no failures: whatever
-is unusual rolls the batch back, and it runs in the careful form.
+bodies stay in the server. It knows no failures: whatever is unusual rolls the batch back, and it
+runs in the careful form.
 """
 
 import logging
@@ -85,12 +85,7 @@ class Batches:
             queue, self._clock, breakers, limits, tracing=context.tracing
         )
         self._unusual = 0
-        self._can_move = (
-            context.queue.shares_transaction
-            and _moves(store)
-            # Spans have links to the messages that a destination gets.
-            and not context.tracing.records
-        )
+        self._can_move = context.may_move and _moves(store)
 
     @property
     def blocked_reason(self) -> str | None:

@@ -95,6 +95,13 @@ class SweepContext:
     tracing: Tracing = field(default_factory=Tracing)
     world: World = field(default_factory=World)
 
+    @property
+    def may_move(self) -> bool:
+        """Whether the store may put messages into queues itself: those are in its own transaction,
+        and no span needs a link to each message that a destination gets.
+        """
+        return self.queue.shares_transaction and not self.tracing.records
+
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""
         ahead = self.look_ahead.seconds(self.world.clock.now().timestamp())

@@ -163,8 +163,8 @@ class _Slice:
         self._share = Share(None if job.shares is None else job.shares[slice_number])
         self._claim_keys = claim_keys
         # Only a batch that is moved has a statement for each destination.
-        is_moved = job.context.queue.shares_transaction and not job.context.tracing.records
-        places = claim_keys.places(in_order=job.shares is not None or not is_moved)
+        in_order = job.shares is not None or not job.context.may_move
+        places = claim_keys.places(in_order=in_order)
         sizes = [claim_keys.sizes[place] for place in places]
         self._to_do = self._share.cut(job.context.limits.batches(places, sizes))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.

@@ -79,7 +79,7 @@ def test_message_stored_for_a_time_before_a_clock_change_is_as_late_as_it_is(
 
     assert isinstance(journalled, ExhaustedEntry)
     assert journalled.due_us == claimed.instant_us == micros(due)
-    late = late_ms(claimed, claim.server_us)
+    late = late_ms(claimed.instant_us, claim.server_us)
     assert late is not None
     assert 48 <= late / 3_600_000 < 48.1
 

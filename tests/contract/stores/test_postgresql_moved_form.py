@@ -11,7 +11,7 @@ import pytest
 from duesweep.core.errors import MessageError, TransactionLostError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Claim, Forwarded, SweepRun
+from duesweep.stores.base import Claim, Forwarded, Moved, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.kinds import json_message
 from duesweep.stores.postgresql import ClaimsByKey
@@ -304,7 +304,24 @@ def test_messages_are_moved_in_the_order_of_their_due_under_ids_of_their_own(
     assert [row.body for row in endpoint.queue_rows("Billing")] == [b"%d" % n for n in range(6)]
 
 
-def _move(endpoint: Endpoint, *groups: Forwarded) -> None:
+def test_time_of_a_moved_batch_is_after_its_messages_arrived(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.execute("CREATE TABLE arrivals (us bigint)")
+    endpoint.execute(
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO arrivals"
+        " VALUES (extract(epoch FROM clock_timestamp()) * 1000000); RETURN NEW; END$$"
+    )
+    endpoint.execute(
+        'CREATE TRIGGER notes BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION note()'
+    )
+
+    moved = _move(endpoint, Forwarded('Billing"}', [endpoint.delay()]))
+
+    (arrival,) = endpoint.fetch("SELECT us FROM arrivals")
+    assert moved.server_us >= arrival.us
+
+
+def _move(endpoint: Endpoint, *groups: Forwarded) -> Moved:
     context = endpoint.context()
     with (
         context.store.open_driver() as session,
@@ -314,6 +331,7 @@ def _move(endpoint: Endpoint, *groups: Forwarded) -> None:
         run = session.open_sweep(session.horizon())
         moved = task.move(run, groups, endpoint.addresses.parse)
         task.finish_moved(run, 0, moved, moved.server_us)
+    return moved
 
 
 _LOST = ("40P01", "40001")

@@ -163,7 +163,10 @@ def test_waits_are_the_seconds_until_each_message(instants_us: list[int], now_us
 
 
 def test_lateness_is_rounded_down_to_milliseconds() -> None:
-    late = [late_ms(due_at(us), 10_000_000) for us in (9_998_001, 10_000_000, 10_000_001, None)]
+    late = [
+        late_ms(due_at(us).instant_us, 10_000_000)
+        for us in (9_998_001, 10_000_000, 10_000_001, None)
+    ]
 
     assert late == [1, 0, -1, None]
 

@@ -152,8 +152,8 @@ def _new_ids() -> Iterator[bytes]:
 
 
 def start_of_ids() -> bytes:
-    """The first seven bytes of such a UUID, for a server that takes the others from the ids of what
-    it moves. Four of their bits are random, so that two sessions hardly give one row the same id.
+    """The first seven bytes of such a UUID, for a server that makes the others of the id of what it
+    moves. Four of their bits are random, so that two sessions hardly give one row the same id.
     """
     milliseconds = time.time_ns() // 1_000_000
     return milliseconds.to_bytes(6) + bytes([0x70 | os.urandom(1)[0] & 0x0F])

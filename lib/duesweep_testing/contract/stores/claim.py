@@ -38,7 +38,7 @@ class ClaimContract:
         (claimed,) = claim.messages
         passed_us = claim.server_us - micros(run.horizon.server_time)
         assert 0 <= passed_us < 60_000_000
-        late = late_ms(claimed, claim.server_us)
+        late = late_ms(claimed.instant_us, claim.server_us)
         assert late is not None
         assert 60_000 <= late < 120_000
 
