@@ -144,9 +144,23 @@ def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
 
 
 def _body(rng: random.Random, number: int, length: int) -> bytes:
-    order = {"OrderId": number, "CustomerId": str(_uuid(rng)), "Note": ""}
-    missing = max(0, length - len(json.dumps(order)))
-    order["Note"] = rng.randbytes((missing + 1) // 2).hex()[:missing]
+    """An order of so many bytes, if it has room for one. PostgreSQL compresses a long one to half,
+    as it does real JSON; text at random would cost it a vain attempt whenever a row is written.
+    """
+    lines: list[object] = []
+    order = {"OrderId": number, "CustomerId": str(_uuid(rng)), "Lines": lines, "Note": ""}
+    room = length - len(json.dumps(order))
+    while True:
+        line = {
+            "ProductId": str(_uuid(rng)),
+            "Quantity": rng.randint(1, 9),
+            "UnitPrice": rng.randint(100, 99_999) / 100,
+        }
+        room -= len(json.dumps(line)) + len(", ")
+        if room < 0:
+            break
+        lines.append(line)
+    order["Note"] = "." * max(0, length - len(json.dumps(order)))
     return json.dumps(order).encode()
 
 
