@@ -268,6 +268,16 @@ def test_headers_that_go_on_after_what_was_cut_off_are_not_moved(
     assert endpoint.waiting() == [key]
 
 
+def test_headers_that_break_off_after_the_destination_are_not_moved(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    key = endpoint.delay(headers=f'{{"a":"b","{FORWARD_DESTINATION}":"Billing"')
+
+    with pytest.raises(UnusualBatchError, match="not the last header"):
+        _move(endpoint, Forwarded('Billing"', [key]))
+
+    assert endpoint.waiting() == [key]
+
+
 def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
     endpoint: Endpoint,
 ) -> None:
