@@ -402,10 +402,11 @@ _POSTGRESQL_TRANSPORT = TableKind(
             "m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 "
             f"ELSE {len(LAST_HEADER)} + octet_length(m.forward) END"
         ),
-        # What follows a destination that is not the last header may be long.
+        # What follows a destination that is not the last header may be long. Quotes in an
+        # address are escaped.
         "planned_forward": (
             "CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 "
-            "AND split_part(k.forward, '\"', 2) = '}') THEN k.forward ELSE '?' END"
+            "AND split_part(k.forward, '\",', 2) = '') THEN k.forward ELSE '?' END"
         ),
     },
     address_of=forwarded_to,

@@ -295,6 +295,22 @@ def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
     assert sorted(str(forward) for forward in found.forwards) == ["", "", "", "?", "?", "?"]
 
 
+@pytest.mark.parametrize("quote", ['\\"', "\\u0022"])
+def test_address_with_quotes_goes_through_the_moved_form_alone(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, quote: str
+) -> None:
+    endpoint.set_up("Billing")
+    address = f"{quote}public{quote}.{quote}Billing{quote}"
+    endpoint.delay(headers=f'{{"a":"b","{FORWARD_DESTINATION}":"{address}"}}')
+    monkeypatch.delattr(ClaimsByKey, "lock")
+
+    context = endpoint.context()
+    with context.store.open_driver() as session:
+        dispatch_without_settling(context, session)
+
+    assert len(endpoint.queue_rows("Billing")) == 1
+
+
 def test_messages_are_moved_in_the_order_of_their_due_under_ids_of_their_own(
     endpoint: Endpoint,
 ) -> None:
