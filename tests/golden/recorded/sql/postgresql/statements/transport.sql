@@ -1025,7 +1025,7 @@ FROM (VALUES (0, '<instant>'::timestamptz, '<uuid>'::uuid, 'infinity'::timestamp
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
-           string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '"', 2) = '}') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
+           string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
         SELECT pending.id, pending.bytes, pending.forward,
