@@ -193,7 +193,7 @@ CREATE UNLOGGED TABLE bench_pristine AS
 SELECT id, headers, body, due,
        headers::json ->> 'NServiceBus.MessageId' AS message_id,
        headers::json ->> 'NServiceBus.SqlServer.ForwardDestination' AS address,
-       due < now() AT TIME ZONE 'UTC' AS is_due
+       due < clock_timestamp() AT TIME ZONE 'UTC' AS is_due
 FROM {delayed}
 """
 _ONE_DUE = """
