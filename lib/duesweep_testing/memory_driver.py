@@ -276,7 +276,7 @@ class MemoryDriverSession(OperatorDriver):
         entries = self._store.journal[sweep_id]
         batches = [one for one in entries if isinstance(one, BatchEntry)]
         exhausted = [one for one in entries if isinstance(one, ExhaustedEntry)]
-        totals = [_totals(one) for one in entries if not isinstance(one, SliceEntry)]
+        totals = _totals([one for one in entries if not isinstance(one, SliceEntry)])
         ends = [_end(one) for one in entries if isinstance(one, SliceEntry)]
         lateness = lateness_of(packed(one.lateness_ms) for one in batches)
         summary = summary_of(sweep, totals, ends, lateness)
@@ -485,19 +485,22 @@ def _pieces(sizes: Sequence[int]) -> list[ExhaustedPiece]:
     ]
 
 
-def _totals(entry: BatchEntry | ExhaustedEntry) -> SimpleNamespace:
-    """What `summary_of` adds up."""
-    if isinstance(entry, ExhaustedEntry):
-        return SimpleNamespace(
-            slice=entry.slice_number, dispatched=0, failed=0, exhausted=1, bytes=0
-        )
-    return SimpleNamespace(
-        slice=entry.slice_number,
-        dispatched=entry.dispatched,
-        failed=entry.failed,
-        exhausted=0,
-        bytes=entry.body_bytes,
-    )
+def _totals(entries: Sequence[BatchEntry | ExhaustedEntry]) -> list[SimpleNamespace]:
+    """What `summary_of` adds up, a row a slice."""
+    totals: dict[int, Counter[str]] = {}
+    for entry in entries:
+        of_slice = totals.setdefault(entry.slice_number, Counter())
+        if isinstance(entry, ExhaustedEntry):
+            of_slice["exhausted"] += 1
+        else:
+            of_slice["dispatched"] += entry.dispatched
+            of_slice["failed"] += entry.failed
+            of_slice["bytes"] += entry.body_bytes
+    names = ("dispatched", "failed", "exhausted", "bytes")
+    return [
+        SimpleNamespace(slice=number, **{name: counts[name] for name in names})
+        for number, counts in totals.items()
+    ]
 
 
 def _end(entry: SliceEntry) -> SimpleNamespace:
