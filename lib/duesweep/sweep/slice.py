@@ -7,6 +7,7 @@ is journalled. An unforeseen error is raised: Spark runs the slice again, up to 
 
 import gc
 import logging
+import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -380,15 +381,31 @@ class Share:
 _NEW_OBJECTS = 100_000
 
 
+class _Rarely:
+    """The threads that collect rarely now, and how often the process did before."""
+
+    lock = threading.Lock()
+    threads = 0
+    before = gc.get_threshold()
+
+
 @contextmanager
 def collect_rarely() -> Iterator[None]:
-    """In the block, the collector runs once for so many new objects."""
-    before = gc.get_threshold()
-    gc.set_threshold(max(_NEW_OBJECTS, before[0]) if before[0] else 0, *before[1:])
+    """In the block, the collector runs once for so many new objects. Several threads may be in it:
+    the last one to leave lets it run as before.
+    """
+    with _Rarely.lock:
+        _Rarely.threads += 1
+        if _Rarely.threads == 1:
+            _Rarely.before = often, *others = gc.get_threshold()
+            gc.set_threshold(max(_NEW_OBJECTS, often) if often else 0, *others)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        with _Rarely.lock:
+            _Rarely.threads -= 1
+            if not _Rarely.threads:
+                gc.set_threshold(*_Rarely.before)
 
 
 def collect_new() -> None:
