@@ -19,13 +19,14 @@ from duesweep import config as configuration
 from duesweep import wiring
 from duesweep.config import Config
 from duesweep.drivers.spark import spark_session
+from duesweep.stores.due import SqlDriver
 
 _ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")
-# The functions that a sweep on Spark calls, and the stage of each.
+# What a sweep on Spark calls, and the stage of each.
 STAGE_OF = {
     "settle_first": "settle",
-    "plan_slices": "plan",
+    "plan": "plan",
     "run_slices": "dispatch",
     "settle_last": "settle",
 }
@@ -39,7 +40,7 @@ class WarmSession:
         self.spark_version = self._spark.version
 
     def sweep(self, config: Config) -> dict[str, float]:
-        """Sweep once. Returns the seconds of each function in `STAGE_OF`."""
+        """Sweep once. Returns the seconds of each step in `STAGE_OF`."""
         context = wiring.sweep_context(config)
         with _measure_steps() as seconds:
             summary = pipeline.sweep(engine.SparkEngine(self._spark), context)
@@ -133,7 +134,7 @@ def peak_mb(pid: int) -> float:
 
 @contextmanager
 def _measure_steps() -> Iterator[dict[str, float]]:
-    """Measure the functions of `STAGE_OF`, by wrapping them in the block."""
+    """Measure the steps of `STAGE_OF`, by wrapping them in the block."""
     seconds: dict[str, float] = defaultdict(float)
 
     def measure(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -146,12 +147,13 @@ def _measure_steps() -> Iterator[dict[str, float]]:
 
         return wrapper
 
-    modules = {name: engine if hasattr(engine, name) else pipeline for name in STAGE_OF}
-    originals = {name: getattr(module, name) for name, module in modules.items()}
+    places = (engine, pipeline, SqlDriver)
+    owners = {name: next(one for one in places if hasattr(one, name)) for name in STAGE_OF}
+    originals = {name: getattr(owner, name) for name, owner in owners.items()}
     for name, function in originals.items():
-        setattr(modules[name], name, measure(name, function))
+        setattr(owners[name], name, measure(name, function))
     try:
         yield seconds
     finally:
         for name, function in originals.items():
-            setattr(modules[name], name, function)
+            setattr(owners[name], name, function)

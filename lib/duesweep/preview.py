@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from duesweep.core.errors import DestinationError, MessageError
 from duesweep.core.message import Message
-from duesweep.core.policy import delay_level
+from duesweep.core.policy import Slicing, delay_level
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Queue, QueueSession
 from duesweep.stores.base import Claim, Horizon, Store, SweepRun, TaskSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.slice import read_claim_keys
-from duesweep.sweep.sweep import plan_slices
 
 _TOO_LATE = "It is due later than the delay ladder can hold it"
 _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is due"
@@ -45,7 +44,7 @@ def count_destinations(
         session.check()
         run = session.open_sweep(reach(session.horizon()), prunes=False)
         try:
-            plan = plan_slices(session, run, 1, context.limits)
+            plan = session.plan(run, Slicing(1))
             found: Counter[PreviewEntry] = Counter()
             for number in range(len(plan.planned)):
                 keys = read_claim_keys(session.claim_keys(plan, number))

@@ -45,7 +45,7 @@ def test_driver_that_dies_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(1_000)
     with dying("before COMMIT of TaskSession.transaction", 10):
-        run_sweep(endpoint, sweep__batch_rows=50)
+        run_sweep(endpoint, sweep__batch_rows=50, sweep__slices=1)
     await_locks(endpoint)
 
     summary = run_sweep(endpoint)

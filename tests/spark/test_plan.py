@@ -4,10 +4,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import Slicing
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.spark import SparkEngine, claim_keys_df
-from duesweep.sweep.sweep import plan_slices
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
@@ -24,7 +23,7 @@ def test_million_keys_with_one_due_make_equal_slices(
     context = endpoint.context()
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        plan = plan_slices(session, run, 8, BatchLimits())
+        plan = session.plan(run, Slicing(8))
         key_df = claim_keys_df(spark, session.jdbc(), plan).select(
             F.spark_partition_id().alias("slice"),
             F.explode(F.split("claim_keys", ",")).alias("key"),

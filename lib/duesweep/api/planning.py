@@ -11,6 +11,7 @@ from duesweep.ledger.base import local_folder
 from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
+from duesweep.sweep.sweep import InProcessEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,11 +52,15 @@ def look_ahead(
         due=due,
         eligible=eligible,
         engine=engine,
-        slices=context.slices if on_spark else 1,
+        slices=context.slices if on_spark else _slices_in_process(context, eligible),
         held=tuple(messages.held(pauses)),
         seconds=_estimate(context, eligible, engine, spark),
         sql=sql,
     )
+
+
+def _slices_in_process(context: SweepContext, eligible: int) -> int:
+    return InProcessEngine().slicing(context.slices, context.limits.rows).count(eligible)
 
 
 def _with_problems(

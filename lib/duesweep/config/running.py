@@ -94,7 +94,7 @@ class SweepConfig(Section):
         ge=0,
         le=10_000,
         description="Spark tasks; fewer where there is less than a batch for each. 0: one for "
-        "each core.",
+        "each core. In process two at most.",
     )
     spark_from: int = Field(
         default=50_000,

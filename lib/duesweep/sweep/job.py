@@ -128,7 +128,7 @@ class Job:
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. Once `is_stopped`, no new session
     is opened. `progressed` is called when a batch is committed, and once a second while all that is
-    left waits for its limit or a breaker; it stays in this process.
+    left waits for its limit or a breaker, by any thread; it stays in this process.
     """
 
     context: SweepContext

@@ -5,8 +5,10 @@ as slices. A sweep that looks ahead has a horizon in the future. The engine disp
 Spark does, or this process. At the end, what they journalled is settled into the ledger.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -24,7 +26,7 @@ from duesweep.core.errors import (
     StoreError,
     SweepClosedError,
 )
-from duesweep.core.policy import REST_SECONDS, BatchLimits, Slicing
+from duesweep.core.policy import REST_SECONDS, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
@@ -39,11 +41,14 @@ from duesweep.sweep.settle import (
     settle_first,
     settle_last,
 )
-from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.slice import ClaimKeys, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_log = structlog.get_logger(__name__)
 
 
 class Engine(Protocol):
@@ -61,8 +66,10 @@ class Engine(Protocol):
         """The session with which the ledger may be written; None: there is none."""
         ...
 
-    def slices(self, wanted: int) -> int:
-        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
+        """How a plan is cut for batches of so many rows; `wanted` slices is the setting, 0: not
+        set.
+        """
         ...
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
@@ -72,46 +79,97 @@ class Engine(Protocol):
         ...
 
 
-_log = structlog.get_logger(__name__)
+# A second session pays for itself where so many messages are due.
+_LEAST_BATCHES = 5
+# Who interrupts a sweep waits at most so long for the batch of the other thread.
+_INTERRUPTED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
-    """Reads claim keys over the driver's session. `progressed`: see `Job`."""
+    """Runs one slice, or two at once: while one of them waits for the server, the other one works.
+    Reads claim keys over the driver's session. `progressed`: see `Job`.
+    """
 
     name: str = "in-process"
     spark: None = None
     progressed: Callable[[], object] | None = None
 
-    def slices(self, wanted: int) -> int:  # noqa: ARG002 - the contract's
-        """One: a service that is silent is waited for once, and nothing runs beside it."""
-        return 1
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
+        """Two slices, unless one is wanted or little is due."""
+        return Slicing(min(wanted or 2, 2), least_rows=_LEAST_BATCHES * batch_rows)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
         limits of its waits end a slice whose services are silent. Returns an unforeseen error,
         whose slice counts as cut.
         """
-        reason: str | None = None
         if self.progressed is not None:
             job = replace(job, progressed=self.progressed)
-        for number in range(len(plan.planned)):
-            claim_keys = read_claim_keys(session.claim_keys(plan, number))
-            try:
-                dispatch_slice(job, number, claim_keys)
-            except DuesweepError:
-                raise
-            except Exception as error:  # noqa: BLE001 - of whatever kind
-                # As on Spark: the other slices go on, and the sweep is closed with the reason.
-                reason = (
-                    f"An unforeseen error ended a slice: {type(error).__name__}: {error}; please "
-                    "report this, with what the log says"
-                )
-                _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
-        return reason
+        reasons: list[str | None] = []
+
+        def read(number: int) -> ClaimKeys:
+            return read_claim_keys(session.claim_keys(plan, number))
+
+        numbers = range(len(plan.planned))
+        # There are more than two if larger ones would not fit into memory.
+        for first, *others in (numbers[at : at + 2] for at in numbers[::2]):
+            with ExitStack() as stack:
+                ends = [stack.enter_context(_beside(job, each, read(each))) for each in others]
+                reasons.append(_dispatch_one(job, first, read(first)))
+            reasons += [end.result() for end in ends]
+        return next(filter(None, reasons), None)
 
 
-_log = structlog.get_logger(__name__)
+def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
+    """Dispatch a slice. Returns an unforeseen error: as on Spark the other slices go on, and the
+    sweep is closed with the reason.
+    """
+    try:
+        dispatch_slice(job, number, claim_keys)
+    except DuesweepError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of whatever kind
+        _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
+        return (
+            f"An unforeseen error ended a slice: {type(error).__name__}: {error}; please "
+            "report this, with what the log says"
+        )
+    return None
+
+
+@contextmanager
+def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[str | None]]:
+    """Dispatch a slice in a thread beside the block, and wait for its end after the block.
+
+    If the block raises, the slice ends after its batch in hand, and counts as cut. A batch whose
+    server does not answer is not awaited: it commits as a whole or not at all.
+    """
+    end: Future[str | None] = Future()
+    is_over = threading.Event()
+
+    def progressed() -> None:
+        if is_over.is_set():
+            raise SystemExit
+        job.progressed()
+
+    def run() -> None:
+        try:
+            end.set_result(_dispatch_one(replace(job, progressed=progressed), number, claim_keys))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            end.set_exception(error)
+
+    # A daemon: a process that is to end at once does not wait for it.
+    thread = threading.Thread(target=run, name=f"duesweep slice {number}", daemon=True)
+    thread.start()
+    try:
+        yield end
+        thread.join()
+    except BaseException:
+        is_over.set()
+        thread.join(_INTERRUPTED_SECONDS)
+        raise
+
 
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
@@ -233,7 +291,7 @@ class _Dispatching:
         """
         engine, context, session = self.engine, self.context, self.session
         with context.tracing.span("plan", {}):
-            plan = plan_slices(session, run, engine.slices(context.slices), context.limits)
+            plan = session.plan(run, engine.slicing(context.slices, context.limits.rows))
         if not plan.found:
             return None
         job = self._job(run, plan)
@@ -338,10 +396,3 @@ def _close(
             "it, or it was taken for dead; messages that it dispatched stay dispatched, and the "
             "sweep counts as abandoned"
         )
-
-
-def plan_slices(session: DriverSession, run: SweepRun, slices: int, limits: BatchLimits) -> Slices:
-    """At most `slices` slices of equal size over what is eligible now; fewer if some would get less
-    than a batch.
-    """
-    return session.plan(run, Slicing(slices, least_rows=limits.rows))

@@ -8,6 +8,7 @@ that these calls come here. Nothing in `lib/` knows of it.
 import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -144,6 +145,8 @@ class _Armed:
     plan: Plan | None = None
     reached: ClassVar[Counter[str]] = Counter()
     passed = 0
+    # Two threads may sweep.
+    counting = threading.Lock()
 
 
 def arm(plan: Plan) -> Counter[str]:
@@ -165,12 +168,13 @@ def reach(when: str, name: str) -> None:
     if plan is None:
         return
     point = f"{when} {name}"
-    _Armed.reached[point] += 1
-    if plan.point not in {point, *(f"{when} {each}" for each in MOVED_FORM.get(name, ()))}:
-        return
-    _Armed.passed += 1
-    if _Armed.passed != plan.occurrence:
-        return
+    with _Armed.counting:
+        _Armed.reached[point] += 1
+        if plan.point not in {point, *(f"{when} {each}" for each in MOVED_FORM.get(name, ()))}:
+            return
+        _Armed.passed += 1
+        if _Armed.passed != plan.occurrence:
+            return
     try:
         # Several processes may come here; one of them is the trial's. Who sees the file reads it.
         own = plan.fired.with_name(f"fired-{os.getpid()}")

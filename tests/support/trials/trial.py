@@ -41,15 +41,14 @@ class Trial:
     has_error_queue: bool
     point: str | None
     occurrence: int
+    # How many slices the sweep has at once.
+    slices: int
 
     def __str__(self) -> str:
         at = "" if self.point is None else f", {self.point} ({self.occurrence})"
-        return f"seed {self.seed}: {self.fault}{at}; {self.place}; {self.engine}, {self.writer}"
-
-    @property
-    def slices(self) -> int:
-        """How many tasks the sweep has at once."""
-        return 2 if self.engine == SPARK else 1
+        many = f"{self.slices} slices" if self.slices > 1 else "1 slice"
+        ran = f"{self.engine}, {many}, {self.writer}"
+        return f"seed {self.seed}: {self.fault}{at}; {self.place}; {ran}"
 
     @property
     def bound(self) -> int:
@@ -91,6 +90,7 @@ def draw(seed: int, places: Container[str]) -> Trial:
         has_error_queue=rng.random() < 0.3,
         point=point,
         occurrence=rng.randint(1, 3) if is_counted else 1,
+        slices=2 if engine == SPARK else rng.choice([1, 2]),
     )
 
 

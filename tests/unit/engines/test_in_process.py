@@ -1,0 +1,219 @@
+"""A sweep in process: two slices at once where much is due, and what becomes of one if the other
+one ends in another way.
+"""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import DuesweepError, LedgerError, StoreError
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits, BreakerLimits
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import InProcessEngine
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.memory_sessions import MemoryTaskSession
+from duesweep_testing.sweeps import context_of
+from support.sweeps import run_sweep
+from support.waiting import until
+
+_ROWS = 2
+# One more than a single slice has at most.
+_MUCH = 5 * _ROWS + 1
+_HELD_SECONDS = 30
+
+
+class _Store(MemoryStore):
+    """Notes in which thread each session was opened. `lost` are threads whose sessions fail."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__([delayed_row() for _ in range(count)])
+        self.opened: list[str] = []
+        self.lost: set[str] = set()
+
+    @contextmanager
+    def open_task(self) -> Iterator[MemoryTaskSession]:
+        self.opened.append(_thread())
+        # The first session looks whether queues are missing.
+        if len(self.opened) > 1 and _thread() in self.lost:
+            raise StoreError("The store is out of reach", transient=True)
+        yield MemoryTaskSession(self)
+
+
+class _World:
+    """Messages, and sweeps of them. `at` says for each thread what its first message meets: the
+    function runs when both slices have a message in hand.
+    """
+
+    def __init__(self, count: int = 4 * _MUCH) -> None:
+        self.store, self.queue = _Store(count), MemoryQueue("Billing")
+        self.at: dict[str, Callable[[], DuesweepError | None]] = {}
+        self._both = threading.Barrier(2)
+        self._met: set[str] = set()
+        self.context = context_of(
+            self.store,
+            self.queue,
+            self.store.clock,
+            limits=BatchLimits(rows=_ROWS),
+            breaker=BreakerLimits(trigger_seconds=0),
+        )
+
+    def at_once(self, **at: Callable[[], DuesweepError | None]) -> None:
+        self.at, self.queue.trouble["Billing"] = at, self._meet
+
+    def _meet(self, _: Message) -> DuesweepError | None:
+        if _thread() in self._met or len(self._met) == 2:
+            return None
+        self._both.wait(_HELD_SECONDS)
+        self._met.add(_thread())
+        action = self.at.get(_thread())
+        return None if action is None else action()
+
+    def sweep(self, **settings: Any) -> SweepReport:
+        return run_sweep(self.context, **settings)
+
+    @property
+    def arrived(self) -> int:
+        return len(self.queue.arrived["Billing"])
+
+    def sweep_the_rest(self) -> None:
+        """Another sweep takes what is left: each message arrives once."""
+        waiting, before = len(self.store.rows), self.arrived
+        self.queue.trouble.clear()
+        self.store.lost.clear()
+
+        assert self.sweep().outcome == "done"
+
+        assert self.store.rows == {}
+        assert self.arrived == before + waiting
+
+
+def _thread() -> str:
+    """`own`: the one that sweeps; else `other`."""
+    return "own" if threading.current_thread() is threading.main_thread() else "other"
+
+
+def _fail(error: BaseException) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("count", "slices", "opened"),
+    [(_MUCH - 1, 0, ["own"]), (_MUCH, 0, ["other", "own"]), (_MUCH, 1, ["own"])],
+    ids=["little is due", "much is due", "one slice is wanted"],
+)
+def test_second_session_is_opened_only_where_much_is_due(
+    count: int, slices: int, opened: list[str]
+) -> None:
+    world = _World(count)
+
+    report = run_sweep(replace(world.context, slices=slices))
+
+    # The first one looks whether queues are missing.
+    assert sorted(world.store.opened[1:]) == opened
+    assert report.found == report.dispatched == count
+
+
+def test_two_slices_run_at_once_and_their_accounts_add_up() -> None:
+    world = _World()
+    before, called = gc.get_threshold(), set()
+    world.at_once()
+
+    report = world.sweep(engine=InProcessEngine(progressed=lambda: called.add(_thread())))
+
+    assert report.outcome == "done"
+    assert report.found == report.claimed == report.dispatched == world.arrived == 4 * _MUCH
+    assert called == {"own", "other"}
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("thread", ["own", "other"])
+def test_other_slice_goes_on_after_an_unforeseen_error(thread: str) -> None:
+    world = _World()
+    world.at_once(**{thread: _fail(ZeroDivisionError("nobody foresaw it"))})
+
+    report = world.sweep()
+
+    assert (report.outcome, report.dispatched) == ("incomplete", 2 * _MUCH)
+    assert "ZeroDivisionError: nobody foresaw it" in str(report.reason)
+    world.sweep_the_rest()
+
+
+@pytest.mark.parametrize("thread", ["own", "other"])
+def test_other_slice_goes_on_where_a_session_fails(thread: str) -> None:
+    world = _World()
+    world.store.lost = {thread}
+
+    report = world.sweep()
+
+    assert (report.outcome, report.dispatched) == ("incomplete", 2 * _MUCH)
+    world.sweep_the_rest()
+
+
+@pytest.mark.parametrize("thread", ["own", "other"])
+def test_error_that_ends_a_sweep_is_raised_from_either_thread(thread: str) -> None:
+    world = _World()
+    world.at_once(**{thread: lambda: LedgerError("no slice writes one", transient=False)})
+
+    with pytest.raises(LedgerError, match="no slice writes one"):
+        world.sweep()
+
+    _await_threads()
+    world.sweep_the_rest()
+
+
+def test_stop_ends_both_slices_after_their_batches_in_hand() -> None:
+    world, stop = _World(), Stop()
+
+    def ask() -> None:
+        stop.ask()
+        until(lambda: any(each.stop_at for each in world.store.sweeps.values()))
+
+    world.at_once(own=ask, other=ask)
+
+    report = world.sweep(stop=stop)
+
+    assert (report.outcome, report.dispatched) == ("stopped", 2 * _ROWS)
+    assert report.dispatched + report.left == report.found == 4 * _MUCH
+    world.sweep_the_rest()
+
+
+def test_sweep_may_claim_so_many_messages_with_two_slices_too() -> None:
+    world = _World()
+
+    report = world.sweep(stop=Stop(most=5))
+
+    assert (report.outcome, report.dispatched, report.left) == ("stopped", 5, 4 * _MUCH - 5)
+
+
+def test_interrupted_sweep_ends_at_once_and_its_other_slice_after_the_batch_in_hand() -> None:
+    world, goes_on = _World(), threading.Event()
+
+    def hold() -> None:
+        goes_on.wait(_HELD_SECONDS)
+
+    world.at_once(own=_fail(KeyboardInterrupt()), other=hold)
+
+    with pytest.raises(KeyboardInterrupt):
+        world.sweep()
+
+    assert world.arrived == 0
+    goes_on.set()
+    _await_threads()
+    assert world.arrived == _ROWS
+    world.sweep_the_rest()
+
+
+def _await_threads() -> None:
+    until(lambda: not [one for one in threading.enumerate() if "duesweep slice" in one.name])
