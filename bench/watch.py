@@ -78,6 +78,8 @@ def _run(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]
     with EmbeddedServer(folder, timezone="UTC", track_commit_timestamp="on") as server:
         settings = {
             "store": {"kind": "postgresql", "dsn": server.dsn, "endpoint": ENDPOINT},
+            # So that the messages that are due at once start Spark.
+            "sweep": {"spark_from": 50_000},
             "ledger": {"root": str(folder / "ledger")},
         }
         file = folder / "duesweep.toml"

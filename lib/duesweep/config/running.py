@@ -96,11 +96,12 @@ class SweepConfig(Section):
         description="Spark tasks; fewer where there is less than a batch for each. 0: one for "
         "each core. In process two at most.",
     )
-    spark_from: int = Field(
-        default=50_000,
+    spark_from: int | None = Field(
+        default=None,
         ge=0,
         le=MOST,
-        description="Fewer due messages than this are swept without Java; 0: always on Spark.",
+        description="Fewer due messages than this are swept without Java; 0: always on Spark. "
+        "Default: 200,000, from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,

@@ -24,6 +24,9 @@ SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
 # Where that does not matter: 1,000 cost a tenth more CPU a message, and 4,000 no less.
 BATCH_ROWS = 2_000
+# So many due messages are worth the seconds that Spark needs to start (docs/performance.md). SQL
+# Server takes ten times as long for a message, so there Spark catches up sooner.
+SPARK_FROM, SPARK_FROM_ON_SQL_SERVER = 200_000, 50_000
 _LEAST_MARGIN_SECONDS = 5.0
 
 # What is tried in vain may take its time, such as the wait for a lock. So much longer is the pause

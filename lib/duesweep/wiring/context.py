@@ -9,6 +9,8 @@ from duesweep.core.errors import ConfigError, QueueNotFoundError
 from duesweep.core.policy import (
     BATCH_ROWS,
     MAX_BATCH_ROWS,
+    SPARK_FROM,
+    SPARK_FROM_ON_SQL_SERVER,
     BatchLimits,
     BreakerLimits,
     LedgerWriter,
@@ -51,7 +53,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         max_exhausted=config.retry.max_exhausted_per_sweep,
         error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
-        spark_from=config.sweep.spark_from,
+        spark_from=_spark_from(config),
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
         breaker=BreakerLimits(
             config.breaker.trigger_seconds, config.breaker.recovery_failures_per_second
@@ -70,6 +72,12 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
 def _batch_rows(config: Config) -> int:
     usual = BATCH_ROWS if config.store.dialect == "postgresql" else MAX_BATCH_ROWS
     return config.sweep.batch_rows or usual
+
+
+def _spark_from(config: Config) -> int:
+    if config.sweep.spark_from is not None:
+        return config.sweep.spark_from
+    return SPARK_FROM if config.store.dialect == "postgresql" else SPARK_FROM_ON_SQL_SERVER
 
 
 def handover_context(config: Config) -> SweepContext:
