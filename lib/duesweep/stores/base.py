@@ -178,12 +178,12 @@ class Slices:
     """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
 
     A claim key is text without commas by which a claim finds one message again: its key, or where
-    no key is indexed its Due. The query's columns: `slice` (the number, from 0), `claim_keys` and
-    `sizes` (bytes of headers and body), the latter two lists separated by commas, oldest first, and
-    `total`: how many claim keys all rows of the slice have together. A slice without claim keys has
-    a row, too. Without one, an empty slice would look like a read that broke off. A store that
-    moves messages itself has a column more: `forwards`, as `Forwarded` has them, with
-    `BETWEEN_FORWARDS` between them.
+    no key is indexed its Due; in a plan, its place may follow its key. The query's columns: `slice`
+    (the number, from 0), `claim_keys` and `sizes` (bytes of headers and body), the latter two lists
+    separated by commas, oldest first, and `total`: how many claim keys all rows of the slice have
+    together. A slice without claim keys has a row, too. Without one, an empty slice would look like
+    a read that broke off. A store that moves messages itself has a column more: `forwards`, as
+    `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
 
     A sweep that is planned again counts its slices on: `first` is how many it had before.
     """

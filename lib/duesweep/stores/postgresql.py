@@ -19,7 +19,7 @@ from duesweep.drivers.postgresql.session import (
     connect,
     literal,
 )
-from duesweep.drivers.postgresql.wire import UuidArray, array_text
+from duesweep.drivers.postgresql.wire import PlaceArray, UuidArray, array_text
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Forwarded, Horizon, NewMessage, SweepRun, Table
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
@@ -31,6 +31,8 @@ from duesweep.stores.tombstone import Tombstones
 from duesweep.stores.zone import horizon_in, zone_of
 
 _BEFORE_ALL = "-infinity"
+# Of a claim key, the message's own key.
+_KEY_LENGTH = 36
 _TURN_WAIT = "10s"
 # Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
 _MOVE_WAIT = "20ms"
@@ -40,7 +42,9 @@ _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
 class ClaimsByKey(Claims):
-    """A key leads to its own message only, and the plan has it once, so nothing is remembered."""
+    """A key leads to its own message only, and the plan has it once, so nothing is remembered. In a
+    claim key of the plan, the place of the row follows the key.
+    """
 
     can_move = True
 
@@ -51,8 +55,10 @@ class ClaimsByKey(Claims):
         self._delayed = str(delayed)
 
     def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
-        rows = self._statements.rows("claim", **_claim_values(run.horizon, claim_keys))
-        return self._locked(run, claim_keys, rows)
+        keys = _keys(claim_keys)
+        values = {"keys": UuidArray.of(keys), **_claim_values(run.horizon)}
+        rows = self._statements.rows("claim", **values)
+        return replace(self._unclaimed(run, keys, [row.id for row in rows]), rows=rows)
 
     def move(
         self,
@@ -69,7 +75,7 @@ class ClaimsByKey(Claims):
             ("fence", {"sweep_id": run.sweep_id}, {}),
             ("check_constraints_at_once", {}, {}),
             *(
-                ("move", _claim_values(run.horizon, group.keys) | move.values, move.names)
+                (*_found(group.keys, run.horizon, move), move.names)
                 for move, group in zip(moves, groups, strict=True)
             ),
             ("find_delete_hooks", {"delayed": self._delayed}, {}),
@@ -83,8 +89,10 @@ class ClaimsByKey(Claims):
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
             moved.add(move.read(row))
-        claim_keys = [key for group in groups for key in group.keys]
-        return server_us, moved, self._unclaimed(run, claim_keys, moved.keys)
+        keys = _keys(key for group in groups for key in group.keys)
+        if not set(moved.keys).issubset(keys):
+            raise UnusualBatchError("other messages are in the places of those that were planned")
+        return server_us, moved, self._unclaimed(run, keys, moved.keys)
 
     def _move(self, forward: str | None, into: Callable[[Address], Table]) -> Move:
         if forward is None:
@@ -94,20 +102,14 @@ class ClaimsByKey(Claims):
         destination = own_queue if address is None else address
         return Move(kind, forward, destination, str(into(address)))
 
-    def _locked(self, run: SweepRun, claim_keys: Sequence[str], rows: Sequence[Any]) -> Locked:
-        found = self._unclaimed(run, claim_keys, [row.id for row in rows])
-        return replace(found, rows=rows)
-
-    def _unclaimed(
-        self, run: SweepRun, claim_keys: Sequence[str], claimed: Sequence[str]
-    ) -> Locked:
-        """What became of the claim keys that led to no message."""
+    def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
+        """What became of the keys that led to no message."""
         found = set(claimed)
-        missing = [key for key in claim_keys if key not in found]
+        missing = [key for key in keys if key not in found]
         if not missing:
             return Locked()
-        keys = UuidArray.of(missing)
-        row = self._statements.row("explain_unclaimed", keys=keys, horizon=run.horizon.before)
+        values = {"keys": UuidArray.of(missing), "horizon": run.horizon.before}
+        row = self._statements.row("explain_unclaimed", **values)
         gone = len(missing) - row.skipped - row.later
         return Locked(skipped=row.skipped, gone=gone, later=row.later)
 
@@ -303,9 +305,21 @@ class PostgreSql(Dialect):
 POSTGRESQL = PostgreSql()
 
 
-def _claim_values(horizon: Horizon, claim_keys: Sequence[str]) -> Values:
-    keys = {"keys": UuidArray.of(claim_keys), "horizon": horizon.before}
-    return keys | _instant_values(horizon)
+def _keys(claim_keys: Iterable[str]) -> list[str]:
+    return [claim_key[:_KEY_LENGTH] for claim_key in claim_keys]
+
+
+def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str, Values]:
+    """The statement that moves these messages, and its values."""
+    values = {**_claim_values(horizon), **move.values}
+    if all(len(claim_key) > _KEY_LENGTH for claim_key in claim_keys):
+        places = PlaceArray.of([claim_key[_KEY_LENGTH:] for claim_key in claim_keys])
+        return "move_from_places", {"places": places, **values}
+    return "move", {"keys": UuidArray.of(_keys(claim_keys)), **values}
+
+
+def _claim_values(horizon: Horizon) -> Values:
+    return {"horizon": horizon.before, **_instant_values(horizon)}
 
 
 def _instant_values(horizon: Horizon) -> Values:

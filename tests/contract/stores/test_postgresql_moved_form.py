@@ -200,15 +200,16 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
         plan = session.plan(run, Slicing(1, least_rows=10_000))
         keys = read_claim_keys(session.claim_keys(plan, 0))
         for forward, key in ((g.forward, k) for g in keys.groups(range(1_500)) for k in g.keys):
-            expected = json_message(key, 0, 0, stored[key], 0)
+            row = stored[key[:36]]
+            expected = json_message(row.key, 0, 0, row, 0)
             with suppress(UnusualBatchError), task.transaction():
                 found = task.move(run, [Forwarded(forward, [key])], endpoint.addresses.parse)
                 tombstones = found.tombstones
-                assert not isinstance(expected.headers, MessageError), stored[key].headers
+                assert not isinstance(expected.headers, MessageError), row.headers
                 assert tombstones.message_ids == [expected.message_id]
                 assert tombstones.message_types == [expected.message_type]
                 assert tombstones.destinations == [expected.destination or endpoint.name]
-                moved[stored[key].body or b""] = tombstones.queues[0], expected.headers_text
+                moved[row.body or b""] = tombstones.queues[0], expected.headers_text
 
     queues = {str(endpoint.addresses.parse(name)): name for name in ("Billing", endpoint.name)}
     arrived = {
@@ -309,6 +310,87 @@ def test_address_with_quotes_goes_through_the_moved_form_alone(
         dispatch_without_settling(context, session)
 
     assert len(endpoint.queue_rows("Billing")) == 1
+
+
+def _planned(endpoint: Endpoint) -> list[Forwarded]:
+    with endpoint.context().store.open_driver() as session:
+        run = session.open_sweep(session.horizon())
+        plan = session.plan(run, Slicing(1, least_rows=100))
+        keys = read_claim_keys(session.claim_keys(plan, 0))
+        return keys.groups(keys.places(in_order=True))
+
+
+def test_messages_are_found_without_the_index_of_their_keys(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3)
+    delayed = '"Sales.Orders.Delayed"'
+
+    moved = _move(endpoint, *_planned(endpoint))
+
+    assert len(moved.tombstones.keys) == len(endpoint.queue_rows("Billing")) == 3
+    endpoint.execute("SELECT pg_stat_force_next_flush()")
+    (keys,) = endpoint.fetch(
+        f"SELECT idx_scan FROM pg_stat_user_indexes WHERE relid = '{delayed}'::regclass"
+        " AND indexrelid IN (SELECT conindid FROM pg_constraint WHERE contype = 'p')"
+    )
+    assert keys.idx_scan == 0
+
+
+def test_other_message_in_the_place_of_a_planned_one_is_not_moved(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    planned, other = endpoint.delay_many(1), None
+    groups = _planned(endpoint)
+    endpoint.execute('TRUNCATE "Sales.Orders.Delayed"')
+    other = endpoint.delay()
+
+    with pytest.raises(UnusualBatchError, match="other messages are in the places"):
+        _move(endpoint, *groups)
+
+    assert planned != [other]
+    assert endpoint.waiting() == [other]
+    assert endpoint.queue_rows("Billing") == []
+
+
+def test_message_that_has_left_its_place_since_the_plan_goes_through_the_careful_form(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing")
+    keys = endpoint.delay_many(3)
+    groups = _planned(endpoint)
+    endpoint.execute('UPDATE "Sales.Orders.Delayed" SET body = body')
+
+    with pytest.raises(UnusualBatchError, match="3 rows were not removed"):
+        _move(endpoint, *groups)
+
+    assert endpoint.waiting() == sorted(keys)
+
+
+@pytest.mark.parametrize("parent", ["PARTITION BY HASH (id)", ""], ids=["partition", "child"])
+def test_table_with_parts_is_moved_by_keys(endpoint: Endpoint, parent: str) -> None:
+    """Several rows of such a table have the same place, each in its part."""
+    endpoint.set_up("Billing")
+    delayed = '"Sales.Orders.Delayed"'
+    part = f"PARTITION OF {delayed} FOR VALUES WITH (MODULUS 2, REMAINDER %d)"
+    child = f"(LIKE {delayed}) INHERITS ({delayed}) -- %d"
+    for statement in [
+        f"DROP TABLE {delayed}",
+        f"CREATE TABLE {delayed} (id uuid NOT NULL, headers text, body bytea, due timestamptz)"
+        f" {parent}",
+        *(f"CREATE TABLE part{n} {(part if parent else child) % n}" for n in range(2)),
+    ]:
+        endpoint.execute(statement)
+    endpoint.delay_many(20)
+    if not parent:
+        endpoint.execute(f"INSERT INTO part0 SELECT * FROM ONLY {delayed} ORDER BY id LIMIT 10")
+        endpoint.execute(f"DELETE FROM ONLY {delayed} WHERE id IN (SELECT id FROM part0)")
+
+    groups = _planned(endpoint)
+    lengths = {len(key) for group in groups for key in group.keys}
+    moved = _move(endpoint, *groups)
+
+    assert len(moved.tombstones.keys) == len(endpoint.queue_rows("Billing")) == 20
+    assert 36 in lengths
+    assert endpoint.waiting() == []
 
 
 def test_messages_are_moved_in_the_order_of_their_due_under_ids_of_their_own(

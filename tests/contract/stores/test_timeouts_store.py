@@ -109,7 +109,7 @@ def test_plan_is_the_same_in_a_session_of_any_zone(subject: DelayedTableUnderTes
         with psycopg.connect(endpoint.dsn) as other:
             other.execute(f"SET TimeZone = '{zone}'".encode())
             rows = other.execute(plan.claim_keys_query.encode()).fetchall()
-        assert {key for row in rows for key in row[1].split(",")} == due
+        assert {key[:36] for row in rows for key in row[1].split(",")} == due
 
 
 def test_index_on_time_is_used(

@@ -52,7 +52,7 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         # only a role with VIEW SERVER STATE may ask SQL Server
         "lock_holder",
         # messages are moved in one statement
-        *("move", "find_delete_hooks", "check_constraints_at_once"),
+        *("move", "move_from_places", "find_delete_hooks", "check_constraints_at_once"),
         # the instant of a Due depends on the writers' zone
         "read_instants",
         # the hint is part of T-SQL's statement

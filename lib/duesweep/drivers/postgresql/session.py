@@ -36,6 +36,8 @@ from duesweep.drivers.postgresql.errors import (
     unusual_errors,
 )
 from duesweep.drivers.postgresql.wire import (
+    PlaceArray,
+    PlaceArrayDumper,
     UuidArray,
     UuidArrayDumper,
     channel_binding,
@@ -375,6 +377,7 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
     )
     raw.answer_seconds = raw.ping_seconds = limits.connect_seconds
     raw.adapters.register_dumper(UuidArray, UuidArrayDumper)
+    raw.adapters.register_dumper(PlaceArray, PlaceArrayDumper)
     return raw
 
 

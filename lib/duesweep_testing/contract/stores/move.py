@@ -133,8 +133,13 @@ def planned(subject: StoreUnderTest, run: SweepRun) -> Sequence[Forwarded]:
 
 
 def only(groups: Sequence[Forwarded], row: DelayedRow) -> list[Forwarded]:
-    """The group of one row, whose claim key is its key."""
-    return [Forwarded(group.forward, [row.key]) for group in groups if row.key in group.keys]
+    """The group of one row, whose claim key begins with its key."""
+    return [
+        Forwarded(group.forward, [key])
+        for group in groups
+        for key in group.keys
+        if key.startswith(row.key)
+    ]
 
 
 def move(

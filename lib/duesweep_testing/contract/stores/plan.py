@@ -86,8 +86,10 @@ class PlanContract:
             [keys.total for keys in slices] == [len(keys.keys) for keys in slices] == [7, 7, 7, 4]
         )
         assert all(keys.fault is None for keys in slices)
-        read = [key for keys in slices for key in keys.keys]
-        assert sorted(read) == sorted(subject.claim_keys(rows))
+        read = sorted(key for keys in slices for key in keys.keys)
+        # In a plan they may go on with the place where the message was.
+        for found, wanted in zip(read, sorted(subject.claim_keys(rows)), strict=True):
+            assert found.startswith(wanted)
         assert all(size > 0 for keys in slices for size in keys.sizes)
 
     def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:

@@ -53,12 +53,10 @@ FOR UPDATE OF d SKIP LOCKED;
 -- batch, in every attempt.
 SET CONSTRAINTS ALL IMMEDIATE;
 
--- name: move
--- Moves the messages of these claim keys that are still there and still due into a queue, and returns them in one
--- row, all columns in one order. Waits for rows that others hold, for as long as `set_lock_wait` has set.
+-- fragment: move
 WITH moved AS MATERIALIZED (
     DELETE FROM {delayed} d
-    WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
+    WHERE $1 AND d.{due} < %(horizon)s::timestamptz{utc}
     RETURNING d.{id} AS id, d.{body} AS body, {forward} AS forward, {headers_before} AS headers,
         octet_length(d.{headers}) AS header_bytes,
         {{instant_us}}
@@ -80,7 +78,17 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
        string_agg(m.headers, E'\x1f') AS headers,
        string_agg(int8send(coalesce(m.instant_us, %(never)s::bigint)), '') AS instants_us,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
-FROM moved m;
+FROM moved m
+
+-- name: move
+-- Moves the messages of these claim keys that are still there and still due into a queue, and returns them in one
+-- row, all columns in one order. Waits for rows that others hold, for as long as `set_lock_wait` has set.
+{{move: d.{id} = ANY(%(keys)s::uuid[])}};
+
+-- name: move_from_places
+-- Moves messages and waits as `move` does, but finds rows by their places, without the index of keys: where a row has
+-- left its place, another one may be there.
+{{move: d.ctid = ANY(%(places)s::tid[])}};
 
 -- name: find_delete_hooks
 -- Returns whether a rule or a row trigger could move what `move` removes elsewhere, and the time. Runs

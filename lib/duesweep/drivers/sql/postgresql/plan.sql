@@ -154,21 +154,24 @@ WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns the keys of due and eligible messages, their bytes and destinations, oldest first, a thousand in a row, and
--- how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
+-- Returns keys of due and eligible messages, with places of their rows, bytes and destinations, oldest first, a thousand
+-- in a row, and how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            -- JSON never has this character.
            string_agg(replace({planned_forward}, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes, pending.forward,
+        SELECT pending.id, pending.place, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
             SELECT d.{id} AS id, d.{due} AS due, {forward} AS forward,
+                   -- Rows in parts of the table have no place in all of it.
+                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
+                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
                    coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
