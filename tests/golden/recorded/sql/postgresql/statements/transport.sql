@@ -750,11 +750,11 @@ SELECT pg_advisory_xact_lock($1);
 -- $1 uuid
 SELECT exhausted FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 FOR NO KEY UPDATE;
 
--- name: move
--- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+-- name: move_from_places
+-- $1 tid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales.Orders.Delayed" d
-    WHERE d.id = ANY($1::uuid[]) AND d.due < $2::timestamptz
+    WHERE d.ctid = ANY($1::tid[]) AND d.due < $2::timestamptz
     RETURNING d.id AS id, d.body AS body, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 1) AS headers,
         octet_length(d.headers) AS header_bytes,
         CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
@@ -1023,15 +1023,17 @@ SELECT claim_keys, sizes, total, forwards FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES (0, '<instant>'::timestamptz, '<uuid>'::uuid, 'infinity'::timestamptz, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes, pending.forward,
+        SELECT pending.id, pending.place, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
             SELECT d.id AS id, d.due AS due, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward,
+                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
+                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
                    coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
             FROM "public"."Sales.Orders.Delayed" d
             WHERE d.due < '<instant>'::timestamptz
@@ -1236,4 +1238,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1 AND c.relname = $2;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, store_timeout, stored_destinations
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations

@@ -225,11 +225,11 @@ CROSS JOIN (
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
--- name: move
--- $1 uuid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+-- name: move_from_places
+-- $1 tid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d."Id" = ANY($1::uuid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
+    WHERE d.ctid = ANY($1::tid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
     RETURNING d."Id" AS id, d."State" AS body, coalesce(d."Destination", '') AS forward, d."Headers" AS headers,
         octet_length(d."Headers") AS header_bytes,
         CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
@@ -318,15 +318,17 @@ SELECT claim_keys, sizes, total, forwards FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
 FROM (VALUES (0, '<instant>'::timestamp, '<uuid>'::uuid, 'infinity'::timestamp, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.bytes, pending.forward,
+        SELECT pending.id, pending.place, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
             SELECT d."Id" AS id, d."Time" AS due, coalesce(d."Destination", '') AS forward,
+                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
+                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
                    coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
             FROM "public"."Sales_Orders_TimeoutData" d
             WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
