@@ -6,21 +6,17 @@ it. The server cuts the forward destination off; that is right if what is left i
 members, none of which is that header.
 """
 
-from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.errors import UnreadableHeadersError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, first_type
-from duesweep.drivers.postgresql.wire import start_of_ids
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Address, first_type
+from duesweep.stores.base import Table
+from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tombstone import Tombstones
-
-# What no JSON has is between the headers of two messages.
-_BETWEEN = "\x1f"
-# Stands for the instant of an infinite Due.
-_NEVER = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +28,37 @@ class Move:
     kind: TableKind
     forward: str
     destination: str
-    queue: str
+    queue: Any
 
-    @property
-    def names(self) -> dict[str, str]:
-        """What the statement has in braces besides the store's own names."""
-        return {"queue": self.queue}
+    @classmethod
+    def to(cls, location: Location, forward: str, into: Callable[[Address], Table]) -> "Move":
+        """How messages with this destination move; `into` says which table an address means."""
+        address = location.kind.address_of(forward)
+        destination = location.addresses.endpoint if address is None else address
+        return cls(location.kind, forward, destination, into(address))
 
-    @property
-    def values(self) -> dict[str, object]:
-        """The statement's values besides those of a claim."""
-        return {"forward": self.forward, "never": _NEVER, "time": start_of_ids()}
+    def tombstones(
+        self,
+        keys: Sequence[str],
+        texts: Sequence[str],
+        instants_us: Sequence[int | None],
+        body_bytes: Sequence[int],
+    ) -> Tombstones:
+        """Those of messages, as if none had failed before. `texts` are their headers, up to what is
+        cut off.
 
-    def read(self, row: Any) -> Tombstones:
-        """The messages of the row that the statement `move` returned, as if none had failed before.
-
-        Raises `UnusualBatchError` if one of them, or the queue, is unusual.
+        Raises `UnusualBatchError` if one of them is unusual.
         """
-        count: int = row.messages
-        if not count:
-            return Tombstones()
-        if row.arrived != count:
-            raise UnusualBatchError(f"{self.queue} took {row.arrived} of {count} messages")
-        texts = row.headers.split(_BETWEEN) if row.have_one_destination else ()
-        if len(texts) != count:
-            raise UnusualBatchError("headers are no JSON, or have another destination")
-        read = [self._read_headers(text) for text in texts]
+        count, read = len(keys), list(map(self._read_headers, texts))
         return Tombstones(
-            keys=row.keys.split(","),
+            keys=list(keys),
             message_ids=[headers.get(MESSAGE_ID) for headers in read],
             message_types=[first_type(headers.get(ENCLOSED_MESSAGE_TYPES)) for headers in read],
             destinations=[self.destination] * count,
-            queues=[self.queue] * count,
-            instants_us=[None if us == _NEVER else us for us in _numbers(row.instants_us)],
+            queues=[str(self.queue)] * count,
+            instants_us=list(instants_us),
             attempts=[0] * count,
-            body_bytes=_numbers(row.body_bytes),
+            body_bytes=list(body_bytes),
             deferred=[False] * count,
         )
 
@@ -82,10 +74,3 @@ class Move:
             if is_left or (is_cut and not headers):
                 raise UnusualBatchError("a destination is not the last header")
         return headers
-
-
-def _numbers(sent: bytes) -> list[int]:
-    """Numbers of eight bytes, in the server's order."""
-    numbers = array("q", sent)
-    numbers.byteswap()
-    return numbers.tolist()

@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
 import hashlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from duesweep.drivers.postgresql.session import (
     connect,
     literal,
 )
-from duesweep.drivers.postgresql.wire import PlaceArray, UuidArray, array_text
+from duesweep.drivers.postgresql.wire import PlaceArray, UuidArray, array_text, start_of_ids
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Forwarded, Horizon, NewMessage, SweepRun, Table
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
@@ -38,6 +39,10 @@ _TURN_WAIT = "10s"
 _MOVE_WAIT = "20ms"
 # A client that sends nothing for so long is frozen, and the messages that it has locked are due.
 _IDLE_WAIT = "2s"
+# What no JSON has is between the headers of two messages that are moved.
+_BETWEEN = "\x1f"
+# Stands for the instant of an infinite Due.
+_NEVER = -(2**63)
 _END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
 
 
@@ -75,7 +80,7 @@ class ClaimsByKey(Claims):
             ("fence", {"sweep_id": run.sweep_id}, {}),
             ("check_constraints_at_once", {}, {}),
             *(
-                (*_found(group.keys, run.horizon, move), move.names)
+                (*_found(group.keys, run.horizon, move), {"queue": str(move.queue)})
                 for move, group in zip(moves, groups, strict=True)
             ),
             ("find_delete_hooks", {"delayed": self._delayed}, {}),
@@ -88,7 +93,7 @@ class ClaimsByKey(Claims):
             raise UnusualBatchError("a trigger or a rule has a say in what is removed")
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
-            moved.add(move.read(row))
+            moved.add(_moved(move, row))
         keys = _keys(key for group in groups for key in group.keys)
         if not set(moved.keys).issubset(keys):
             raise UnusualBatchError("other messages are in the places of those that were planned")
@@ -97,10 +102,7 @@ class ClaimsByKey(Claims):
     def _move(self, forward: str | None, into: Callable[[Address], Table]) -> Move:
         if forward is None:
             raise UnusualBatchError("the destinations are not known")
-        kind, own_queue = self._location.kind, self._location.addresses.endpoint
-        address = kind.address_of(forward)
-        destination = own_queue if address is None else address
-        return Move(kind, forward, destination, str(into(address)))
+        return Move.to(self._location, forward, into)
 
     def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
         """What became of the keys that led to no message."""
@@ -305,13 +307,42 @@ class PostgreSql(Dialect):
 POSTGRESQL = PostgreSql()
 
 
+def _moved(move: Move, row: Any) -> Tombstones:
+    """The messages of the row that the statement `move` returned.
+
+    Raises `UnusualBatchError` if one of them, or the queue, is unusual.
+    """
+    count: int = row.messages
+    if not count:
+        return Tombstones()
+    if row.arrived != count:
+        raise UnusualBatchError(f"{move.queue} took {row.arrived} of {count} messages")
+    texts = row.headers.split(_BETWEEN) if row.have_one_destination else ()
+    if len(texts) != count:
+        raise UnusualBatchError("headers are no JSON, or have another destination")
+    instants_us = [None if us == _NEVER else us for us in _numbers(row.instants_us)]
+    return move.tombstones(row.keys.split(","), texts, instants_us, _numbers(row.body_bytes))
+
+
+def _numbers(sent: bytes) -> list[int]:
+    """Numbers of eight bytes, in the server's order."""
+    numbers = array("q", sent)
+    numbers.byteswap()
+    return numbers.tolist()
+
+
 def _keys(claim_keys: Iterable[str]) -> list[str]:
     return [claim_key[:_KEY_LENGTH] for claim_key in claim_keys]
 
 
 def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str, Values]:
     """The statement that moves these messages, and its values."""
-    values = {**_claim_values(horizon), **move.values}
+    values = {
+        **_claim_values(horizon),
+        "forward": move.forward,
+        "never": _NEVER,
+        "time": start_of_ids(),
+    }
     if all(len(claim_key) > _KEY_LENGTH for claim_key in claim_keys):
         places = PlaceArray.of([claim_key[_KEY_LENGTH:] for claim_key in claim_keys])
         return "move_from_places", {"places": places, **values}

@@ -19,6 +19,7 @@ from duesweep.stores.store import SqlStore
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from support.endpoint import Endpoint
+from support.random_headers import random_headers
 from support.sweeps import dispatch_without_settling
 
 _ARCHIVES = (
@@ -128,67 +129,12 @@ def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_m
     assert len(claimed) == len(endpoint.queue_rows("Billing")) == 7
 
 
-_NAMES = (
-    '"a"',
-    '"NServiceBus.MessageId"',
-    '"NServiceBus.EnclosedMessageTypes"',
-    '"\\u0061"',
-    '"a\\"b"',
-)
-_FORWARD_NAMES = (
-    f'"{FORWARD_DESTINATION}"',
-    f'"{FORWARD_DESTINATION}"',
-    '"NServiceBus.SqlServer.Forward\\u0044estination"',
-)
-_VALUES = (
-    *('"x"', '""', '"A, B; C"', '"\\u002b\\/"', '"\\ud83d\\ude00"', '"\\""', '",\\"", "'),
-    *(f'"{FORWARD_DESTINATION}"', f'",\\"{FORWARD_DESTINATION}\\":\\"Billing"'),
-    *("null", "1", "[]", '{"b":"c"}', '"\\ud800"', "true"),
-)
-_ADDRESSES = (
-    '"Billing"',
-    '"Billing"',
-    '"\\u0042illing"',
-    '"Billing@[public]"',
-    "null",
-    '"x","y":"z"',
-)
-_BETWEEN = ("", "", "", " ", "\r\n\t")
-
-
-def _random_headers(random: Random) -> str:
-    """Headers as NServiceBus writes them, or with something odd."""
-    usual = random.random() < 0.5
-    members = [
-        f"{random.choice(_NAMES)}:{random.choice(_VALUES[:4] if usual else _VALUES)}"
-        for _ in range(random.randrange(4))
-    ]
-    forward = random.choice(_FORWARD_NAMES[:2] if usual else _FORWARD_NAMES)
-    if random.random() < 0.9:
-        members.append(f"{forward}:{random.choice(_ADDRESSES[:2] if usual else _ADDRESSES)}")
-    if not usual:
-        members += random.choices(members, k=random.randrange(2)) if members else []
-        random.shuffle(members)
-    space = "" if usual else random.choice(_BETWEEN)
-    text = "{" + space + f"{space},{space}".join(members) + space + "}"
-    ends = (
-        "}",
-        ",",
-        " ",
-        "\n",
-        "\x1f",
-        f',"{FORWARD_DESTINATION}":"',
-        f',"{FORWARD_DESTINATION}":"x',
-    )
-    return text + ("" if usual or random.random() < 0.9 else random.choice(ends))
-
-
 def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoint) -> None:
     """Whatever the headers are: by the same bytes, id and type, to the same queue, or not moved."""
     endpoint.set_up("Billing")
     random = Random(31)
     rows = [
-        DelayedRow(headers=_random_headers(random), body=b"%d" % number, due=endpoint.due_in(-60))
+        DelayedRow(headers=random_headers(random), body=b"%d" % number, due=endpoint.due_in(-60))
         for number in range(1_500)
     ]
     stored = {row.key: row for row in endpoint.load(rows)}

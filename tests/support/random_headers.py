@@ -1,0 +1,59 @@
+"""Headers as NServiceBus writes them, and others that are odd."""
+
+from random import Random
+
+from duesweep.core.headers import FORWARD_DESTINATION
+
+_NAMES = (
+    '"a"',
+    '"NServiceBus.MessageId"',
+    '"NServiceBus.EnclosedMessageTypes"',
+    '"\\u0061"',
+    '"a\\"b"',
+)
+_FORWARD_NAMES = (
+    f'"{FORWARD_DESTINATION}"',
+    f'"{FORWARD_DESTINATION}"',
+    '"NServiceBus.SqlServer.Forward\\u0044estination"',
+)
+_VALUES = (
+    *('"x"', '""', '"A, B; C"', '"\\u002b\\/"', '"\\ud83d\\ude00"', '"\\""', '",\\"", "'),
+    *(f'"{FORWARD_DESTINATION}"', f'",\\"{FORWARD_DESTINATION}\\":\\"Billing"'),
+    *("null", "1", "[]", '{"b":"c"}', '"\\ud800"', "true"),
+)
+_ADDRESSES = (
+    '"Billing"',
+    '"Billing"',
+    '"\\u0042illing"',
+    '"Billing@[public]"',
+    "null",
+    '"x","y":"z"',
+)
+_BETWEEN = ("", "", "", " ", "\r\n\t")
+
+
+def random_headers(random: Random) -> str:
+    """Headers as NServiceBus writes them, or with something odd."""
+    usual = random.random() < 0.5
+    members = [
+        f"{random.choice(_NAMES)}:{random.choice(_VALUES[:4] if usual else _VALUES)}"
+        for _ in range(random.randrange(4))
+    ]
+    forward = random.choice(_FORWARD_NAMES[:2] if usual else _FORWARD_NAMES)
+    if random.random() < 0.9:
+        members.append(f"{forward}:{random.choice(_ADDRESSES[:2] if usual else _ADDRESSES)}")
+    if not usual:
+        members += random.choices(members, k=random.randrange(2)) if members else []
+        random.shuffle(members)
+    space = "" if usual else random.choice(_BETWEEN)
+    text = "{" + space + f"{space},{space}".join(members) + space + "}"
+    ends = (
+        "}",
+        ",",
+        " ",
+        "\n",
+        "\x1f",
+        f',"{FORWARD_DESTINATION}":"',
+        f',"{FORWARD_DESTINATION}":"x',
+    )
+    return text + ("" if usual or random.random() < 0.9 else random.choice(ends))
