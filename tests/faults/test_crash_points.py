@@ -56,6 +56,7 @@ def _reached_after_failures(endpoint: Endpoint[Any], **settings: object) -> set[
     return _reached(endpoint, **_TWO_ATTEMPTS, **settings)
 
 
+@ON_BOTH_SERVERS
 def test_first_sweep_reaches_each_point_of_the_moved_form_and_of_a_new_ledger(
     endpoint: Endpoint[Any],
 ) -> None:

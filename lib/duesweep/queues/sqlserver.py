@@ -12,7 +12,7 @@ from duesweep.checks.tables import (
     WantedTable,
     wrong_columns,
 )
-from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.address import QueueTable, SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -28,7 +28,7 @@ from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.base import Table, TaskSession
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.checks_sqlserver import check_session
 
@@ -133,6 +133,15 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         super().__init__(connection, addresses, own_transaction=own_transaction)
         self._catalog = addresses.default_catalog
         self._shapes: dict[Destination, QueueShape] = {}
+
+    def table(self, destination: Destination) -> Table | None:
+        """Those in other databases, and with narrow headers, take what `deliver` makes of it."""
+        assert isinstance(destination, SqlServerTable)  # from `resolve`
+        shape = self._shapes[destination]
+        is_beside = not self._own_transaction and destination.catalog == self._catalog
+        if not is_beside or shape.is_narrow:
+            return None
+        return QueueTable(destination, shape.has_recoverable)
 
     def read_tables(self) -> None:
         """Read those of the session's database. Tables in others are read at their first use."""

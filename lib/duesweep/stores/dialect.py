@@ -117,7 +117,7 @@ class Claims(ABC):
     put rows into queues itself.
     """
 
-    can_move: ClassVar[bool] = False
+    can_move: bool = False
 
     @abstractmethod
     def __init__(self, session: Any, location: Location, delayed: Any) -> None: ...

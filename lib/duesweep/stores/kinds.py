@@ -483,6 +483,7 @@ _SQL_SERVER_TRANSPORT = TableKind(
         "pausable": "m.[Headers]",
         "retry_count": "0",
     },
+    address_of=forwarded_to,
 )
 
 _MSMQ = TableKind(

@@ -8,26 +8,51 @@ rows removed by key.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from duesweep.core.address import SqlServerTable
-from duesweep.core.message import Failed, Message
+from duesweep.core.errors import UnusualBatchError
+from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import SCANNED_ROWS
 from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.stores.base import LeftAlone, NewMessage, SweepRun
-from duesweep.stores.dialect import Claims, Location, Locked, Values
+from duesweep.stores.base import Forwarded, LeftAlone, NewMessage, SweepRun, Table
+from duesweep.stores.dialect import Claims, Location, Locked, Values, batches_lock
+from duesweep.stores.kinds import LAST_HEADER
+from duesweep.stores.moved import Move
+from duesweep.stores.tombstone import Tombstones
 
 # So many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
 # In the lock key of a table whose keys are not indexed.
 _SEPARATOR = "/"
+# A character beyond U+FFFF: the server's collation decides whether that is one or two.
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+_COMMITTABLE = 1
+# More inserts are sent one by one: in one text they would be another text in nearly each batch,
+# which the server had to prepare anew.
+_MANY_DESTINATIONS = 16
+
+
+@dataclass(slots=True)
+class _Group:
+    """Claimed rows with one destination: their keys, their headers up to what is cut off, from
+    where on and how much that is, their instants in microseconds, and the sizes of their bodies.
+    """
+
+    keys: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    cuts: list[dict[str, object]] = field(default_factory=list)
+    instants_us: list[int | None] = field(default_factory=list)
+    body_bytes: list[int] = field(default_factory=list)
 
 
 class _OthersRemovedError(Exception):
@@ -44,6 +69,11 @@ class ClaimsByDue(Claims):
     ) -> None:
         self._statements = session.named(location.names(delayed))
         self._location = location
+        self._delayed = delayed
+        # The tables that were found to have no triggers.
+        self._without_triggers: set[str] = set()
+        # Others are rewritten on their way.
+        self.can_move = location.kind.columns["Headers"] == "nvarchar"
         self._source = location.source
         self._kind = location.kind
         # Whether the server can delete the first rows of an order.
@@ -142,6 +172,125 @@ class ClaimsByDue(Claims):
             paused=json.dumps(likes),
             **_listed("excluded", self._excluded_at(claim_keys)),
         )
+
+    # Move.
+
+    def move(
+        self,
+        run: SweepRun,
+        groups: Sequence[Forwarded],
+        into: Callable[[Address], Table],
+        begin: Callable[[Sequence[Any]], int],
+    ) -> tuple[int, Tombstones, Locked]:
+        """Move the span of the claim keys' Dues, if it holds no other messages."""
+        self._begin()
+        dues = Counter(due for group in groups for due in group.keys)
+        span: Values = {"first": min(dues), "last": max(dues)}
+        if max(dues) >= bound_text(run.horizon.before):
+            raise UnusualBatchError("a message is not due yet")
+        fence, rows = self._statements.rows_of_each(
+            "claim_span",
+            ("fence", {"sweep_id": run.sweep_id, "lock": batches_lock(run.sweep_id)}, {}),
+            ("set_span", span, {}),
+            ("claim_span", {"most": dues.total() + 1}, {}),
+        )
+        server_us = begin(fence)
+        claimed = Counter(row.due for row in rows)
+        if claimed - dues or not self._excluded_at(dues).isdisjoint(r.message_key for r in rows):
+            raise UnusualBatchError("others have these Dues, too")
+        missing, unclaimed = dues - claimed, Locked()
+        if missing:
+            skipped, gone, later = self._explained(run, missing, claimed)
+            unclaimed = Locked(skipped=skipped, gone=gone, later=later)
+        moved = Tombstones()
+        if rows and not unclaimed.skipped:
+            found = self._grouped(rows)
+            moves = [(Move.to(self._location, each, into), found[each]) for each in sorted(found)]
+            for move, group in moves:
+                moved.add(
+                    move.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes)
+                )
+            server_us = self._move_span(span, [(move.queue, group.cuts) for move, group in moves])
+        return server_us, moved, unclaimed
+
+    def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
+        """The rows by what they have as their destination."""
+        found: dict[str, _Group] = {}
+        for row in rows:
+            before, forward = self._before_forward(row)
+            # The brace at the end stays.
+            cut = len(row.headers) - len(before) - 1 if len(before) < len(row.headers) else 0
+            group = found.setdefault(forward, _Group())
+            group.keys.append(row.message_key)
+            group.texts.append(before)
+            group.cuts.append(
+                {"key": row.message_key, "at": len(before) + 1 if cut else 1, "length": cut}
+            )
+            group.instants_us.append(micros(due_of(row.due)))
+            group.body_bytes.append(row.body_bytes)
+        return found
+
+    def _before_forward(self, row: Any) -> tuple[str, str]:
+        """The row's headers up to the forward destination, and how that is written."""
+        text = row.headers
+        if text is None or (not text.isascii() and _ASTRAL.search(text)):
+            raise UnusualBatchError("there are no headers, or the server may count them otherwise")
+        if self._kind.has_destination:
+            return text, row.destination or ""
+        before, found, forward = text.partition(LAST_HEADER)
+        if found and not forward:
+            raise UnusualBatchError("a destination is not the last header")
+        return before, forward
+
+    def _move_span(
+        self, span: Values, moves: Sequence[tuple[Any, Sequence[dict[str, object]]]]
+    ) -> int:
+        """Put messages into each of these queue tables, with these cuts, and remove the span.
+        Returns the server's time after that.
+        """
+        self._refuse_triggers([self._delayed, *(queue.table for queue, _ in moves)])
+        inserts = [
+            (
+                "move_recoverable_span" if queue.has_recoverable else "move_span",
+                {"cuts": json.dumps(cuts)},
+                {"queue": queue.table.sql},
+            )
+            for queue, cuts in moves
+        ]
+        arrived: list[list[Any]] = []
+        if len(inserts) > _MANY_DESTINATIONS:
+            for insert in inserts:
+                arrived += self._statements.rows_of_each(
+                    "move_span", ("set_span", span, {}), insert
+                )
+            inserts = []
+        *others, [removed] = self._statements.rows_of_each(
+            "move_span", ("set_span", span, {}), *inserts, ("remove_span", {}, {})
+        )
+        arrived += others
+        for (queue, cuts), [row] in zip(moves, arrived, strict=True):
+            if row.messages != len(cuts):
+                raise UnusualBatchError(f"{queue} took {row.messages} of {len(cuts)} messages")
+        if removed.messages != sum(len(cuts) for _, cuts in moves):
+            raise UnusualBatchError("others came among the messages")
+        if removed.state != _COMMITTABLE:
+            raise UnusualBatchError("the transaction has ended without an error")
+        server_us: int = removed.server_us
+        return server_us
+
+    def _refuse_triggers(self, tables: Sequence[SqlServerTable]) -> None:
+        """Raise `UnusualBatchError` where a trigger has a say in what is moved: it could undo that,
+        and the counts would not show it. A session looks once at each table.
+        """
+        names = {table.sql for table in tables} - self._without_triggers
+        if not names:
+            return
+        [found] = self._statements.rows_of_each(
+            "find_triggers", ("find_triggers", {"tables": sorted(names)}, {})
+        )
+        if found:
+            raise UnusualBatchError(f"{found[0].name} has a trigger")
+        self._without_triggers |= names
 
     # What is remembered.
 

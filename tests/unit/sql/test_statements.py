@@ -64,6 +64,8 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         # by spans of Due; the MSMQ store; two shapes of queue tables
         *("count_waiting", "count_some_waiting", "remove_first", "follow_rescheduled"),
         *("create_msmq_delayed", "store_msmq_message", "raise_retry_counts", "remove_by_id"),
+        *("set_span", "claim_span", "move_span", "move_recoverable_span", "remove_span"),
+        "find_triggers",
         *("hold_by_id", "count_present_by_id", "reschedule_by_id"),
         *("insert_message", "insert_recoverable_message", "send_recoverable"),
         "receive_with_columns",

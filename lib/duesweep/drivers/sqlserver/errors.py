@@ -17,6 +17,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
     StoreError,
     TransactionLostError,
+    UnusualBatchError,
     make_storable,
 )
 from duesweep.drivers.sqlserver.dsn import INSTALL, odbc
@@ -119,6 +120,20 @@ def row_errors() -> Iterator[None]:
 
 
 @contextmanager
+def unusual_errors() -> Iterator[None]:
+    """Turn the errors of statements into `UnusualBatchError`, except those of the service."""
+    try:
+        yield
+    except TransactionLostError:
+        raise
+    except StoreError as error:
+        cause = error.__cause__
+        if not isinstance(cause, odbc().Error) or _is_services(cause):
+            raise
+        raise UnusualBatchError(error.text) from error
+
+
+@contextmanager
 def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
@@ -195,7 +210,7 @@ def _destination_error(text: str, error: "pyodbc.Error") -> StoreError | Refused
     number, state = number_of(error), _state(error)
     if number in _ROLLED_BACK:
         return TransactionLostError(text)
-    if number in _SERVICE or state.startswith("08"):
+    if _is_services(error):
         return StoreError(text, transient=True)
     if _is_messages(number, state, text):
         return RefusedMessageError(text)
@@ -204,6 +219,10 @@ def _destination_error(text: str, error: "pyodbc.Error") -> StoreError | Refused
     more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
     is_passing = number in _PASSING_QUEUE_FAULTS
     return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
+
+
+def _is_services(error: "pyodbc.Error") -> bool:
+    return number_of(error) in _SERVICE or _state(error).startswith("08")
 
 
 def _is_rows_fault(error: "pyodbc.Error") -> bool:

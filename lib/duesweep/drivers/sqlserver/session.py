@@ -34,6 +34,7 @@ from duesweep.drivers.sqlserver.errors import (
     destination_errors,
     map_errors,
     number_of,
+    unusual_errors,
 )
 from duesweep.drivers.sqlserver.watch import SilenceWatch, refuse_closed_port
 from duesweep.drivers.statements import (
@@ -135,6 +136,27 @@ class SqlServerSession(Session):
             rows = list(cursor.fetchall())
             _drain(cursor)
         return rows
+
+    def rows_of_each(
+        self, what: str, *named: tuple[str, Mapping[str, object], Names]
+    ) -> list[list[Any]]:
+        """The rows of several named statements, each with its values, and with names of its own in
+        its braces, in one round trip: a list for each SELECT. What one declares, the next ones
+        know. `what` is the one that errors name. Raises `UnusualBatchError` where the server
+        refuses one, and is itself well.
+        """
+        bound = [
+            bind(name, {**self.names, **names}, adapted(values)) for name, values, names in named
+        ]
+        found = []
+        with unusual_errors(), self._prepared(what, "".join(text for text, _ in bound)) as prepared:
+            prepared.execute([value for _, parameters in bound for value in parameters])
+            is_next = True
+            while is_next:
+                if prepared.cursor.description is not None:
+                    found.append(list(prepared.cursor.fetchall()))
+                is_next = prepared.cursor.nextset()
+        return found
 
     def execute(self, name: str, /, **values: object) -> int:
         with self._sent(name, values) as sent:

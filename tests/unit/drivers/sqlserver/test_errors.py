@@ -10,9 +10,15 @@ from duesweep.core.errors import (
     RefusedMessageError,
     StoreError,
     TransactionLostError,
+    UnusualBatchError,
 )
 from duesweep.drivers.sqlserver.dsn import odbc
-from duesweep.drivers.sqlserver.errors import connect_errors, destination_errors, map_errors
+from duesweep.drivers.sqlserver.errors import (
+    connect_errors,
+    destination_errors,
+    map_errors,
+    unusual_errors,
+)
 from duesweep.drivers.statements import describe_statement, statement
 
 pytestmark = pytest.mark.usefixtures("odbc")
@@ -87,6 +93,28 @@ def test_victim_of_a_deadlock_has_lost_its_transaction(number: int) -> None:
     assert type(_destination("40001", number)) is TransactionLostError
     with pytest.raises(TransactionLostError), map_errors():
         raise _error("40001", number)
+
+
+@pytest.mark.parametrize(
+    ("state", "number", "expected"),
+    [
+        # a constraint, a hint that cannot be followed, a lock, a time-out
+        ("23000", 547, UnusualBatchError),
+        ("42000", 8622, UnusualBatchError),
+        ("42000", 1222, UnusualBatchError),
+        ("HYT00", 0, UnusualBatchError),
+        ("40001", 1205, TransactionLostError),
+        ("42000", 9002, StoreError),
+        ("08S01", 0, StoreError),
+    ],
+)
+def test_error_makes_a_batch_unusual_unless_it_is_the_services(
+    state: str, number: int, expected: type[DuesweepError]
+) -> None:
+    with pytest.raises(DuesweepError) as caught, unusual_errors(), map_errors():
+        raise _error(state, number)
+
+    assert type(caught.value) is expected
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,55 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
 ) k
   ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
 
+-- name: set_span
+-- Declares the Dues from and to which the next statements of the same batch go. A variable serves the index.
+DECLARE @First datetime = {{tick: @first}}, @Last datetime = {{tick: @last}};
+
+-- name: claim_span
+-- Returns and locks at most @most messages of the span, with the sizes of their bodies; skips rows that others
+-- hold. Without FORCESEEK the server could read the whole table: it does not know the variables' values.
+SELECT TOP (@most) {key_text} AS message_key, {{tick_text: m.{due}}} AS due, m.Headers AS headers,
+       {destination} AS destination, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
+FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+WHERE m.{due} >= @First AND m.{due} <= @Last;
+
+-- fragment: move_span
+-- OPENJSON is read once: it has no statistics, and could be read for each row. The order is that of the queue.
+INSERT INTO {queue} ($1)
+SELECT $2, STUFF(m.Headers, k.cut_at, k.cut, N''), m.{body}
+FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), @cuts)) WITH (
+    message_key {key_type} '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.{key}
+WHERE m.{due} >= @First AND m.{due} <= @Last
+ORDER BY m.{due}
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
+
+-- name: move_span
+-- Appends claimed messages of the span, whose locks this transaction holds, to a queue table, with a part of
+-- their headers cut out of each, and returns how many there were. Their bodies stay in the server.
+{{move_span: Id, Headers, Body; NEWID()}}
+
+-- name: move_recoverable_span
+-- Appends as `move_span` to a queue table of the older shape. This transaction holds the messages' locks.
+{{move_span: Id, Recoverable, Headers, Body; NEWID(), 1}}
+
+-- name: remove_span
+-- Removes all messages of the span that nobody else holds, and returns how many, whether the transaction is
+-- still open, and the time. The caller compares: the transaction holds the locks of those that it claimed.
+DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE {due} >= @First AND {due} <= @Last;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+
+-- name: find_triggers
+-- Returns those of these tables that have a trigger: it has a say in what is moved.
+SELECT t.name
+FROM OPENJSON(CONVERT(nvarchar(max), @tables)) WITH (name nvarchar(max) '$') t
+WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
+
 -- name: remove_by_id
 -- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed.
 DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)

@@ -1,0 +1,171 @@
+"""The moved form of a batch on SQL Server: that it is used, what it makes of messages, and what
+gives way to the careful form. Nothing here shows locks: a stand-in takes none.
+"""
+
+from random import Random
+
+import pytest
+
+from duesweep.core.errors import MessageError, UnusualBatchError
+from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.stores.base import Forwarded, Moved, Table
+from duesweep.stores.kinds import LAST_HEADER, json_message
+from duesweep.stores.sqlserver_claims import ClaimsByDue
+from duesweep.sweep.job import SweepContext
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.sweeps import open_sweep
+from support.random_headers import random_headers
+from support.sqlserver_server import SqlServerEndpoint
+from support.sweeps import dispatch_without_settling
+
+
+def _move(endpoint: SqlServerEndpoint, *dues: str) -> Moved:
+    context = endpoint.context()
+    run = open_sweep(context.store)
+    with context.store.open_task() as task, context.queue.open(task) as queue, task.transaction():
+
+        def into(address: str | None) -> Table:
+            table = queue.table(queue.resolve(address))
+            assert table is not None
+            return table
+
+        moved = task.move(run, [Forwarded(None, dues)], into)
+        task.finish_moved(run, 0, moved, moved.server_us)
+    return moved
+
+
+def _dispatch(context: SweepContext) -> None:
+    with context.store.open_driver() as session:
+        dispatch_without_settling(context, session)
+
+
+@pytest.mark.parametrize("kind", ["sqlserver", "sql-persistence"])
+def test_usual_messages_go_through_the_moved_form_alone(
+    sqlserver_endpoint: SqlServerEndpoint, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = sqlserver_endpoint.of_kind(kind).set_up("Billing", "Shipping")
+    shipping = endpoint.addresses.parse("Shipping").sql
+    endpoint.execute(f"ALTER TABLE {shipping} DROP COLUMN Recoverable")
+    rows = [delayed_row(("Billing", "Shipping")[n % 2], due=endpoint.due_in(-n)) for n in range(7)]
+    endpoint.load(rows)
+    context = endpoint.context(sweep__batch_rows=3)
+    monkeypatch.delattr(ClaimsByDue, "_read")
+
+    _dispatch(context)
+
+    queues = {name: endpoint.queue_rows(name) for name in ("Billing", "Shipping")}
+    assert [len(rows) for rows in queues.values()] == [4, 3]
+    assert endpoint.waiting() == []
+
+
+def test_moved_messages_are_what_the_careful_form_makes_of_them(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    """In the order of their Due, under ids of their own, with their bodies."""
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    random = Random(31)
+    usual = []
+    for text in (random_headers(random) for _ in range(400)):
+        message = json_message("", 0, 0, DelayedRow(headers=text), 0)
+        is_read = not isinstance(message.headers, MessageError)
+        is_last = text.count(FORWARD_DESTINATION) == 1 and text.endswith(f'{LAST_HEADER}Billing"}}')
+        if is_read and is_last and text.isascii():
+            usual.append(text.replace('"a"', '"\N{GREEK SMALL LETTER ALPHA}"'))
+    assert len(usual) > 50
+    bodies: list[bytes | None] = [None, b"", *(b"%d" % n * 1_000 for n in range(2, len(usual)))]
+    rows = [
+        DelayedRow(headers=text, body=body, due=endpoint.due_in(n - 500))
+        for n, (text, body) in enumerate(zip(usual, bodies, strict=True))
+    ]
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    stored = {row.key: row for row in endpoint.load([rows[n] for n in order])}
+    dues = endpoint.server.claim_keys(stored.values())
+
+    moved = _move(endpoint, *dues)
+
+    assert set(moved.tombstones.keys) == set(stored)
+    arrived = endpoint.queue_rows("Billing")
+    expected = [json_message("", 0, 0, row, 0) for row in rows]
+    assert [row.headers for row in arrived] == [message.headers_text for message in expected]
+    assert [row.body for row in arrived] == bodies
+    assert endpoint.waiting() == []
+
+
+def test_messages_of_one_due_that_do_not_fit_a_batch_arrive_once(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    due = endpoint.due_in(-60)
+    endpoint.load([delayed_row("Billing", due=due) for _ in range(8)])
+
+    _dispatch(endpoint.context(sweep__batch_rows=3))
+
+    assert len(endpoint.queue_rows("Billing")) == 8
+    assert endpoint.waiting() == []
+    journal = endpoint.own_table("journal")
+    (end,) = endpoint.fetch(f"SELECT given, claimed, gone FROM {journal} WHERE kind = 'slice'")
+    assert (end.given, end.claimed, end.gone) == (8, 8, 0)
+
+
+def test_queue_that_refuses_a_message_gets_the_others(
+    sqlserver_endpoint: SqlServerEndpoint,
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    queue = endpoint.addresses.parse("Billing").sql
+    endpoint.execute(f"ALTER TABLE {queue} ADD CHECK (Body <> 0x66)")
+    bodies = [b"a", b"f", b"b"]
+    endpoint.load(
+        [delayed_row("Billing", body=b, due=endpoint.due_in(n - 9)) for n, b in enumerate(bodies)]
+    )
+
+    _dispatch(endpoint.context())
+
+    assert [row.body for row in endpoint.queue_rows("Billing")] == [b"a", b"b"]
+    assert len(endpoint.attempts()) == len(endpoint.waiting()) == 1
+
+
+@pytest.mark.parametrize("table", ["Billing", "Sales.Orders.Delayed"])
+def test_table_with_a_trigger_gives_way_to_the_careful_form(
+    sqlserver_endpoint: SqlServerEndpoint, table: str
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    [row] = endpoint.load([delayed_row("Billing", due=endpoint.due_in(-60))])
+    event = "INSERT" if table == "Billing" else "DELETE"
+    name = f"[{endpoint.schema}].[{table}]"
+    endpoint.execute(
+        f"CREATE TRIGGER [{endpoint.schema}].[undoing] ON {name} AFTER {event} AS BEGIN"
+        " DECLARE @Nothing int; SET @Nothing = 1; END"
+    )
+
+    with pytest.raises(UnusualBatchError, match="has a trigger"):
+        _move(endpoint, *endpoint.server.claim_keys([row]))
+    _dispatch(endpoint.context())
+
+    assert (len(endpoint.queue_rows("Billing")), endpoint.waiting()) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        f'{{"a":"\N{GRINNING FACE}","{FORWARD_DESTINATION}":"Billing"}}',
+        f'{{"{FORWARD_DESTINATION}":"Billing","a":"b"}}',
+        '{"a":"b"',
+    ],
+    ids=["two units of UTF-16", "not the last", "no JSON"],
+)
+def test_odd_headers_give_way_to_the_careful_form(
+    sqlserver_endpoint: SqlServerEndpoint, headers: str
+) -> None:
+    endpoint = sqlserver_endpoint.set_up("Billing")
+    [row] = endpoint.load([DelayedRow(headers=headers, due=endpoint.due_in(-60))])
+
+    with pytest.raises(UnusualBatchError):
+        _move(endpoint, *endpoint.server.claim_keys([row]))
+    _dispatch(endpoint.context())
+
+    careful = json_message("", 0, 0, row, 0)
+    is_read = not isinstance(careful.headers, MessageError)
+    arrived = [one.headers for one in endpoint.queue_rows("Billing")]
+    assert arrived == ([careful.headers_text] if is_read else [])
+    assert len(endpoint.attempts()) == (0 if is_read else 1)

@@ -1,0 +1,344 @@
+"""The moved form of a batch on SQL Server, on tables in memory: what is cut out of headers, and
+what makes a batch unusual.
+"""
+
+import json
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from duesweep.core.address import QueueTable, SqlServerAddresses, SqlServerTable
+from duesweep.core.errors import DeliveryFailedError, MessageError, UnusualBatchError
+from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.message import Address, Failed
+from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession
+from duesweep.stores.base import Forwarded, Horizon, Moved, SweepRun
+from duesweep.stores.batch import SqlTask
+from duesweep.stores.dialect import Location
+from duesweep.stores.kinds import SQL_SERVER_KINDS, json_message
+from duesweep.stores.sqlserver import SQL_SERVER
+from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep_testing.builders import message
+from support.random_headers import random_headers
+
+FIRST, SECOND, THIRD = (f"2026-11-21 09:21:{second}.0033333" for second in (19, 20, 21))
+DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
+NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
+RUN = SweepRun(uuid.UUID(int=1), Horizon(NOW, NOW))
+USUAL = f'{{"a":"b","{FORWARD_DESTINATION}":"Billing"}}'
+
+
+def _row(key: str, due: str, headers: str | None = USUAL, destination: str | None = None) -> Any:
+    return SimpleNamespace(
+        message_key=key, due=due, headers=headers, destination=destination, body_bytes=5
+    )
+
+
+@dataclass
+class Server:
+    """A session on a delayed table and its queues. `refused` is how many rows a queue drops without
+    an error, `came` how many come into the span during the batch, `held` how many others hold.
+    """
+
+    stored: list[Any]
+    refused: int = 0
+    came: int = 0
+    held: int = 0
+    state: int = 1
+    triggers: Sequence[str] = ()
+    counters: Sequence[tuple[str, int]] = ()
+    looked_at: list[str] = field(default_factory=list)
+    queues: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
+    inserts: list[str] = field(default_factory=list)
+    trips: int = 0
+    is_in_transaction = True
+
+    def named(self, _: object) -> "Server":
+        return self
+
+    def row(self, name: str, /, **_: Any) -> Any:
+        assert name == "describe_server"
+        return SimpleNamespace(deletes_expressions=1)
+
+    def rows(self, name: str, /, **values: Any) -> list[Any]:
+        if name == "explain_unclaimed":
+            (due,) = json.loads(values["dues"])
+            return [SimpleNamespace(due=due["due"], present=self.held, waiting=0, failed_since=0)]
+        if name == "hold":
+            held = {place["key"] for place in json.loads(values["messages"])}
+            return [row for row in self.stored if row.message_key in held]
+        assert name == "read_some_attempts"
+        return [
+            SimpleNamespace(message_key=key, attempts=2, is_eligible=is_eligible)
+            for key, is_eligible in self.counters
+        ]
+
+    def rows_of_each(self, _: str, *named: tuple[str, Any, Any]) -> list[list[Any]]:
+        self.trips += 1
+        found: list[list[Any]] = []
+        for name, values, names in named:
+            if name == "fence":
+                fence = {"is_open": 1, "is_stopping": 0, "has_pauses": 0, "server_us": 1}
+                found.append([SimpleNamespace(**fence)])
+            elif name == "set_span":
+                self.span = [
+                    row for row in self.stored if values["first"] <= row.due <= values["last"]
+                ]
+            elif name == "claim_span":
+                found.append(self.span[: values["most"]])
+            elif name == "find_triggers":
+                self.looked_at += values["tables"]
+                found.append(
+                    [SimpleNamespace(name=t) for t in values["tables"] if t in self.triggers]
+                )
+            elif name == "remove_span":
+                gone = {"messages": len(self.span) + self.came, "state": self.state, "server_us": 2}
+                found.append([SimpleNamespace(**gone)])
+            else:
+                self.inserts.append(name)
+                cuts = json.loads(values["cuts"])
+                stored = {row.message_key: row.headers for row in self.span}
+                rows = [(cut["key"], _stuff(stored[cut["key"]], cut)) for cut in cuts]
+                self.queues.setdefault(names["queue"], []).extend(rows)
+                found.append([SimpleNamespace(messages=len(rows) - self.refused)])
+        return found
+
+
+def _stuff(text: str, cut: dict[str, int]) -> str | None:
+    """The server's STUFF, which counts units of UTF-16."""
+    if not 0 < cut["at"] <= len(text):
+        return None
+    start, end = cut["at"] - 1, cut["at"] - 1 + cut["length"]
+    units = text.encode("utf-16-le")
+    return (units[: 2 * start] + units[2 * end :]).decode("utf-16-le")
+
+
+def _location(kind: str = "sqlserver") -> Location:
+    return Location(
+        dialect=SQL_SERVER,
+        dsn="Server=h",
+        source="nsb",
+        candidates=(DELAYED,),
+        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
+        kind=SQL_SERVER_KINDS[kind],
+    )
+
+
+def _task(server: Server, kind: str = "sqlserver") -> SqlTask:
+    session: Any = server
+    return SqlTask(session, _location(kind))
+
+
+def _into(address: Address) -> QueueTable:
+    return QueueTable(SqlServerAddresses("Sales", "dbo", "nsb").parse(address), address == "Old")
+
+
+def _move(task: SqlTask, *dues: str) -> Moved:
+    return task.move(RUN, [Forwarded(None, dues)], _into)
+
+
+def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual() -> None:
+    random, moved = Random(31), 0
+    for _ in range(20_000):
+        headers = random_headers(random)
+        server = Server([_row("7", FIRST, headers)])
+        expected = json_message("7", 0, 0, SimpleNamespace(headers=headers, body=b""), 0)
+        with suppress(UnusualBatchError):
+            tombstones = _move(_task(server), FIRST).tombstones
+            moved += 1
+            assert not isinstance(expected.headers, MessageError), headers
+            destination = expected.destination
+            queue = _into(destination)
+            assert server.queues == {queue.table.sql: [("7", expected.headers_text)]}
+            assert tombstones.message_ids == [expected.message_id]
+            assert tombstones.message_types == [expected.message_type]
+            assert tombstones.destinations == ["Sales" if destination is None else destination]
+            assert tombstones.queues == [str(queue)]
+    assert moved > 5_000
+
+
+def test_each_destination_has_one_insert_into_a_table_of_its_own_shape() -> None:
+    others = [USUAL.replace("Billing", name) for name in ("Old", "Other")]
+    dues = (FIRST, FIRST, SECOND, THIRD)
+    texts = (USUAL, others[0], others[1], '{"a":"\N{GREEK SMALL LETTER ALPHA}"}')
+    server = Server([_row(str(n), *row) for n, row in enumerate(zip(dues, texts, strict=True))])
+
+    moved = _move(_task(server), *dues)
+
+    assert server.inserts == ["move_span", "move_span", "move_recoverable_span", "move_span"]
+    assert server.queues == {
+        "[nsb].[dbo].[Sales]": [("3", texts[3])],
+        "[nsb].[dbo].[Billing]": [("0", '{"a":"b"}')],
+        "[nsb].[dbo].[Old]": [("1", '{"a":"b"}')],
+        "[nsb].[dbo].[Other]": [("2", '{"a":"b"}')],
+    }
+    assert sorted(moved.tombstones.keys) == ["0", "1", "2", "3"]
+    assert moved.tombstones.body_bytes == [5] * 4
+    assert moved.server_us == 2, "the time after the move"
+
+
+def test_inserts_for_many_destinations_are_sent_one_by_one() -> None:
+    rows = [_row(str(n), FIRST, USUAL.replace("Billing", f"Q{n}")) for n in range(17)]
+    few, many = Server(rows[:16]), Server(rows)
+
+    _move(_task(few), *[FIRST] * 16)
+    _move(_task(many), *[FIRST] * 17)
+
+    assert (few.trips, many.trips) == (3, 2 + 17 + 1)
+    assert len(many.queues) == 17
+
+
+def test_destination_in_a_column_is_not_looked_for_in_headers() -> None:
+    server = Server([_row("a", FIRST, USUAL, "Old")])
+
+    moved = _move(_task(server, "sql-persistence"), FIRST)
+
+    assert server.queues == {"[nsb].[dbo].[Old]": [("a", USUAL)]}
+    assert moved.tombstones.destinations == ["Old"]
+
+
+@pytest.mark.parametrize(("kind", "can"), [("sqlserver", 1), ("sql-persistence", 1), ("msmq", 0)])
+def test_headers_that_are_rewritten_are_not_moved(kind: str, can: int) -> None:
+    assert _task(Server([]), kind).can_move == bool(can)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"stored": [_row("1", FIRST), _row("2", FIRST)]}, "others have these Dues"),
+        ({"stored": [_row("1", FIRST), _row("2", SECOND), _row("3", THIRD)]}, "others have these"),
+        ({"refused": 1}, "took 0 of 1 messages"),
+        ({"came": 1}, "others came"),
+        ({"state": 0}, "transaction has ended"),
+        ({"triggers": ["[nsb].[dbo].[Billing]"]}, "Billing. has a trigger"),
+        ({"triggers": [DELAYED.sql]}, "Delayed. has a trigger"),
+        ({"stored": [], "held": 1}, "1 rows were not removed"),
+        ({"counters": [("1", 0)]}, "in back-off"),
+        ({"stored": [_row("1", FIRST, USUAL.replace("b", "\N{GRINNING FACE}", 1))]}, "count"),
+        ({"stored": [_row("1", FIRST, None)]}, "no headers"),
+        ({"stored": [_row("1", FIRST, '{"a":1}')]}, "neither text nor null"),
+    ],
+)
+def test_batch_is_unusual(more: dict[str, Any], reason: str) -> None:
+    server = Server(**{"stored": [_row("1", FIRST)], **more})
+    dues = (FIRST, THIRD) if len(server.stored) > 2 else (FIRST,)
+
+    with pytest.raises(UnusualBatchError, match=reason):
+        _move(_task(server), *dues)
+
+
+def test_message_that_is_not_due_by_the_horizon_makes_the_batch_unusual() -> None:
+    due = "2026-11-21 10:00:00.0000000"
+
+    with pytest.raises(UnusualBatchError, match="not due yet"):
+        _move(_task(Server([_row("1", due)])), due)
+
+
+def test_messages_that_are_gone_are_counted_and_the_others_moved() -> None:
+    server = Server([_row("1", FIRST)])
+
+    moved = _move(_task(server), FIRST, SECOND)
+
+    assert (moved.tombstones.keys, moved.gone, moved.later) == (["1"], 1, 0)
+
+
+def test_span_without_messages_is_not_removed() -> None:
+    moved = _move(_task(Server([], came=1)), FIRST)
+
+    assert (moved.tombstones.keys, moved.gone) == ([], 1)
+
+
+def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
+    """It has the Due of one that is gone, so the numbers are right."""
+    task = _task(Server([_row("1", FIRST)]))
+    task.leave_alone({FIRST: {"1"}})
+
+    with pytest.raises(UnusualBatchError, match="others have these Dues"):
+        _move(task, FIRST)
+
+
+def test_failures_of_a_careful_batch_that_was_rolled_back_are_forgotten() -> None:
+    session: Any = Server([_row("1", FIRST)])
+    claims = ClaimsByDue(session, _location(), DELAYED)
+    claims.hold([lock_key(FIRST, "1")], None)
+    claims.fail(Failed(message()._replace(key="1"), DeliveryFailedError("no"), 0))
+
+    for _ in range(2):
+        _, moved, _ = claims.move(RUN, [Forwarded(None, [FIRST])], _into, lambda _: 1)
+        claims.committed()
+
+        assert moved.keys == ["1"]
+
+
+def test_session_looks_once_at_each_table_for_triggers() -> None:
+    server = Server([_row("1", FIRST), _row("2", SECOND, USUAL.replace("Billing", "Other"))])
+    task = _task(server)
+
+    for dues in ([FIRST], [FIRST, SECOND], [FIRST, SECOND]):
+        _move(task, *dues)
+
+    billing, other = (f"[nsb].[dbo].[{name}]" for name in ("Billing", "Other"))
+    assert server.looked_at == [billing, DELAYED.sql, other]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("New", QueueTable(SqlServerTable("nsb", "dbo", "New"), has_recoverable=False)),
+        ("Old", QueueTable(SqlServerTable("nsb", "dbo", "Old"), has_recoverable=True)),
+        ("Narrow", None),
+    ],
+)
+def test_queue_tables_that_hold_headers_as_they_are_take_moved_messages(
+    address: str, expected: QueueTable | None
+) -> None:
+    queues = _queues()
+
+    assert queues.table(queues.resolve(address)) == expected
+
+
+def test_queue_table_of_another_database_or_transaction_takes_no_moved_messages() -> None:
+    queues = _queues()
+    assert queues.table(queues.resolve("New@[dbo]@[other]")) is None
+    alone = _queues(own_transaction=True)
+    assert alone.table(alone.resolve("New")) is None
+
+
+class Catalog:
+    """A session on a server with queue tables of these shapes, and one in another database."""
+
+    def rows(self, name: str, /, **_: Any) -> list[Any]:
+        if name == "queue_tables":
+            shapes = {"New": (0, 0), "Old": (1, 0), "Narrow": (0, 1)}
+            return [
+                SimpleNamespace(schema="dbo", table=table, has_recoverable=old, is_narrow=narrow)
+                for table, (old, narrow) in shapes.items()
+            ]
+        assert name == "describe_table"
+        columns = {column: next(iter(types)) for column, types in COLUMNS.items()}
+        return [
+            SimpleNamespace(name=column, type=kind, kind="BASE TABLE", mark=None)
+            for column, kind in (columns | {"Headers": "nvarchar"}).items()
+        ]
+
+    def row(self, name: str, **_: Any) -> Any:
+        assert name == "describe_catalog"
+        return SimpleNamespace(found=1, is_open=1)
+
+    def named(self, _: object) -> "Catalog":
+        return self
+
+
+def _queues(*, own_transaction: bool = False) -> SqlServerQueueSession:
+    session: Any = Catalog()
+    addresses = SqlServerAddresses("Sales", "dbo", "nsb")
+    queues = SqlServerQueueSession(session, addresses, own_transaction=own_transaction)
+    queues.read_tables()
+    return queues
