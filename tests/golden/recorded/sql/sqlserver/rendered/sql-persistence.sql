@@ -30,6 +30,13 @@ CROSS APPLY (
       )
 ) d;
 
+-- name: claim_span
+-- most
+SELECT TOP (?) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
+       m.[Destination] AS destination, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+WHERE m.[Time] >= @First AND m.[Time] <= @Last;
+
 -- name: count_buckets
 -- spans
 SELECT s.bucket, here.messages
@@ -298,6 +305,34 @@ SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27)
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
 WHERE m.[Time] IS NULL;
 
+-- name: move_recoverable_span
+-- cuts
+INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key uniqueidentifier '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[Id]
+WHERE m.[Time] >= @First AND m.[Time] <= @Last
+ORDER BY m.[Time]
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
+
+-- name: move_span
+-- cuts
+INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
+SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[State]
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key uniqueidentifier '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[Id]
+WHERE m.[Time] >= @First AND m.[Time] <= @Last
+ORDER BY m.[Time]
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
+
 -- name: next_due
 -- since
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Time])), 121) AS due
@@ -430,6 +465,12 @@ WITH firsts AS (
 DELETE firsts OUTPUT deleted.[Id] INTO @Gone FROM firsts;
 SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
+
+-- name: remove_span
+DELETE FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Time] >= @First AND [Time] <= @Last;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
 
 -- name: reschedule
 -- messages

@@ -91,6 +91,13 @@ CROSS APPLY (
       )
 ) d;
 
+-- name: claim_span
+-- most
+SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+
 -- name: clear_attempts
 -- keys, separator, source
 DELETE a
@@ -730,6 +737,12 @@ ORDER BY m.[Due];
 -- name
 SELECT CASE WHEN OBJECT_ID(?, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
+-- name: find_triggers
+-- tables
+SELECT t.name
+FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
+
 -- name: follow_rescheduled
 -- source
 UPDATE a
@@ -904,6 +917,34 @@ LEFT JOIN (
     FROM [nsb].[dbo].[changes] c
 ) held ON held.sweep_id = s.sweep_id
 WHERE s.source = ?;
+
+-- name: move_recoverable_span
+-- cuts
+INSERT INTO [nsb].[dbo].[queue] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
+
+-- name: move_span
+-- cuts
+INSERT INTO [nsb].[dbo].[queue] (Id, Headers, Body)
+SELECT NEWID(), STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
 
 -- name: next_due
 -- since
@@ -1296,6 +1337,12 @@ DELETE firsts OUTPUT deleted.[RowVersion] INTO @Gone FROM firsts;
 SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
+-- name: remove_span
+DELETE FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+
 -- name: reschedule
 -- messages
 UPDATE d
@@ -1384,6 +1431,10 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 -- planned, horizon, sweep_id
 UPDATE [nsb].[dbo].[sweeps] SET planned = ?, horizon = CONVERT(datetime2(7), ?, 121)
 WHERE sweep_id = ? AND closed_at IS NULL;
+
+-- name: set_span
+-- first, last
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 
 -- name: similar_tables
 -- ending, ending
