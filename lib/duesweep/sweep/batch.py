@@ -181,16 +181,16 @@ class Batches:
             return self._table(address)
 
         moved = store.move(job.run, groups, into)
-        clock = StoreClock(moved.server_us, self._clock)
+        now_us = StoreClock(moved.server_us, self._clock).now_us()
         paused = Paused(moved.paused, job.context.own_name)
         if any(map(paused.holds, used)):
             raise UnusualBatchError("a destination is paused")
         tombstones = moved.tombstones
-        if any(us is not None and us > clock.now_us() for us in tombstones.instants_us):
+        if any(us is not None and us > now_us for us in tombstones.instants_us):
             raise UnusualBatchError("a message is not due yet")
         claimed = len(tombstones.keys)
         if claimed:
-            store.finish_moved(job.run, self._slice_number, moved, clock.now_us())
+            store.finish_moved(job.run, self._slice_number, moved, now_us)
         return BatchEnd(Account(claimed=claimed, gone=moved.gone, later=moved.later))
 
     def _table(self, address: Address) -> Table:

@@ -39,7 +39,7 @@ from duesweep.sweep.waiting import (
 )
 
 # With more destinations, those of so many messages are sorted together.
-_MANY_FORWARDS, _SORTED_TOGETHER = 16, 50_000
+_MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ClaimKeys:
 
     def places(self, *, in_order: bool) -> Sequence[int]:
         """The places of the keys in the order in which they are claimed: that of their Due. Where
-        there are many destinations, and it need not be `in_order`, those of some 50,000 that go to
+        there are many destinations, and it need not be `in_order`, those of some 100,000 that go to
         one destination come together, so that a batch has few statements.
         """
         count = len(self.keys)
