@@ -21,7 +21,7 @@ def misses_objective(context: SweepContext, report: SweepReport) -> bool:
     if report.ledger_error is not None:
         return True
     conditions: tuple[Condition, ...] = (
-        Among("sweep_id", (report.sweep_id,)),
+        Among("sweep_id", report.sweep_ids),
         Among("outcome", ("dispatched",)),
     )
     try:

@@ -44,7 +44,7 @@ def count_destinations(
         session.check()
         run = session.open_sweep(reach(session.horizon()), prunes=False)
         try:
-            plan = session.plan(run, Slicing(1))
+            plan = session.plan(run.horizon, Slicing(1))
             found: Counter[PreviewEntry] = Counter()
             for number in range(len(plan.planned)):
                 keys = read_claim_keys(session.claim_keys(plan, number))

@@ -45,7 +45,6 @@ class MemoryDriverSession(OperatorDriver):
         self._store = store
         # Dead sweeps that this session settles.
         self._kept: set[UUID] = set()
-        self._plans: dict[str, list[list[DelayedRow]]] = {}
 
     def __enter__(self) -> "MemoryDriverSession":
         return self
@@ -86,22 +85,25 @@ class MemoryDriverSession(OperatorDriver):
     def stored_destinations(self) -> Sequence[str]:
         return _destinations(self._store.rows.values())
 
-    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
-        rows = self._eligible(run.horizon)
+    def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
+        rows = self._eligible(horizon)
         slices = [list(each) for each in _pages(rows, _size(len(rows), slicing))] if rows else []
-        planned = [len(each) for each in slices]
+        with self._store.changed:
+            name = f"plan {len(self._store.plans)}"
+            self._store.plans[name] = slices
+        return Slices(name, tuple(map(len, slices)))
+
+    def note_slices(self, run: SweepRun, plan: Slices) -> int:
         with self._store.changed:
             sweep = self._store.sweeps[run.sweep_id]
-            first = len(sweep.planned)
-            sweep.planned += planned
+            before = len(sweep.planned)
+            sweep.planned += plan.planned
             sweep.horizon = run.horizon.before
-        name = f"slices of {run.sweep_id} from {first} on"
-        self._plans[name] = slices
-        return Slices(name, tuple(planned), first)
+        return before
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         """The one row of a slice."""
-        rows = self._plans[plan.claim_keys_query][number]
+        rows = self._store.plans[plan.claim_keys_query][plan.begin + number]
         keys = [self._store.claim_key(message(row)) for row in rows]
         sizes = [str(len(row.headers.encode()) + len(row.body or b"")) for row in rows]
         return [

@@ -77,6 +77,8 @@ class MemoryState:
         self.attempts: dict[str, MemoryCounter] = {}
         self.journal: dict[UUID, list[JournalEntry]] = {}
         self.sweeps: dict[UUID, MemorySweep] = {}
+        # The rows of each slice of each plan.
+        self.plans: dict[str, list[list[DelayedRow]]] = {}
         # What operators' commands changed.
         self.changes: dict[UUID, list[ChangeEntry]] = {}
         # The session that holds the lock of a row, by the row's key.

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Forwarded, Slices, SweepRun
+from duesweep.stores.base import Forwarded, Horizon, Slices
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.batch import BatchEnd, Batches, Form
@@ -109,8 +109,8 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
     keys = endpoint.delay_many(30)
     plan, forms = SqlDriver.plan, Batches.forms
 
-    def plan_three(session: SqlDriver, run: SweepRun, _: Slicing) -> Slices:
-        return plan(session, run, Slicing(3))
+    def plan_three(session: SqlDriver, horizon: Horizon, _: Slicing) -> Slices:
+        return plan(session, horizon, Slicing(3))
 
     def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
         form = next(forms(batches))
@@ -163,8 +163,8 @@ def swept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 def end_session(monkeypatch: pytest.MonkeyPatch, row: int, kills: int) -> None:
     plan = SqlDriver.plan
 
-    def cut(session: SqlDriver, run: SweepRun, slices: int) -> Slices:
-        planned = plan(session, run, slices)
+    def cut(session: SqlDriver, horizon: Horizon, slicing: Slicing) -> Slices:
+        planned = plan(session, horizon, slicing)
         query = _END_SESSION.format(query=planned.claim_keys_query, row=row, kills=kills)
         return replace(planned, claim_keys_query=query)
 

@@ -23,7 +23,7 @@ def test_million_keys_with_one_due_make_equal_slices(
     context = endpoint.context()
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        plan = session.plan(run, Slicing(8))
+        plan = session.plan(run.horizon, Slicing(8))
         key_df = claim_keys_df(spark, session.jdbc(), plan).select(
             F.spark_partition_id().alias("slice"),
             F.explode(F.split("claim_keys", ",")).alias("key"),

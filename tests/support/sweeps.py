@@ -66,8 +66,8 @@ WHERE l.locktype = 'advisory' AND d.datname = current_database()
 def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
     """A sweep that was dispatched, and that nobody closes."""
     run = session.open_sweep(session.horizon(), engine="in-process")
-    plan = session.plan(run, Slicing(1))
-    job = job_of(context, run)
+    plan = session.plan(run.horizon, Slicing(1))
+    job = job_of(context, run, first_slice=session.note_slices(run, plan))
     assert InProcessEngine().dispatch(session, plan, job) is None
     return run
 

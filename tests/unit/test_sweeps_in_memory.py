@@ -118,10 +118,11 @@ class Sweeps(RuleBasedStateMachine):
             return session.count_pending(session.horizon())
 
     def _dispatch(self, session: DriverSession, run: SweepRun) -> None:
-        plan = session.plan(run, Slicing(2))
+        plan = session.plan(run.horizon, Slicing(2))
+        first = session.note_slices(run, plan)
         for number in range(len(plan.planned)):
             keys = read_claim_keys(session.claim_keys(plan, number))
-            dispatch_slice(Job(self.context, run, first_slice=plan.first), number, keys)
+            dispatch_slice(Job(self.context, run, first_slice=first), number, keys)
 
 
 TestSweeps = Sweeps.TestCase

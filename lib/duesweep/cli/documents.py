@@ -24,7 +24,7 @@ _ONE_DOCUMENT = {
     *(("rabbitmq", "endpoint", "create"),),
     *(("subscriptions", each) for each in ("create", "add", "remove")),
 }
-_EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": []}
+_EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": [], "sweep_ids": []}
 
 
 @dataclass(frozen=True, slots=True)

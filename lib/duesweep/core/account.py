@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
+from typing import Any
 
 from duesweep.core.errors import Problem
 from duesweep.core.policy import Pause
@@ -259,9 +260,71 @@ class SweepSummary:
 class SweepReport(SweepSummary):
     """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
     sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
+    `sweep_ids` are those of all sweeps that a large backlog took, oldest first; `sweep_id` is the
+    last.
     """
 
     ledger_error: str | None = None
+    sweep_ids: tuple[str, ...] = ()
+
+
+# The worst is the last.
+_OUTCOMES = ("done", "failures", "stopped", "incomplete", "abandoned")
+_COUNTS = (
+    *("found", "claimed", "dispatched", "failed", "exhausted", "skipped", "gone"),
+    *("eligible_later", "held", "left", "over_limit", "bytes"),
+)
+_LATENESS = ("lateness_p50_ms", "lateness_p95_ms", "lateness_max_ms")
+_MOST_REASONS = 3
+
+
+def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
+    """What two sweeps of one backlog did together. Their percentiles cannot be added: the larger
+    ones are at least as large as those of all messages.
+    """
+    both = (earlier, later)
+    counts: dict[str, Any] = {name: sum(getattr(one, name) for one in both) for name in _COUNTS}
+    late: dict[str, Any] = {
+        name: max(
+            (getattr(one, name) for one in both if getattr(one, name) is not None), default=None
+        )
+        for name in _LATENESS
+    }
+    seconds = max((later.end - earlier.start).total_seconds(), 0.001)
+    return replace(
+        later,
+        **counts,
+        **late,
+        start=earlier.start,
+        rows_per_second=round((counts["dispatched"] + counts["exhausted"]) / seconds, 1),
+        outcome=max(earlier.outcome, later.outcome, key=_OUTCOMES.index),
+        reason=earlier.reason or later.reason,
+        failures=_add_failures([*earlier.failures, *later.failures]),
+        breakers=merge_reports([*earlier.breakers, *later.breakers]),
+        sweep_ids=earlier.sweep_ids + later.sweep_ids,
+    )
+
+
+def _add_failures(failures: Sequence[FailureReason]) -> tuple[FailureReason, ...]:
+    found: dict[str, FailureReason] = {}
+    for one in failures:
+        before = found.setdefault(one.reason, replace(one, count=0))
+        found[one.reason] = replace(before, count=before.count + one.count)
+    ordered = sorted(found.values(), key=lambda one: (-one.count, one.reason))
+    return tuple(ordered[:_MOST_REASONS])
+
+
+def add_rest(report: SweepReport, rest: int, *, is_stopped: bool) -> SweepReport:
+    """The report of a backlog of which no sweep had the `rest`."""
+    if not rest:
+        return report
+    return replace(
+        report,
+        found=report.found + rest,
+        left=report.left + rest,
+        outcome=max(report.outcome, "stopped" if is_stopped else "incomplete", key=_OUTCOMES.index),
+        reason=report.reason if is_stopped else report.reason or report.ledger_error,
+    )
 
 
 class Holder(StrEnum):

@@ -10,7 +10,10 @@ from duesweep.core.account import BreakerReport, SweepSummary
 from duesweep.core.errors import make_printable, shorten
 from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 
-_NOT_IN_TABLE = {"source", "failures", "breakers", "lateness_p95_ms", "lateness_max_ms"}
+_NOT_IN_TABLE = {
+    *("source", "sweep_ids", "failures", "breakers"),
+    *("lateness_p95_ms", "lateness_max_ms"),
+}
 # A median of 0 ms has a row with larger figures beside it.
 _ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
 

@@ -185,17 +185,21 @@ class Slices:
     a read that broke off. A store that moves messages itself has a column more: `forwards`, as
     `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
 
-    A sweep that is planned again counts its slices on: `first` is how many it had before.
+    A part of a plan has the same query; `begin` is the number of its first slice there.
     """
 
     claim_keys_query: str
     planned: tuple[int, ...]
-    first: int = 0
+    begin: int = 0
 
     @property
     def found(self) -> int:
         """How many messages are eligible."""
         return sum(self.planned)
+
+    def part(self, start: int, end: int) -> "Slices":
+        """The slices from one to before another, counted from this plan's first."""
+        return replace(self, planned=self.planned[start:end], begin=self.begin + start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,12 +405,18 @@ class DriverSession(Protocol):
         """
         ...
 
-    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
-        """Cut what is eligible into slices of equal size, and note them."""
+    def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
+        """Cut what is eligible into slices of equal size. Changes nothing."""
+        ...
+
+    def note_slices(self, run: SweepRun, plan: Slices) -> int:
+        """Note that the open sweep has these slices, too, and the run's horizon. Returns how many
+        slices it had before: its tasks count them on.
+        """
         ...
 
     def claim_keys(self, plan: Slices, number: int) -> Iterable[Any]:
-        """The rows of one slice of `plan.claim_keys_query`, read by this session."""
+        """The rows of one slice of the plan, whichever session made it, read by this session."""
         ...
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:

@@ -40,7 +40,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         self._first_due: datetime | None = None
         # How many messages each slice of its open sweeps was planned with.
         self._planned: dict[UUID, list[int]] = {}
-        # How many messages the last plan found.
+        # How many messages were noted last.
         self._found = 0
 
     def __enter__(self) -> Self:
@@ -153,15 +153,21 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     # The plan.
 
-    def plan(self, run: SweepRun, slicing: Slicing) -> Slices:
+    def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
         """Slices of equal size by (Due, key), however many messages share one Due."""
         with self._looking_at_all():
-            rows = self._session.rows(
-                "plan_bounds", **self._pending(run.horizon), **asdict(slicing)
-            )
-        planned = _slice_sizes(rows)
-        self._found = sum(planned)
-        return Slices(self._claim_keys_query(run.horizon, rows), planned, self._count(run, planned))
+            rows = self._session.rows("plan_bounds", **self._pending(horizon), **asdict(slicing))
+        return Slices(self._claim_keys_query(horizon, rows), _slice_sizes(rows))
+
+    def note_slices(self, run: SweepRun, plan: Slices) -> int:
+        self._found = plan.found
+        noted = self._planned.setdefault(run.sweep_id, [])
+        before = len(noted)
+        noted += plan.planned
+        self._session.execute(
+            "set_planned", sweep_id=run.sweep_id, planned=noted, horizon=run.horizon.before
+        )
+        return before
 
     def plan_sql(self, horizon: Horizon) -> str:
         """The query of a plan with one slice, and below it the values that its names stand for."""
@@ -174,7 +180,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
-        names = {"query": plan.claim_keys_query, "slice": str(number)}
+        names = {"query": plan.claim_keys_query, "slice": str(plan.begin + number)}
         with self._patient(plan.planned[number]):
             return self._session.named(names).rows("read_slice")
 
@@ -186,16 +192,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
     def _of_claim_keys(self, horizon: Horizon) -> dict[str, str]:
         before = self._dialect.due_in(horizon.before)
         return {"source": self.source, "horizon": before, "paused": self._pausing()}
-
-    def _count(self, run: SweepRun, planned: Sequence[int]) -> int:
-        """Count slices of an open sweep. Returns how many it had before."""
-        before = self._planned.setdefault(run.sweep_id, [])
-        first = len(before)
-        before += planned
-        self._session.execute(
-            "set_planned", sweep_id=run.sweep_id, planned=before, horizon=run.horizon.before
-        )
-        return first
 
     # What people are shown.
 

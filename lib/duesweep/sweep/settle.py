@@ -79,7 +79,7 @@ def settle_last(
     known = summary or journal.summary(sweep_id)[0]
     # Not `asdict`: it would turn the reasons of failures into dicts.
     values = {field.name: getattr(known, field.name) for field in fields(known)}
-    return SweepReport(**values, ledger_error=ledger_error)
+    return SweepReport(**values, ledger_error=ledger_error, sweep_ids=(known.sweep_id,))
 
 
 def settle_leftovers(

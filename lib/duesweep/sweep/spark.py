@@ -80,7 +80,7 @@ def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> Data
     due_df = spark.read.jdbc(
         source.url,
         f"({plan.claim_keys_query}) AS due_messages",
-        predicates=[f"slice = {number}" for number in range(len(plan.planned))],
+        predicates=[f"slice = {plan.begin + number}" for number in range(len(plan.planned))],
         properties=source.properties | {"fetchsize": str(_FETCH_ROWS)},
     )
     return due_df.drop("slice")

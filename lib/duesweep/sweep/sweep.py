@@ -3,19 +3,22 @@
 First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
 as slices. A sweep that looks ahead has a horizon in the future. The engine dispatches the slices:
 Spark does, or this process. At the end, what they journalled is settled into the ledger.
+
+A large backlog is planned once and swept in parts. Each part is a sweep of its own and settled
+before the next one begins, so the journal is bounded.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
-from duesweep.core.account import SweepReport, SweepSummary
+from duesweep.core.account import SweepReport, SweepSummary, add_reports, add_rest
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -171,6 +174,8 @@ def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[str
         raise
 
 
+# Of a larger backlog, several sweeps are made. The journal holds about 500 MB of one.
+MOST_IN_A_SWEEP = 2_000_000
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 # For how long a watcher keeps a sweep open in which nothing comes due.
@@ -192,7 +197,8 @@ def sweep(
     stop: Stop | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
-    could not be written.
+    could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
+    of its own. Then the report has their sums, and the limits count for all of them together.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `stop` ends it
@@ -201,14 +207,26 @@ def sweep(
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
-        report = _sweep(engine, context, watch, reach or context.reach, stop=stop or Stop())
+        dispatching = _Dispatching(engine, context, stop or Stop(), watch)
+        report = _sweep(dispatching, reach or context.reach)
+        while dispatching.goes_on:
+            dispatching.context = replace(
+                context, max_exhausted=max(0, context.max_exhausted - report.exhausted)
+            )
+            try:
+                report = add_reports(report, _sweep(dispatching, reach or context.reach))
+            except LedgerError as error:
+                # Nothing of this part is dispatched: the journal holds as much as it may.
+                report = replace(report, ledger_error=str(error))
+                break
+        report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
         return report
 
 
-def _sweep(
-    engine: Engine, context: SweepContext, watch: Watch | None, reach: Reach, *, stop: Stop
-) -> SweepReport:
+def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
+    """Sweep what is due, or the next part of what has been planned."""
+    engine, context, stop = dispatching.engine, dispatching.context, dispatching.stop
     ledger = context.open_ledger(engine.spark)
     with context.store.open_driver() as session:
         session.check()
@@ -216,21 +234,25 @@ def _sweep(
         with stop.waits.waiting(STORAGE, _UNANSWERED):
             ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
         _note(stop, ledger_error)
-        horizon = reach(session.horizon())
-        refuse_missing_queues(context, session, horizon)
-        if ledger_error is not None and not session.count_pending(horizon, most=1):
-            # Otherwise each run would add an empty sweep to what has to be settled.
-            raise NothingDueError(
-                ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
-            )
+        horizon = dispatching.horizon
+        if horizon is None:
+            horizon = reach(session.horizon())
+            refuse_missing_queues(context, session, horizon)
+            if ledger_error is not None and not session.count_pending(horizon, most=1):
+                # Otherwise each run would add an empty sweep to what has to be settled.
+                raise NothingDueError(
+                    ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
+                )
         run = session.open_sweep(horizon, engine=engine.name)
-        dispatching = _Dispatching(engine, context, session, stop, watch)
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session, run):
             if not is_stopped:
-                cut_short = dispatching.run(run)
+                cut_short = dispatching.run(session, run)
             if context.repeats and ledger_error is not None and not cut_short:
-                run, cut_short = _go_on(dispatching, run, reach, ledger, ledger_error=ledger_error)
+                run, cut_short = _go_on(
+                    dispatching, session, run, reach, ledger=ledger, ledger_error=ledger_error
+                )
+        dispatching.is_cut_short = cut_short is not None
         with living_session(context, session, run, stop=stop) as living:
             _close(living, run, cut_short, is_planned=not is_stopped)
             with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
@@ -274,52 +296,103 @@ def _check_limits(context: SweepContext) -> None:
         operators_of(context.store, "[[limit]]")
 
 
+class _Part(NamedTuple):
+    """Slices for one sweep. `shares`: see `Job`."""
+
+    plan: Slices
+    shares: tuple[int, ...] | None
+
+
 @dataclass(slots=True)
 class _Dispatching:
-    """Plans and dispatches in an open sweep. `is_full`: it has claimed as much as it may."""
+    """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
+    sweeps. `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all
+    slices of the last sweep were done.
+    """
 
     engine: Engine
     context: SweepContext
-    session: DriverSession
     stop: Stop
     watch: Watch | None
+    horizon: Horizon | None = None
+    parts: Sequence[_Part] = ()
     is_full: bool = False
+    is_cut_short: bool = False
 
-    def run(self, run: SweepRun) -> str | None:
-        """Plan what is due by the run's horizon, and dispatch it. Returns why the engine ended
-        before all slices were done; None if all were.
+    @property
+    def left(self) -> int:
+        """How many messages are planned that no sweep has."""
+        return sum(part.plan.found for part in self.parts)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is to be a further sweep."""
+        return bool(self.parts) and not (self.is_cut_short or self.stop.is_wanted)
+
+    def run(self, session: DriverSession, run: SweepRun) -> str | None:
+        """Plan what is due by the run's horizon, unless parts of a plan are left, and dispatch the
+        first part. Returns why the engine ended before all slices were done; None if all were.
         """
-        engine, context, session = self.engine, self.context, self.session
-        with context.tracing.span("plan", {}):
-            plan = session.plan(run, engine.slicing(context.slices, context.limits.rows))
-        if not plan.found:
+        engine, context = self.engine, self.context
+        self.horizon = run.horizon
+        if not self.parts:
+            with context.tracing.span("plan", {}):
+                slicing = engine.slicing(context.slices, context.limits.rows)
+                plan = session.plan(run.horizon, _for_parts(slicing))
+            self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
+        if not self.parts:
             return None
-        job = self._job(run, plan)
-        with self.watch(run, plan.found) if self.watch else nullcontext():
-            cut_short = engine.dispatch(session, plan, job)
+        part, *self.parts = self.parts
+        job = self._job(run, part, first_slice=session.note_slices(run, part.plan))
+        with self.watch(run, part.plan.found) if self.watch else nullcontext():
+            cut_short = engine.dispatch(session, part.plan, job)
         self.is_full = job.shares is not None
         if self.is_full:
             # So that what is left counts as left by a stop.
             session.stop_sweep(run.sweep_id, 0)
         return cut_short
 
-    def _job(self, run: SweepRun, plan: Slices) -> Job:
+    def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
         stop = self.stop
         return Job(
             replace(self.context, tracing=self.context.tracing.for_tasks()),
             run,
-            shares=stop.shares(plan.planned),
-            first_slice=plan.first,
+            shares=part.shares,
+            first_slice=first_slice,
             is_stopped=lambda: stop.is_wanted,
         )
 
 
+def _for_parts(slicing: Slicing) -> Slicing:
+    """Slices so small that each part of a large backlog has as many as are wanted."""
+    size = max(slicing.least_rows, MOST_IN_A_SWEEP // slicing.slices)
+    return replace(slicing, most_rows=min(slicing.most_rows, size))
+
+
+def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:
+    """A plan in parts for one sweep each. All that is left when the shares are used up belongs to
+    the last one, so it counts as left there.
+    """
+    starts, held = [0], 0
+    for number, planned in enumerate(plan.planned):
+        if held and held + planned > MOST_IN_A_SWEEP and (shares is None or shares[number]):
+            starts.append(number)
+            held = 0
+        held += planned
+    parts = []
+    for start, end in zip(starts, [*starts[1:], len(plan.planned)], strict=True):
+        part, share = plan.part(start, end), tuple((shares or plan.planned)[start:end])
+        parts.append(_Part(part, None if share == part.planned else share))
+    return parts
+
+
 def _go_on(
     dispatching: _Dispatching,
+    session: DriverSession,
     run: SweepRun,
     reach: Reach,
-    ledger: Ledger,
     *,
+    ledger: Ledger,
     ledger_error: LedgerError,
 ) -> tuple[SweepRun, str | None]:
     """Dispatch what comes due in the same sweep, until the ledger can be written or the sweep is to
@@ -327,7 +400,7 @@ def _go_on(
 
     Returns the run with its last horizon, and why dispatch was cut short, if it was.
     """
-    session, stop = dispatching.session, dispatching.stop
+    stop = dispatching.stop
     clock = dispatching.context.world.clock
     cut_short: str | None = None
     moved_at = checked_at = clock.seconds()
@@ -348,7 +421,7 @@ def _go_on(
             if not session.count_pending(horizon, most=1):
                 continue
             run = replace(run, horizon=horizon)
-            cut_short = dispatching.run(run)
+            cut_short = dispatching.run(session, run)
             before, moved = moved, session.progress(run.sweep_id)
             if moved == before:
                 break

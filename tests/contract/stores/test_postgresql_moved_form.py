@@ -143,7 +143,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
 
     with context.store.open_driver() as session, context.store.open_task() as task:
         run = session.open_sweep(session.horizon())
-        plan = session.plan(run, Slicing(1, least_rows=10_000))
+        plan = session.plan(run.horizon, Slicing(1, least_rows=10_000))
         keys = read_claim_keys(session.claim_keys(plan, 0))
         for forward, key in ((g.forward, k) for g in keys.groups(range(1_500)) for k in g.keys):
             row = stored[key[:36]]
@@ -236,7 +236,7 @@ def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
 
     with endpoint.context().store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        plan = session.plan(run, Slicing(1, least_rows=100))
+        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
         found = read_claim_keys(session.claim_keys(plan, 0))
 
     assert sorted(str(forward) for forward in found.forwards) == ["", "", "", "?", "?", "?"]

@@ -41,9 +41,10 @@ def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
     endpoint.delay_many(7)
     plan = SqlDriver.plan
 
-    def stopped_meanwhile(session: SqlDriver, run: Any, slicing: Any) -> Any:
-        session.stop_sweep(run.sweep_id, 0)
-        return plan(session, run, slicing)
+    def stopped_meanwhile(session: SqlDriver, horizon: Any, slicing: Any) -> Any:
+        (sweep,) = session.unsettled()
+        session.stop_sweep(sweep.sweep_id, 0)
+        return plan(session, horizon, slicing)
 
     monkeypatch.setattr(SqlDriver, "plan", stopped_meanwhile)
 

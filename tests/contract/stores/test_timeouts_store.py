@@ -102,7 +102,7 @@ def test_plan_is_the_same_in_a_session_of_any_zone(subject: DelayedTableUnderTes
 
     with subject.store.open_driver() as session:
         assert session.count_pending(session.horizon()) == len(due)
-        plan = session.plan(session.open_sweep(session.horizon()), Slicing(2))
+        plan = session.plan(session.horizon(), Slicing(2))
 
     assert sorted(plan.planned) == [1, 2]
     for zone in ("UTC", "Asia/Kolkata", "America/New_York"):

@@ -129,7 +129,7 @@ class MoveContract:
 def planned(subject: StoreUnderTest, run: SweepRun) -> Sequence[Forwarded]:
     """The claim keys of all that is due, as a plan has them."""
     with subject.store.open_driver() as session:
-        plan = session.plan(run, Slicing(1, least_rows=100))
+        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
         found = read_claim_keys(session.claim_keys(plan, 0))
     return found.groups(range(len(found.keys)))
 

@@ -37,10 +37,8 @@ class PlanContract:
             }
             found = {}
             for name, reach in reaches.items():
-                run = session.open_sweep(reach)
-                planned = session.plan(run, Slicing(2)).found
+                planned = session.plan(reach, Slicing(2)).found
                 found[name] = (planned, session.count_pending(reach))
-                session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
             stored = session.count_stored(None), session.count_stored(in_two_hours.since)
 
         assert found == {
@@ -51,8 +49,6 @@ class PlanContract:
             "ten years": (4, 4),
         }
         assert stored == (4, 2)
-        with subject.store.open_driver() as session:
-            assert all(one.is_closed for one in session.unsettled())
 
     def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
         with subject.store.open_driver() as session:
@@ -75,7 +71,7 @@ class PlanContract:
     def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.open_sweep(session.horizon()), Slicing(4))
+            plan = session.plan(session.horizon(), Slicing(4))
             slices = [
                 read_claim_keys(session.claim_keys(plan, number))
                 for number in range(len(plan.planned))
@@ -92,14 +88,45 @@ class PlanContract:
             assert found.startswith(wanted)
         assert all(size > 0 for keys in slices for size in keys.sizes)
 
-    def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:
+    def test_part_of_a_plan_has_its_slices_in_another_session(
+        self, subject: StoreUnderTest
+    ) -> None:
+        rows = _load_with_shared_dues(subject)
+        with subject.store.open_driver() as session:
+            plan = session.plan(session.horizon(), Slicing(4))
+        parts = [plan.part(0, 1), plan.part(1, 4).part(0, 2), plan.part(3, 4)]
+        with subject.store.open_driver() as session:
+            slices = [
+                read_claim_keys(session.claim_keys(part, number)).keys
+                for part in parts
+                for number in range(len(part.planned))
+            ]
+
+        assert [part.planned for part in parts] == [(7,), (7, 7), (4,)]
+        read = [key for keys in slices for key in keys]
+        assert [len(keys) for keys in slices] == [7, 7, 7, 4]
+        assert sorted(read) == sorted(subject.claim_keys(rows))
+
+    def test_slices_of_a_sweep_are_counted_on(self, subject: StoreUnderTest) -> None:
         _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
             run = session.open_sweep(session.horizon())
+            plan = session.plan(run.horizon, Slicing(4))
+            before = [session.note_slices(run, part) for part in (plan.part(0, 3), plan.part(3, 4))]
+            session.close_sweep(run.sweep_id, abandoned=False, remaining=9)
+            summary, _ = session.summary(run.sweep_id)
+
+        assert before == [0, 3]
+        assert (summary.found, summary.left, summary.outcome) == (25, 25, "incomplete")
+
+    def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:
+        _load_with_shared_dues(subject)
+        with subject.store.open_driver() as session:
+            horizon = session.horizon()
             for slicing in (Slicing(*of) for of in product((1, 3, 40), (1, 7), (2, 9, 25))):
                 size = -(-_MESSAGES // slicing.count(_MESSAGES))
                 rest = [_MESSAGES % size] if _MESSAGES % size else []
-                planned = session.plan(run, slicing).planned
+                planned = session.plan(horizon, slicing).planned
                 assert planned == (*[size] * (_MESSAGES // size), *rest), slicing
 
 
