@@ -24,24 +24,27 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "scale.json"
 _QUEUES = [f"Queue{number:04}" for number in range(1_000)]
 _WARM_UP = Load(50_000)
+_TWENTY_MILLION = Load(20_000_000, body_bytes=0, made_once=True)
 _NO_SPARK = ("--set", "sweep.spark_from=100000000")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """What waits, and how many slices there are; 0: as many as cores. `on_spark`: in a warm Spark
-    session; False: from the shell without Spark.
+    session; False: from the shell without Spark; None: from the shell, as the settings say.
     """
 
     name: str
     load: Load
     slices: int = 0
-    on_spark: bool = True
+    on_spark: bool | None = True
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One sweep. `peak_mb` is that of the sweep's own process, without Spark only."""
+    """One sweep. `peak_mb` is that of the command's own process, from the shell only: with Spark,
+    that of the driver without its JVM. `journal` is how many messages the journal held at most.
+    """
 
     case: str
     rows: int
@@ -50,6 +53,7 @@ class Result:
     count: Count
     load: float
     peak_mb: float | None
+    journal: int
 
 
 CASES = (
@@ -69,6 +73,8 @@ CASES = (
     Case("5,000 due, bodies of 100 kB", Load(5_000, body_bytes=100_000)),
     Case("5,000 due, bodies of 1 MB", Load(5_000, body_bytes=1_000_000)),
     Case("5,000 due, bodies of 1 MB, no Spark", Load(5_000, body_bytes=1_000_000), on_spark=False),
+    Case("20,000,000 due, no bodies, no Spark", _TWENTY_MILLION, on_spark=False),
+    Case("20,000,000 due, no bodies, from the shell", _TWENTY_MILLION, on_spark=None),
 )
 
 
@@ -133,17 +139,21 @@ class _Runner:
             testbed.reset()
             load, peak_mb = os.getloadavg()[0], None
             before, started = cpu.measure(testbed.server_pid), time.monotonic()
-            if case.on_spark:
-                self._session.sweep(config)
-            else:
-                peak_mb = sweep_from_shell(file, *_NO_SPARK).peak_mb
+            with testbed.watching_journal() as most_held:
+                if case.on_spark:
+                    self._session.sweep(config)
+                else:
+                    options = () if case.on_spark is None else _NO_SPARK
+                    peak_mb = sweep_from_shell(file, *options).peak_mb
             seconds = time.monotonic() - started
             used = cpu.measure(testbed.server_pid) - before
             each = {kind: getattr(used, kind) / testbed.rows * 1e6 for kind in figures.KINDS}
             count = testbed.count(is_first_hop=False)
             if testbed.waiting() != case.load.left:
                 raise RuntimeError(f"{testbed.waiting()} of {case.load.left} wait")
-            results.append(Result(case.name, testbed.rows, seconds, each, count, load, peak_mb))
+            results.append(
+                Result(case.name, testbed.rows, seconds, each, count, load, peak_mb, max(most_held))
+            )
             print(f"{case.name}: {seconds:.1f} s", file=sys.stderr, flush=True)
         return results
 
@@ -153,7 +163,13 @@ def _show(results: Sequence[Result]) -> None:
     if not console.is_terminal:
         console.width = 150
     table = Table("case")
-    for name in ("seconds", "rows/s", "µs of CPU a row: server, Python, JVM = all", "peak"):
+    for name in (
+        "seconds",
+        "rows/s",
+        "µs of CPU a row: server, Python, JVM = all",
+        "peak",
+        "journal",
+    ):
         table.add_column(name, justify="right")
     table.add_column("lost, doubled, early", justify="right")
     for one in results:
@@ -164,6 +180,7 @@ def _show(results: Sequence[Result]) -> None:
             f"{one.rows / one.seconds:,.0f}",
             f"{', '.join(parts)} = {total}",
             "" if one.peak_mb is None else f"{one.peak_mb:.0f} MB",
+            f"{one.journal:,}",
             f"{one.count.lost}, {one.count.doubled}, {one.count.early}",
         )
     console.print(table)

@@ -1,6 +1,7 @@
 """The database for all contenders: the same rows before each run, and a count after it."""
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,7 +49,8 @@ class Count:
 class Load:
     """What waits in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
     more that are not. `one_due`: all that are due have the same Due. `waiting` messages more become
-    due in a week; `paused` more are due, and their destination is paused.
+    due in a week; `paused` more are due, and their destination is paused. `made_once`: without
+    those 2 %, made by the server, and not kept for another round, which would take twice the disk.
     """
 
     rows: int
@@ -57,6 +59,7 @@ class Load:
     one_due: bool = False
     waiting: int = 0
     paused: int = 0
+    made_once: bool = False
 
     @property
     def left(self) -> int:
@@ -103,9 +106,10 @@ class Testbed:
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
         wiring.installer(self._config).install(rebind=False)
+        rows = len(self._load.destinations) if self._load.made_once else self.rows
         traffic = Traffic(
-            self.rows,
-            not_due=self.rows // _NOT_DUE_SHARE,
+            rows,
+            not_due=rows // _NOT_DUE_SHARE,
             body_bytes=self._load.body_bytes,
             destinations=tuple(self._load.destinations),
         )
@@ -140,11 +144,14 @@ class Testbed:
                 _run(connection, f"DELETE FROM {self.delayed} WHERE {_NOT_WAITING}")
             else:
                 _run(connection, f"TRUNCATE {self.delayed}")
-            _run(
-                connection,
-                f"INSERT INTO {self.delayed} SELECT id, headers, body, due FROM bench_pristine"
-                + (f" LIMIT {rows}" if rows else ""),
-            )
+            if self._load.made_once:
+                _run(connection, _MADE.format(delayed=self.delayed, rows=self.rows))
+            else:
+                _run(
+                    connection,
+                    f"INSERT INTO {self.delayed} SELECT id, headers, body, due FROM bench_pristine"
+                    + (f" LIMIT {rows}" if rows else ""),
+                )
             _run(connection, f"VACUUM (ANALYZE) {self.delayed}")
             _run(connection, "CHECKPOINT")
 
@@ -161,9 +168,29 @@ class Testbed:
             for address, queue in found
         )
         with psycopg.connect(self.dsn) as connection:
-            text = _COUNT.format(arrived=arrived, delayed=self.delayed)
+            of = _COUNT_MADE if self._load.made_once else _COUNT
+            text = of.format(arrived=arrived, delayed=self.delayed, rows=self.rows)
             (row,) = connection.execute(text.encode()).fetchall()
         return Count(*row)
+
+    @contextmanager
+    def watching_journal(self) -> Iterator[list[int]]:
+        """How many messages the journal holds, once a second within the block."""
+        held, is_over = [0], threading.Event()
+
+        def watch() -> None:
+            with psycopg.connect(self.dsn, autocommit=True) as connection:
+                while not is_over.wait(1):
+                    rows = connection.execute(_HELD.encode()).fetchall()
+                    held.append(int(rows[0][0]))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield held
+        finally:
+            is_over.set()
+            thread.join()
 
     def waiting(self) -> int:
         """How many of the messages that no sweep may take are in the store."""
@@ -205,6 +232,27 @@ INSERT INTO {delayed} (id, headers, body, due)
 SELECT gen_random_uuid(), p.headers, '', now() + interval '7 days' + n * interval '1 millisecond'
 FROM generate_series(1, {waiting}) n, (SELECT headers FROM bench_pristine LIMIT 1) p
 """
+# Each of the kept messages many times, with its number as the end of its id.
+_MADE = """
+INSERT INTO {delayed} (id, headers, body, due)
+SELECT gen_random_uuid(),
+       replace(p.headers, p.message_id, left(p.message_id, -12) || lpad(n::text, 12, '0')), '',
+       now() - interval '2 days' + n * interval '1 millisecond'
+FROM generate_series(1, {rows}) n
+JOIN (
+    SELECT headers, message_id, row_number() OVER () AS place, count(*) OVER () AS places
+    FROM bench_pristine
+) p ON p.place = n % p.places + 1
+"""
+_COUNT_MADE = """
+WITH arrived AS ({arrived}), numbered AS (
+    SELECT right(message_id, 12)::bigint AS n, count(*) AS copies FROM arrived GROUP BY 1
+)
+SELECT {rows} - count(*) FILTER (WHERE n BETWEEN 1 AND {rows}),
+       coalesce(sum(copies), 0)::bigint - count(*) + (SELECT count(*) FROM {delayed}), 0
+FROM numbered
+"""
+_HELD = "SELECT coalesce(sum(dispatched), 0) FROM duesweep_journal"
 _RESTING = "Resting"
 _PAUSED = """
 INSERT INTO {delayed} (id, headers, body, due)
