@@ -202,9 +202,9 @@ def test_time_of_the_command_stops_all_parts(
     assert (stopped.dispatched, stopped.left, stopped.outcome) == (10, 20, "stopped")
 
 
-@pytest.mark.parametrize("most", [3, 10, 13, 29, 30])
+@pytest.mark.parametrize(("most", "sweeps"), [(3, 1), (10, 1), (13, 2), (29, 3), (30, 3)])
 def test_number_of_messages_is_a_limit_of_the_command(
-    most: int, endpoint: Endpoint, ledger: LedgerReader
+    most: int, sweeps: int, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     keys = sorted(_load(endpoint, 30), reverse=True)
     endpoint.execute(_LAST_KEY_FIRST.format(delayed=endpoint.delayed))
@@ -213,6 +213,7 @@ def test_number_of_messages_is_a_limit_of_the_command(
 
     assert (report.found, report.claimed, report.left) == (30, most, 30 - most)
     assert report.outcome == ("done" if most == 30 else "stopped")
+    assert len(report.sweep_ids) == sweeps
     assert exit_code(report) == 0
     _check_sums(report, ledger)
     assert {row.message_key for row in ledger.rows("tombstones")} == set(keys[:most])
