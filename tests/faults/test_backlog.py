@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import LedgerError
 from duesweep.ledger.ledger import Ledger
+from duesweep.stores.base import Slices
+from duesweep.stores.due import SqlDriver
 from duesweep.sweep import settle
 from duesweep.sweep import sweep as pipeline
-from duesweep.sweep.slice import dispatch_slice
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
@@ -46,7 +47,7 @@ def _load(endpoint: Endpoint[Any], count: int) -> list[str]:
 
 
 def _sweep(endpoint: Endpoint[Any], stop: Stop | None = None, **settings: object) -> SweepReport:
-    return run_sweep(endpoint, stop=stop, sweep__batch_rows=5, **settings)
+    return run_sweep(endpoint, stop=stop, sweep__batch_rows=1, **settings)
 
 
 def _check_each_once(endpoint: Endpoint[Any], ledger: LedgerReader, keys: Sequence[str]) -> None:
@@ -77,7 +78,7 @@ def test_backlog_is_swept_whole_by_one_command(
 
     assert (report.found, report.dispatched, report.outcome) == (43, 43, "done")
     assert exit_code(report) == 0
-    assert sorted(row.found for row in ledger.rows("sweeps")) == [7, 9, 9, 9, 9]
+    assert sorted(row.found for row in ledger.rows("sweeps")) == [3, 10, 10, 10, 10]
     _check_sums(report, ledger)
     _check_each_once(endpoint, ledger, keys)
 
@@ -95,7 +96,7 @@ def test_messages_with_one_due_are_parted_too(endpoint: Endpoint, ledger: Ledger
 def test_command_tells_the_sums_once(endpoint: Endpoint, ledger: LedgerReader) -> None:
     keys = _load(endpoint, 25)
 
-    ran = endpoint.run("sweep", "--json", sweep__batch_rows=5)
+    ran = endpoint.run("sweep", "--json", sweep__batch_rows=1)
 
     assert (ran.code, ran.document["dispatched"], ran.document["exit_code"]) == (0, 25, 0)
     rows = sorted(ledger.rows("sweeps"), key=lambda row: row.start)
@@ -109,18 +110,18 @@ def test_backlog_is_planned_once_and_the_journal_holds_one_part(
 ) -> None:
     keys = _load(endpoint, 30)
     planned, held = [], []
-    plan_slices = pipeline.plan_slices
+    plan, settle_last = SqlDriver.plan, pipeline.settle_last
 
-    def plan(*arguments: Any) -> Any:
+    def plan_once(*arguments: Any) -> Slices:
         planned.append(arguments)
-        return plan_slices(*arguments)
+        return plan(*arguments)
 
-    def dispatch(*arguments: Any) -> None:
-        dispatch_slice(*arguments)
+    def settle(*arguments: Any, **named: Any) -> SweepReport:
         held.append(endpoint.fetch("SELECT sum(dispatched) FROM duesweep_journal")[0][0])
+        return settle_last(*arguments, **named)
 
-    monkeypatch.setattr(pipeline, "plan_slices", plan)
-    monkeypatch.setattr(pipeline, "dispatch_slice", dispatch)
+    monkeypatch.setattr(SqlDriver, "plan", plan_once)
+    monkeypatch.setattr(pipeline, "settle_last", settle)
 
     _sweep(endpoint)
 
@@ -132,7 +133,7 @@ def test_parts_are_swept_on_spark_with_all_cores(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     keys = _load(endpoint, 43)
-    settings = {"sweep__slices": 2, "sweep__batch_rows": 5}
+    settings = {"sweep__slices": 2, "sweep__batch_rows": 1}
 
     report = run_sweep(endpoint, SparkEngine(spark), **settings)
 
@@ -186,7 +187,7 @@ def test_time_of_the_command_stops_all_parts(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _load(endpoint, 30)
-    context = endpoint.context(sweep__batch_rows=5)
+    context = endpoint.context(sweep__batch_rows=1)
     clock, settle_last = context.world.clock, pipeline.settle_last
     end = clock.now().timestamp() + 3_600
     stop = Stop(end)
