@@ -261,7 +261,7 @@ def test_address_with_quotes_goes_through_the_moved_form_alone(
 def _planned(endpoint: Endpoint) -> list[Forwarded]:
     with endpoint.context().store.open_driver() as session:
         run = session.open_sweep(session.horizon())
-        plan = session.plan(run, Slicing(1, least_rows=100))
+        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
         keys = read_claim_keys(session.claim_keys(plan, 0))
         return keys.groups(keys.places(in_order=True))
 
