@@ -73,14 +73,20 @@ class BatchLimits:
     rows: int = BATCH_ROWS
     bytes: int = 8_000_000
 
-    def batches(self, keys: Sequence[_T], sizes: Sequence[int]) -> Iterator[Sequence[_T]]:
-        """Cut `keys` into batches within the limits. A message over the limit gets its own."""
-        start, weight = 0, 0
+    def batches(
+        self, keys: Sequence[_T], sizes: Sequence[int], together: Sequence[object] = ()
+    ) -> Iterator[Sequence[_T]]:
+        """Cut `keys` into batches within the limits. A message over the limit gets its own. Those
+        that have equal neighbours in `together` get into one batch, if they fit into one.
+        """
+        start, weight, turn = 0, 0, 0
         for index, size in enumerate(sizes):
-            full = index - start >= self.rows or weight + size > self.bytes
-            if full and index > start:
-                yield keys[start:index]
-                start, weight = index, 0
+            if index and (not together or together[index] != together[index - 1]):
+                turn = index
+            while index > start and (index - start >= self.rows or weight + size > self.bytes):
+                end = turn if turn > start else index
+                yield keys[start:end]
+                start, weight = end, sum(sizes[end:index])
             weight += size
         if start < len(keys):
             yield keys[start:]

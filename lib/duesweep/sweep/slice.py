@@ -167,7 +167,9 @@ class _Slice:
         in_order = job.shares is not None or not job.context.may_move
         places = claim_keys.places(in_order=in_order)
         sizes = [claim_keys.sizes[place] for place in places]
-        self._to_do = self._share.cut(job.context.limits.batches(places, sizes))
+        # Messages of one Due may have one claim key: a batch with only some of them is unusual.
+        together = [claim_keys.keys[place] for place in places]
+        self._to_do = self._share.cut(job.context.limits.batches(places, sizes, together))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
         self.breaker = SessionBreaker(job)

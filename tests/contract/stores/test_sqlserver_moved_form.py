@@ -46,8 +46,10 @@ def test_usual_messages_go_through_the_moved_form_alone(
     endpoint = sqlserver_endpoint.of_kind(kind).set_up("Billing", "Shipping")
     shipping = endpoint.addresses.parse("Shipping").sql
     endpoint.execute(f"ALTER TABLE {shipping} DROP COLUMN Recoverable")
-    rows = [delayed_row(("Billing", "Shipping")[n % 2], due=endpoint.due_in(-n)) for n in range(7)]
-    endpoint.load(rows)
+    endpoint.load(
+        delayed_row(("Billing", "Shipping")[n % 2], due=endpoint.due_in(-60 - n // 2))
+        for n in range(7)
+    )
     context = endpoint.context(sweep__batch_rows=3)
     monkeypatch.delattr(ClaimsByDue, "_read")
 

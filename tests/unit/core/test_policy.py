@@ -100,6 +100,24 @@ def test_batches_keep_their_limits(
     assert list(limits.batches(list("abcde"[: len(sizes)]), sizes)) == batches
 
 
+@pytest.mark.parametrize(
+    ("together", "sizes", "batches"),
+    [
+        ("aabbcc", [1] * 6, ["aa", "bb", "cc"]),
+        ("abbbcc", [1] * 6, ["a", "bbb", "cc"]),
+        ("aaaaab", [1] * 6, ["aaa", "aab"]),
+        ("abbccc", [1, 1, 9, 2, 2, 2], ["a", "bb", "ccc"]),
+        ("abbccc", [1, 9, 9, 2, 2, 2], ["a", "b", "b", "ccc"]),
+    ],
+)
+def test_equal_neighbours_get_into_one_batch_if_they_fit_into_one(
+    together: str, sizes: Sequence[int], batches: list[str]
+) -> None:
+    limits = BatchLimits(rows=3, bytes=10)
+
+    assert list(limits.batches(together, sizes, together)) == batches
+
+
 @given(
     st.lists(st.integers(0, 300)),
     st.builds(BatchLimits, rows=st.integers(1, 10), bytes=st.integers(1, 200)),
