@@ -2,6 +2,7 @@
 gives way to the careful form. Nothing here shows locks: a stand-in takes none.
 """
 
+from datetime import timedelta
 from random import Random
 
 import pytest
@@ -46,12 +47,13 @@ def test_usual_messages_go_through_the_moved_form_alone(
     endpoint = sqlserver_endpoint.of_kind(kind).set_up("Billing", "Shipping")
     shipping = endpoint.addresses.parse("Shipping").sql
     endpoint.execute(f"ALTER TABLE {shipping} DROP COLUMN Recoverable")
+    due = endpoint.due_in(-60)
     endpoint.load(
-        delayed_row(("Billing", "Shipping")[n % 2], due=endpoint.due_in(-60 - n // 2))
+        delayed_row(("Billing", "Shipping")[n % 2], due=due - timedelta(seconds=n // 2))
         for n in range(7)
     )
     context = endpoint.context(sweep__batch_rows=3)
-    monkeypatch.delattr(ClaimsByDue, "_read")
+    monkeypatch.delattr(ClaimsByDue, "lock")
 
     _dispatch(context)
 
