@@ -14,8 +14,9 @@ from duesweep.core.errors import MessageError
 from duesweep.core.message import Address, Message
 from duesweep.core.routing import EVERYTHING, fits_destination
 
-# A key and its size take some 100 bytes in a task, so this bounds a task's plan to about 50 MB.
-MAX_SLICE_ROWS = 500_000
+# A key, its size and its place take some 200 bytes in a task, so this bounds a task's plan to about
+# 50 MB. A sweep in process has two of them at once.
+MAX_SLICE_ROWS = 250_000
 # No batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
 # How many rows one statement may look at: SQL Server locks a whole table when one statement has

@@ -147,7 +147,7 @@ def test_batches_hold_every_key_once_in_order_and_no_two_neighbours_would_fit_in
         pytest.param(1_001, 8, 2, id="a batch and one more"),
         pytest.param(8_000, 8, 8, id="a batch for each core"),
         pytest.param(1_000_000, 8, 8, id="more than enough"),
-        pytest.param(10_000_000, 2, 20, id="more than two tasks can hold"),
+        pytest.param(10_000_000, 2, 40, id="more than two tasks can hold"),
     ],
 )
 def test_slices_are_one_a_core_where_there_is_a_batch_for_each(
