@@ -139,14 +139,29 @@ class Plan:
         return json.dumps(asdict(self))
 
 
+class _Lock:
+    """Two threads may sweep. It goes to a task of Spark as a new one, because locks cannot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["_Lock"], tuple[()]]:
+        return _Lock, ()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class _Armed:
     """The plan of this process, and how often each point was reached since, and the plan's."""
 
     plan: Plan | None = None
     reached: ClassVar[Counter[str]] = Counter()
     passed = 0
-    # Two threads may sweep.
-    counting = threading.Lock()
+    counting = _Lock()
 
 
 def arm(plan: Plan) -> Counter[str]:

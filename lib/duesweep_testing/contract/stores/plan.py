@@ -103,9 +103,10 @@ class PlanContract:
             ]
 
         assert [part.planned for part in parts] == [(7,), (7, 7), (4,)]
-        read = [key for keys in slices for key in keys]
+        read = sorted(key for keys in slices for key in keys)
         assert [len(keys) for keys in slices] == [7, 7, 7, 4]
-        assert sorted(read) == sorted(subject.claim_keys(rows))
+        for wanted, found in zip(sorted(subject.claim_keys(rows)), read, strict=True):
+            assert found.startswith(wanted)
 
     def test_slices_of_a_sweep_are_counted_on(self, subject: StoreUnderTest) -> None:
         _load_with_shared_dues(subject)
