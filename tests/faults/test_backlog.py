@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from duesweep.core.account import SweepReport
-from duesweep.core.errors import LedgerError
+from duesweep.core.errors import LedgerError, StoreError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.base import Slices
+from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep import settle
 from duesweep.sweep import sweep as pipeline
@@ -273,6 +274,30 @@ def test_ledger_that_comes_back_has_all_parts(
     report = _sweep(endpoint)
 
     assert (report.dispatched, report.ledger_error, exit_code(report)) == (30, None, 0)
+    _check_each_once(endpoint, ledger, keys)
+
+
+def test_store_that_is_lost_in_a_later_part_leaves_word_of_the_earlier_ones(
+    endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = _load(endpoint, 30)
+    open_sweep, opened = SqlDriver.open_sweep, []
+
+    def fail_later(*arguments: Any, **named: Any) -> SweepRun:
+        if opened:
+            raise StoreError("The store is out of reach", transient=True)
+        opened.append(open_sweep(*arguments, **named))
+        return opened[0]
+
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(SqlDriver, "open_sweep", fail_later)
+        with pytest.raises(StoreError, match="out of reach"):
+            _sweep(endpoint)
+
+    (told,) = (entry for entry in logs if entry["event"] == "backlog_ends_early")
+    assert (told["dispatched"], told["left"]) == (10, 20)
+    assert told["sweep_ids"] == (str(opened[0].sweep_id),)
+    _sweep(endpoint)
     _check_each_once(endpoint, ledger, keys)
 
 

@@ -144,7 +144,7 @@ class SqlServerTable:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueTable:
+class SqlServerQueueTable:
     """A queue table of the transport. `has_recoverable`: it is of the older shape, in which each
     row says that it is recoverable.
     """

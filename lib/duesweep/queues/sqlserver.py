@@ -12,7 +12,7 @@ from duesweep.checks.tables import (
     WantedTable,
     wrong_columns,
 )
-from duesweep.core.address import QueueTable, SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -141,7 +141,7 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         is_beside = not self._own_transaction and destination.catalog == self._catalog
         if not is_beside or shape.is_narrow:
             return None
-        return QueueTable(destination, shape.has_recoverable)
+        return SqlServerQueueTable(destination, shape.has_recoverable)
 
     def read_tables(self) -> None:
         """Read those of the session's database. Tables in others are read at their first use."""

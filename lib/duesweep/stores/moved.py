@@ -44,8 +44,8 @@ class Move:
         instants_us: Sequence[int | None],
         body_bytes: Sequence[int],
     ) -> Tombstones:
-        """Those of messages, as if none had failed before. `texts` are their headers, up to what is
-        cut off.
+        """The tombstones of messages that have not failed before. `texts` are their headers, up to
+        what is cut off.
 
         Raises `UnusualBatchError` if one of them is unusual.
         """

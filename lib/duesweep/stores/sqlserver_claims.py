@@ -257,6 +257,7 @@ class ClaimsByDue(Claims):
             )
             for queue, cuts in moves
         ]
+        claimed = sum(len(cuts) for _, cuts in moves)
         arrived: list[list[Any]] = []
         if len(inserts) > _MANY_DESTINATIONS:
             for insert in inserts:
@@ -264,14 +265,18 @@ class ClaimsByDue(Claims):
                     "move_span", ("set_span", span, {}), insert
                 )
             inserts = []
+        # One more than were claimed shows that others came.
         *others, [removed] = self._statements.rows_of_each(
-            "move_span", ("set_span", span, {}), *inserts, ("remove_span", {}, {})
+            "move_span",
+            ("set_span", span, {}),
+            *inserts,
+            ("remove_span", {"most": claimed + 1}, {}),
         )
         arrived += others
         for (queue, cuts), [row] in zip(moves, arrived, strict=True):
             if row.messages != len(cuts):
                 raise UnusualBatchError(f"{queue} took {row.messages} of {len(cuts)} messages")
-        if removed.messages != sum(len(cuts) for _, cuts in moves):
+        if removed.messages != claimed:
             raise UnusualBatchError("others came among the messages")
         if removed.state != _COMMITTABLE:
             raise UnusualBatchError("the transaction has ended without an error")

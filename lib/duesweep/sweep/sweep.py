@@ -219,6 +219,10 @@ def sweep(
                 # Nothing of this part is dispatched: the journal holds as much as it may.
                 report = replace(report, ledger_error=str(error))
                 break
+            except DuesweepError:
+                done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
+                _log.error("backlog_ends_early", **done, left=dispatching.left)
+                raise
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
         return report

@@ -284,7 +284,7 @@ def test_messages_are_found_without_the_index_of_their_keys(endpoint: Endpoint) 
 
 def test_other_message_in_the_place_of_a_planned_one_is_not_moved(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
-    planned, other = endpoint.delay_many(1), None
+    planned = endpoint.delay_many(1)
     groups = _planned(endpoint)
     endpoint.execute('TRUNCATE "Sales.Orders.Delayed"')
     other = endpoint.delay()

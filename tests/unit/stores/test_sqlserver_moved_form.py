@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.address import QueueTable, SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
 from duesweep.core.errors import DeliveryFailedError, MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address, Failed
@@ -136,8 +136,10 @@ def _task(server: Server, kind: str = "sqlserver") -> SqlTask:
     return SqlTask(session, _location(kind))
 
 
-def _into(address: Address) -> QueueTable:
-    return QueueTable(SqlServerAddresses("Sales", "dbo", "nsb").parse(address), address == "Old")
+def _into(address: Address) -> SqlServerQueueTable:
+    return SqlServerQueueTable(
+        SqlServerAddresses("Sales", "dbo", "nsb").parse(address), address == "Old"
+    )
 
 
 def _move(task: SqlTask, *dues: str) -> Moved:
@@ -291,13 +293,13 @@ def test_session_looks_once_at_each_table_for_triggers() -> None:
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        ("New", QueueTable(SqlServerTable("nsb", "dbo", "New"), has_recoverable=False)),
-        ("Old", QueueTable(SqlServerTable("nsb", "dbo", "Old"), has_recoverable=True)),
+        ("New", SqlServerQueueTable(SqlServerTable("nsb", "dbo", "New"), has_recoverable=False)),
+        ("Old", SqlServerQueueTable(SqlServerTable("nsb", "dbo", "Old"), has_recoverable=True)),
         ("Narrow", None),
     ],
 )
 def test_queue_tables_that_hold_headers_as_they_are_take_moved_messages(
-    address: str, expected: QueueTable | None
+    address: str, expected: SqlServerQueueTable | None
 ) -> None:
     queues = _queues()
 

@@ -66,7 +66,8 @@ class MoveContract:
 
         assert moved.tombstones.keys == [there.key]
         # Where claim keys are Dues, a message that was rescheduled counts as gone.
-        assert (moved.gone, moved.later) in {(1, 1), (2, 0)}
+        is_found_by_key = subject.claim_keys([there]) == [there.key]
+        assert (moved.gone, moved.later) == ((1, 1) if is_found_by_key else (2, 0))
         assert subject.waiting() == {later.key}
 
     def test_row_that_others_hold_makes_the_batch_unusual_within_a_moment(

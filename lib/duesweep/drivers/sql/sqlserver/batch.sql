@@ -236,9 +236,9 @@ SELECT @@ROWCOUNT AS messages;
 {{move_span: Id, Recoverable, Headers, Body; NEWID(), 1}}
 
 -- name: remove_span
--- Removes all messages of the span that nobody else holds, and returns how many, whether the transaction is
+-- Removes at most @most messages of the span that nobody else holds, and returns how many, whether the transaction is
 -- still open, and the time. The caller compares: the transaction holds the locks of those that it claimed.
-DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+DELETE TOP (@most) FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {due} >= @First AND {due} <= @Last;
 SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
