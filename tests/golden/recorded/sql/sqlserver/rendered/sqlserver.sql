@@ -1338,7 +1338,8 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove_span
-DELETE FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+-- most
+DELETE TOP (?) FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE [Due] >= @First AND [Due] <= @Last;
 SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
