@@ -19,7 +19,7 @@ NEXT_SWEEP_CONTINUES = "the next sweep continues"
 DONE_STAYS_DONE = "what is done stays done"
 # Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
 _ONE_SIGNAL_SECONDS = 0.3
-# After so long a signal that came in the middle of an import is raised again.
+# After so long a signal is raised again that came where it could not be raised.
 _AGAIN_SECONDS = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,6 +29,9 @@ _noted: list[int] = []
 
 class TerminatedError(BaseException):
     """SIGTERM has arrived. Like `KeyboardInterrupt`, it passes `except Exception`."""
+
+
+_RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
 
 
 def note_signals() -> None:
@@ -43,7 +46,9 @@ def note_signals() -> None:
 @contextmanager
 def raise_on_signals() -> Iterator[None]:
     """Raise `TerminatedError` at SIGTERM and `KeyboardInterrupt` at SIGINT in the main thread, but
-    not in the middle of an import: it would end as whatever the module makes of the exception.
+    not in the middle of an import: it would end as whatever the module makes of the exception. A
+    signal whose exception is lost in code that cannot raise one, such as a C extension's, is raised
+    again.
 
     The second SIGTERM ends the process.
     """
@@ -51,12 +56,24 @@ def raise_on_signals() -> Iterator[None]:
         yield
         return
     before = {each: signal.signal(each, _raise) for each in _heeded()}
+    hook = sys.unraisablehook
+
+    def raise_again(lost: "sys.UnraisableHookArgs") -> None:
+        for number, raised in _RAISED.items():
+            if number in before and lost.exc_type is raised:
+                signal.signal(number, _raise)
+                _raise_later(number)
+                return
+        hook(lost)
+
+    sys.unraisablehook = raise_again
     try:
         while _noted:
             signal.raise_signal(_noted.pop(0))
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -132,13 +149,16 @@ def _heeded() -> list[signal.Signals]:
 
 def _raise(number: int, frame: FrameType | None) -> None:
     if _is_importing(frame):
-        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
-    elif number == signal.SIGINT:
-        raise KeyboardInterrupt
-    else:
+        _raise_later(number)
+        return
+    if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
-        raise TerminatedError
+    raise _RAISED[signal.Signals(number)]
+
+
+def _raise_later(number: int) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -1,6 +1,7 @@
 """What Ctrl-C and SIGTERM do; the errors of a JVM or a driver that they end do not hide them."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -113,3 +114,20 @@ def test_signal_is_found_behind_the_errors_that_were_made_of_it() -> None:
 def test_error_of_its_own_is_no_signal() -> None:
     with pytest.raises(SparkError), map_spark_errors():
         raise _NO_JVM
+
+
+@_both
+@pytest.mark.usefixtures("now")
+def test_signal_whose_exception_is_lost_is_raised_again_and_not_shown(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Extension:
+        def __del__(self) -> None:
+            # Python can raise nothing from here, as C extensions cannot from some places.
+            signal.raise_signal(number)
+
+    with pytest.raises(_SIGNALS[number]):
+        Extension()
+        threading.Event().wait(10)
+
+    assert capfd.readouterr().err == ""
