@@ -126,8 +126,11 @@ def test_signal_whose_exception_is_lost_is_raised_again_and_not_shown(
             # Python can raise nothing from here, as C extensions cannot from some places.
             signal.raise_signal(number)
 
-    with pytest.raises(_SIGNALS[number]):
+    def lose_it_and_wait() -> None:
         Extension()
         threading.Event().wait(10)
+
+    with pytest.raises(_SIGNALS[number]):
+        lose_it_and_wait()
 
     assert capfd.readouterr().err == ""
