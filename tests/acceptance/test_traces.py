@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
-from duesweep.telemetry.tracing import OtlpTracing
+from duesweep.sweep.traces import OtlpTracing
 from duesweep.wiring.context import tracing as made_tracing
 from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
@@ -22,7 +22,7 @@ _TRACE, _SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     # Another test's collector is gone.
-    monkeypatch.setattr("duesweep.telemetry.tracing._Rest.until", 0.0)
+    monkeypatch.setattr("duesweep.sweep.traces._Rest.until", 0.0)
     with collecting() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
@@ -133,7 +133,7 @@ def test_exporter_that_raises_fails_no_sweep(
     def export(*_: object) -> None:
         raise RuntimeError("the exporter is broken")
 
-    monkeypatch.setattr("duesweep.telemetry.tracing.OTLPSpanExporter.export", export)
+    monkeypatch.setattr("duesweep.sweep.traces.OTLPSpanExporter.export", export)
 
     done = run_sweep(endpoint)
 

@@ -101,8 +101,8 @@ def _outputs(metrics: MetricsConfig) -> "list[Output]":
     if settings is not None and settings.problem is None:
         # `wiring.tracing` warns where OpenTelemetry is not installed.
         with suppress(ImportError):
+            from duesweep.sweep.traces import described_service  # noqa: PLC0415
             from duesweep.telemetry.otlp_metrics import OtlpMetrics  # noqa: PLC0415
-            from duesweep.telemetry.service import described_service  # noqa: PLC0415
 
             outputs.append(OtlpMetrics(settings.endpoint, settings.headers, described_service()))
     return outputs

@@ -173,8 +173,7 @@ def tracing() -> Tracing:
     if settings is None:
         return Tracing()
     try:
-        from duesweep.telemetry.service import described_service  # noqa: PLC0415 - few want it
-        from duesweep.telemetry.tracing import OtlpTracing  # noqa: PLC0415
+        from duesweep.sweep.traces import OtlpTracing, described_service  # noqa: PLC0415 - few want it
     except ImportError:
         problem = "OpenTelemetry is not installed; install duesweep[otel]"
     else:

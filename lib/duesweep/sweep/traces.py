@@ -14,7 +14,7 @@ from itertools import islice
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Link, SpanKind, Tracer
@@ -38,6 +38,13 @@ _MOST_LINKS = 128
 _TRACEPARENT, _TRACESTATE = "traceparent", "tracestate"
 _PROPAGATOR = TraceContextTextMapPropagator()
 _tracer: ContextVar[Tracer | None] = ContextVar("duesweep_tracer", default=None)
+
+
+def described_service() -> tuple[tuple[str, str], ...]:
+    """This service, as `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` describe it."""
+    resource = Resource({"service.name": "duesweep", "service.version": __version__})
+    known = resource.merge(OTELResourceDetector().detect())
+    return tuple((name, str(value)) for name, value in known.attributes.items())
 
 
 class _Rest:
