@@ -19,7 +19,7 @@ from sweeps import peak_mb
 from testbed import Load, Testbed
 from ticks import make_due
 
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, folder: Path) -> dict[str, float]:
         testbed = Testbed(config, Load(100))
         testbed.prepare()
         make_due(testbed)
-        context = wiring.sweep_context(config)
+        context = sweep_context(config)
         sweep(InProcessEngine(), context)
         with psycopg.connect(testbed.dsn, autocommit=True) as connection:
             connection.execute(

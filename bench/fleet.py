@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 from testbed import Load, Testbed
 
-from duesweep import wiring
 from duesweep.config import load
+from duesweep.config.adapters.endpoint import store_of
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
+from duesweep.operations.setup import installer_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASES = ("one", "two", "down")
@@ -95,7 +96,7 @@ class _Fleet:
             config = write_config(folder / f"{name}.toml", settings, "Written by bench/run.")
             Testbed(config, Load(max(counts))).prepare()
         for name in self.alive:
-            wiring.installer(load(Path(f"{self.file}#{name}"))).install(rebind=False)
+            installer_of(load(Path(f"{self.file}#{name}"))).install(rebind=False)
 
     def _lines(self) -> list[str]:
         lines = ["[defaults.store]", 'kind = "postgresql"', "[defaults.ledger]"]
@@ -108,7 +109,7 @@ class _Fleet:
     def fill(self) -> None:
         """Store the messages that are due."""
         for name, count in self.alive.items():
-            delayed = wiring.store(load(Path(f"{self.file}#{name}"))).delayed
+            delayed = store_of(load(Path(f"{self.file}#{name}"))).delayed
             with psycopg.connect(self._dsns[self._database[name]]) as connection:
                 connection.execute(
                     f"INSERT INTO {delayed} (headers, body, due) SELECT headers, body, due"
@@ -122,7 +123,7 @@ class _Fleet:
 
         waiting = 0
         for name in self.alive:
-            delayed = wiring.store(load(Path(f"{self.file}#{name}"))).delayed
+            delayed = store_of(load(Path(f"{self.file}#{name}"))).delayed
             with psycopg.connect(self._dsns[self._database[name]]) as connection:
                 row = connection.execute(f"SELECT count(*) FROM {delayed}".encode()).fetchone()
                 waiting += int(row[0]) if row else 0

@@ -13,10 +13,10 @@ from typing import Any
 from testbed import Load, Testbed
 from ticks import make_due
 
-from duesweep import wiring
 from duesweep.api.engines import opened_engine
 from duesweep.api.maintaining import maintain_source
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def _ticks(config: Config, testbed: Testbed, count: int) -> list[float]:
     """The seconds of so many sweeps in this process, with the config's writer of the ledger."""
-    context = wiring.sweep_context(config)
+    context = sweep_context(config)
     with opened_engine(context, on_spark=config.ledger.writer == "spark") as engine:
         return [_seconds_of_tick(engine, context, testbed) for _ in range(count)]
 

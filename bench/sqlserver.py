@@ -20,13 +20,14 @@ import pyodbc
 from processes import PLAIN, Job, Processes, serve
 from sweeps import WarmSession
 
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
+from duesweep.operations.setup import installer_of
 from duesweep.sweep.sweep import InProcessEngine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +99,7 @@ def _compare(
 
 
 def _sweep_in_process(config: Config) -> None:
-    summary = sweep(InProcessEngine(), wiring.sweep_context(config))
+    summary = sweep(InProcessEngine(), sweep_context(config))
     if summary.outcome != "done":
         raise RuntimeError(f"the sweep ended as {summary.outcome}: {summary.reason}")
 
@@ -123,7 +124,7 @@ def _connect(dsn: str) -> pyodbc.Connection:
 
 def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
     """Create the tables, and the rows that `_reset` copies."""
-    wiring.installer(config).install(rebind=False)
+    installer_of(config).install(rebind=False)
     for queue in _QUEUES.values():
         names = {"queue": queue, "queue_literal": queue, "queue_lock": queue}
         connection.execute(statement("sqlserver", "create_queue").format(**names))

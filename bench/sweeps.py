@@ -16,8 +16,8 @@ from typing import Any
 import duesweep.sweep.spark as engine
 import duesweep.sweep.sweep as pipeline
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.drivers.spark import spark_session
 from duesweep.stores.due import SqlDriver
 
@@ -41,7 +41,7 @@ class WarmSession:
 
     def sweep(self, config: Config) -> dict[str, float]:
         """Sweep once. Returns the seconds of each step in `STAGE_OF`."""
-        context = wiring.sweep_context(config)
+        context = sweep_context(config)
         with _measure_steps() as seconds:
             summary = pipeline.sweep(engine.SparkEngine(self._spark), context)
         if summary.outcome != "done":

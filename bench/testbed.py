@@ -10,12 +10,13 @@ from typing import cast
 
 import psycopg
 
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
+from duesweep.operations.setup import installer_of
 from duesweep.stores.base import OperatorDriver
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
@@ -89,7 +90,7 @@ class Testbed:
         self.dsn = config.store.dsn.get_secret_value()
         self.rows = load.rows
         self._load = load
-        self.delayed = wiring.store(config).delayed
+        self.delayed = store_of(config).delayed
         self._addresses = PostgreSqlAddresses(ENDPOINT, _SCHEMA)
         self.own_queue = self._addresses.own_queue
         self.queues = {address: self._addresses.parse(address) for address in load.destinations}
@@ -105,7 +106,7 @@ class Testbed:
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
-        wiring.installer(self._config).install(rebind=False)
+        installer_of(self._config).install(rebind=False)
         rows = len(self._load.destinations) if self._load.made_once else self.rows
         traffic = Traffic(
             rows,
@@ -129,7 +130,7 @@ class Testbed:
         self._pause()
 
     def _pause(self) -> None:
-        with wiring.store(self._config).open_driver() as session:
+        with store_of(self._config).open_driver() as session:
             steering = cast("OperatorDriver", session)
             steering.resume(_RESTING)
             if self._load.paused:

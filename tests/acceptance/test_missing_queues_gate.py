@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from duesweep import wiring
 from duesweep.cli.sweep import WORK_FOR_SPARK
+from duesweep.config.adapters.endpoint import store_of
 from support.commands import Ran, run
 from support.config_files import add_routes
 from support.diagnosis import diagnosed
@@ -112,7 +112,7 @@ def test_destinations_that_no_route_takes_are_refused(subject: Subject) -> None:
 def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
     key = subject.delay("Gone")
     subject.delay_many(3, ["Billing", "Shipping", "Billing"])
-    store = wiring.store(subject.config())
+    store = store_of(subject.config())
     attempts = f'"{subject.schema}"."duesweep_attempts"'
     later = "'2999-01-01'"
     with store.open_driver() as session:

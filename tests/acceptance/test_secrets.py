@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep import wiring
 from duesweep.cli import app
+from duesweep.config.adapters.endpoint import store_of
 from support.commands import run_on_shell as run
 from support.endpoint import Endpoint
 from support.logins import create_role, password_server
@@ -213,7 +213,7 @@ def test_password_in_a_file_is_read_as_it_is(secretive: Endpoint, capsys: Captur
         patch.delenv("DUESWEEP_STORE__DSN")
         patch.delenv("DUESWEEP_QUEUES__MQ__URL")
         config = secretive.config(store__dsn=dsn)
-        with wiring.store(config).open_driver() as session:
+        with store_of(config).open_driver() as session:
             session.check()
 
     assert NEEDLE not in _told(capsys, "config", "--config", str(secretive.config_file()))

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from duesweep.config.adapters.endpoint import tracing as made_tracing
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.sweep.traces import OtlpTracing
-from duesweep.wiring.context import tracing as made_tracing
 from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting

@@ -14,8 +14,9 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep import Duesweep, ErrorFilter, wiring
+from duesweep import Duesweep, ErrorFilter
 from duesweep.api.replaying import ErrorsReport
+from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
@@ -100,7 +101,7 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     process.wait()
     until(lambda: broker.count(level) == broker.count(level))
 
-    context = wiring.handover_context(endpoint.config(**settings(broker, **config)))
+    context = handover_context(endpoint.config(**settings(broker, **config)))
     done = handover(InProcessEngine(), context)
 
     assert (done.left, endpoint.waiting()) == (0, [])

@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
-from duesweep import wiring
 from duesweep.api.look import look_at
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
@@ -182,7 +182,7 @@ def test_sweep_whose_broker_falls_silent_ends_and_the_next_one_completes(
             "timeouts__silence_seconds": 6,
             "breaker__trigger_seconds": 1,
         }
-        context = wiring.sweep_context(endpoint.config(**settings(broker) | _CUT | through))
+        context = sweep_context(endpoint.config(**settings(broker) | _CUT | through))
         proxy.fall_silent_at(awaited)
 
         ended, reason = _swept(context, engine)

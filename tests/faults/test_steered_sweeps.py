@@ -12,8 +12,9 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment, wiring
+from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment
 from duesweep.audit.audit import AuditReport
+from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
 from duesweep.sweep.sweep import Engine
@@ -121,11 +122,11 @@ class _Operator:
             raise _NothingToReplay
 
     def pause(self, pattern: str) -> None:
-        with wiring.store(self.commands.config).open_driver() as session:
+        with store_of(self.commands.config).open_driver() as session:
             session.pause(pattern, None, "somebody@host", "at random")  # type: ignore[attr-defined]
 
     def resume_all(self) -> None:
-        with wiring.store(self.commands.config).open_driver() as session:
+        with store_of(self.commands.config).open_driver() as session:
             for pause in session.pauses():  # type: ignore[attr-defined]
                 session.resume(pause.pattern)  # type: ignore[attr-defined]
 

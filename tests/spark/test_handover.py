@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.handover import handover, preview
 from duesweep.preview import PreviewEntry
@@ -37,7 +37,7 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
     # On level 8 for as long as it takes to come here: 256 seconds are left, or more.
     soon = endpoint.delay(due_in_seconds=500)
     beyond = endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
-    context = wiring.handover_context(endpoint.config(**settings(broker)))
+    context = handover_context(endpoint.config(**settings(broker)))
 
     done = handover(engine, context)
 
@@ -67,7 +67,7 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
     endpoint.delay(headers="{")
     waiting = endpoint.waiting()
 
-    found = preview(wiring.handover_context(endpoint.config(**settings(broker))))
+    found = preview(handover_context(endpoint.config(**settings(broker))))
 
     placed = {entry: count for entry, count in found.items() if not entry.problem}
     assert placed == {PreviewEntry("Billing"): 7, PreviewEntry("Billing", 9): 5}
@@ -86,7 +86,7 @@ def test_what_is_due_before_the_cutoff_is_left(
     set_up(endpoint, broker, "Billing")
     before = [endpoint.delay(), endpoint.delay(due_in_seconds=600)]
     endpoint.delay_many(4, due_in_seconds=_YEAR_SECONDS)
-    context = wiring.handover_context(endpoint.config(**settings(broker)))
+    context = handover_context(endpoint.config(**settings(broker)))
     cutoff = datetime.now(UTC) + timedelta(hours=1)
 
     done = handover(engine, context, cutoff)
@@ -100,7 +100,7 @@ def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
 ) -> None:
     set_up(endpoint, broker, "Billing")
     early = endpoint.delay("Nowhere", due_in_seconds=600)
-    context = wiring.handover_context(endpoint.config(**settings(broker)))
+    context = handover_context(endpoint.config(**settings(broker)))
 
     done = handover(engine, context)
 
@@ -113,7 +113,7 @@ def test_queues_that_hold_nothing_back_are_refused(engine: Engine, endpoint: End
     endpoint.set_up("Billing")
 
     with pytest.raises(ConfigError, match="rabbitmq"):
-        handover(engine, wiring.handover_context(endpoint.config()))
+        handover(engine, handover_context(endpoint.config()))
 
 
 def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
@@ -123,7 +123,7 @@ def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
     broker.api("exchanges/{vhost}/" + topology.DELIVERY_EXCHANGE, "DELETE")
 
     with pytest.raises(ConfigError, match="delays create"):
-        wiring.handover_context(endpoint.config(**settings(broker))).queue.check(None)
+        handover_context(endpoint.config(**settings(broker))).queue.check(None)
 
 
 def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError
 from duesweep.demo.server import EmbeddedServer
 from duesweep.sweep.job import SweepContext
@@ -161,7 +161,7 @@ def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpo
     ):
         session.horizon()
     config = endpoint.config(store__writer_time_zone="America/New_York")
-    with wiring.sweep_context(config).store.open_driver() as session:
+    with sweep_context(config).store.open_driver() as session:
         horizon = session.horizon()
     assert horizon.shift_us in {4 * 3_600_000_000, 5 * 3_600_000_000}
 

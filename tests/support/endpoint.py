@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pytest
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.address import quote_name
+from duesweep.operations.setup import installer_of
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 from support import commands
@@ -121,7 +122,7 @@ class Endpoint(Generic[S]):
 
     def context(self, **overrides: object) -> SweepContext:
         """What a sweep works with; overrides as in `retry__max_attempts=2`."""
-        return wiring.sweep_context(self.config(**overrides))
+        return sweep_context(self.config(**overrides))
 
     def set_up(self, *queues: str, **overrides: object) -> "Endpoint[S]":
         """Create its tables, as `duesweep setup` does, and queue tables of these addresses."""
@@ -129,7 +130,7 @@ class Endpoint(Generic[S]):
         if self.rows.create is not None:
             index = quote_name(f"{self._delayed_name[:50]}_TimeIdx")
             self.execute(self.rows.create.format(table=self.delayed, index=index))
-        wiring.installer(self.config(**overrides)).install(rebind=False)
+        installer_of(self.config(**overrides)).install(rebind=False)
         for queue in queues:
             self.create_queue(queue)
         return self

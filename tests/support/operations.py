@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from duesweep.config.adapters import transport
 from duesweep.queues.base import Destination
 from duesweep.queues.operations import OutgoingMessage, QueueTable, ReceivedMessage
-from duesweep.wiring import operations
 from duesweep_testing.builders import BODY
 from support.endpoint import Endpoint
 
@@ -63,7 +63,7 @@ def held(queue: QueueTable) -> Iterator[int | None]:
 
 
 def transport_of(endpoint: Subject) -> Any:
-    return operations.transport(endpoint.config())
+    return transport.transport_of(endpoint.config())
 
 
 def address(endpoint: Subject, name: str) -> str:

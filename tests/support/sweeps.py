@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import Any
 
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.account import SweepReport
 from duesweep.core.policy import Slicing
 from duesweep.stores.base import DriverSession, SweepRun
@@ -36,7 +36,7 @@ def run_sweep(
         case SweepContext():
             context = swept
         case Config():
-            context = wiring.sweep_context(swept)
+            context = sweep_context(swept)
         case _:
             context = swept.context(**settings)
     return sweep(engine or InProcessEngine(), context, watch, reach, stop=stop)

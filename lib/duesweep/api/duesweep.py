@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from duesweep import wiring
 from duesweep.api.auditing import audit_source
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.choosing import find_messages
@@ -24,6 +23,7 @@ from duesweep.audit.audit import AuditReport
 from duesweep.change_messages import NewDue, cancel_chosen, reschedule_chosen
 from duesweep.choose import open_look
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.account import SweepReport
 from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
@@ -64,7 +64,7 @@ class Duesweep:
 
         at = None if max_seconds is None else time.time() + max_seconds
         stop = Stop(at, max_messages)
-        context = wiring.sweep_context(self.config)
+        context = sweep_context(self.config)
         look = look_at(context, stop)
         if not look.has_work:
             return None
@@ -74,7 +74,7 @@ class Duesweep:
 
     def plan(self) -> Outlook:
         """What a sweep would do now. Changes and locks nothing."""
-        return look_ahead(wiring.sweep_context(self.config), spark=self.spark)
+        return look_ahead(sweep_context(self.config), spark=self.spark)
 
     def list(
         self,
@@ -84,7 +84,7 @@ class Duesweep:
         scan_limit: int = _SCAN_LIMIT,
     ) -> Listing:
         """The `most` first messages that wait, and how many come due how soon. Locks nothing."""
-        with open_look(wiring.sweep_context(self.config).store) as session:
+        with open_look(sweep_context(self.config).store) as session:
             now = session.horizon().server_time
             chosen, own = wanted or MessageFilter(), self.config.store.endpoint
             return list_waiting(session, Question(chosen, now, own, most, scan_limit))
@@ -117,7 +117,7 @@ class Duesweep:
 
     def errors(self, wanted: ErrorFilter | None = None) -> Sequence[ErrorRow]:
         """Messages that exhausted their attempts, and were neither replayed nor discarded since."""
-        context = wiring.sweep_context(self.config)
+        context = sweep_context(self.config)
         with command_ledger(context, self.spark) as ledger:
             messages = ExhaustedMessages(ledger, context.store.source)
             messages.check()
@@ -141,7 +141,7 @@ class Duesweep:
 
     def audit(self) -> AuditReport:
         """Compare store, journal and ledger. What does not agree is in `suspects`."""
-        return audit_source(wiring.sweep_context(self.config), self.spark)
+        return audit_source(sweep_context(self.config), self.spark)
 
     def maintain(self, *, forget: Sequence[str] = ()) -> MaintainReport:
         """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
@@ -151,13 +151,13 @@ class Duesweep:
 
     def table(self, name: str) -> Any:
         """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""
-        context = wiring.sweep_context(self.config)
+        context = sweep_context(self.config)
         return read_table(context.ledger_root, name, self.spark)
 
     def _change(
         self, wanted: MessageFilter, command: Command, due: NewDue | None = None
     ) -> CommandReport:
-        context, own_queue = wiring.sweep_context(self.config), self.config.store.endpoint
+        context, own_queue = sweep_context(self.config), self.config.store.endpoint
         found = find_messages(context, own_queue, lambda _: wanted, _SCAN_LIMIT)
         require_reason(command.reason, len(found.lock_keys))
         limits = context.limits

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from duesweep import wiring
 from duesweep.api.ledgers import command_ledger
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.maintain.maintain import Rules, maintain
 from duesweep.maintain.report import MaintainReport
 from duesweep.stores.base import operators_of
@@ -18,7 +18,7 @@ def maintain_source(
     config: Config, forget: Sequence[str] = (), spark: "SparkSession | None" = None
 ) -> MaintainReport:
     """Look after it. Raises `ConfigError` if the store cannot be looked after."""
-    context = wiring.sweep_context(config)
+    context = sweep_context(config)
     rules = Rules(config.ledger.keep_days, config.ledger.vacuum_days, forget)
     operators = operators_of(context.store, "maintenance")
     with operators.open_driver() as session, command_ledger(context, spark) as ledger:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duesweep import wiring
 from duesweep.api.caller import require_reason
 from duesweep.api.ledgers import command_ledger
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import Command
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.exhausted import ExhaustedMessages
@@ -41,7 +41,7 @@ def replay(
     spark: "SparkSession | None" = None,
 ) -> ErrorsReport:
     """Replay the errors that a filter means, except those that were replayed or discarded."""
-    context = wiring.sweep_context(config)
+    context = sweep_context(config)
     with command_ledger(context, spark) as ledger:
         messages = ExhaustedMessages(ledger, context.store.source)
         messages.check()

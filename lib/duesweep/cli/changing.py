@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.choosing import FoundMessages, find_messages
 from duesweep.api.ledgers import command_ledger
@@ -22,6 +21,7 @@ from duesweep.cli.counting import counted, counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.cli.unknown import refuse_unknown, unknown_document
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.report.changes import Words, print_destinations
@@ -55,7 +55,7 @@ def run(file: Path | None, overrides: Sequence[str], options: ChangeOptions) -> 
     """Choose, show and ask where a filter chose, and change."""
     _refuse_unclear(options)
     config = configuration.load(file, overrides)
-    context, own_queue = wiring.sweep_context(config), config.store.endpoint
+    context, own_queue = sweep_context(config), config.store.endpoint
     with counting("looked at") as tell:
         found = find_messages(context, own_queue, options.chosen.at, options.scan_limit, tell=tell)
     refuse_unknown(context, found.unknown, "waiting message", "`duesweep list` shows the messages")

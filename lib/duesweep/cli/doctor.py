@@ -21,9 +21,10 @@ from duesweep.checks.finding import (
     worst_first,
 )
 from duesweep.config import Config
+from duesweep.config.adapters import Needs
 from duesweep.core.errors import ExitCode, make_printable
 from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
-from duesweep.doctor.spark import Needs, ledger_finding, not_started, spark_findings
+from duesweep.doctor.spark import ledger_finding, not_started, spark_findings
 from duesweep.report.quantities import count_text
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
@@ -149,7 +150,7 @@ def _examine(config: Config, options: DoctorOptions) -> list[Finding]:
 
 
 def _examination(config: Config) -> Examination:
-    from duesweep.wiring.examining import examination  # noqa: PLC0415 - loads drivers
+    from duesweep.doctor.examine import examination  # noqa: PLC0415 - loads drivers
 
     return examination(config)
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.ledgers import command_ledger
 from duesweep.cli.unknown import print_unknown, unknown_document
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import ChangeKind
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.exhausted import ErrorFilter, ErrorGroups, ErrorRow
@@ -107,7 +107,7 @@ def show(file: Path | None, overrides: Sequence[str], message: str, *, as_json: 
 def _messages(
     file: Path | None, overrides: Sequence[str]
 ) -> Iterator[tuple[str, ExhaustedMessages]]:
-    context = wiring.sweep_context(configuration.load(file, overrides))
+    context = sweep_context(configuration.load(file, overrides))
     source = context.store.source
     with command_ledger(context) as ledger:
         messages = ExhaustedMessages(ledger, source)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.ledgers import command_ledger
 from duesweep.cli.commands import CommandOptions
@@ -16,6 +15,7 @@ from duesweep.cli.errors_listing import ErrorOptions
 from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.cli.unknown import refuse_unknown
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import ConfigError
 from duesweep.core.exhausted import ErrorFilter
@@ -74,7 +74,7 @@ def discard(call: Call) -> int:
 @contextmanager
 def _opened(call: Call) -> Iterator[_Opened]:
     config = configuration.load(call.file, call.overrides)
-    context = wiring.sweep_context(config)
+    context = sweep_context(config)
     with command_ledger(context) as ledger:
         messages = ExhaustedMessages(ledger, context.store.source)
         messages.check()

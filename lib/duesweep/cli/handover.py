@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
+from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.report.quantities import count_text
 from duesweep.sweep.job import SweepContext
@@ -38,7 +38,7 @@ def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -
             "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
         )
     cutoff = parse_cutoff(options.cutoff) if options.cutoff else None
-    context = wiring.handover_context(configuration.load(file, overrides))
+    context = handover_context(configuration.load(file, overrides))
     if options.abort:
         return _abort(context)
     _check(context)

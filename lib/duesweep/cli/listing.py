@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.choose import open_look
 from duesweep.cli.counting import counting
 from duesweep.cli.filters import FilterOptions
 from duesweep.cli.unknown import print_unknown, unknown_document
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import WaitingMessage
 from duesweep.core.errors import ExitCode
 from duesweep.core.times import BUCKETS
@@ -43,7 +43,7 @@ class ListOptions:
 def run(file: Path | None, overrides: Sequence[str], options: ListOptions) -> int:
     """List what waits. The first messages are printed before all are counted."""
     config = configuration.load(file, overrides)
-    store, own_queue = wiring.sweep_context(config).store, config.store.endpoint
+    store, own_queue = sweep_context(config).store, config.store.endpoint
     with open_look(store) as session:
         now = session.horizon().server_time
         question = Question(

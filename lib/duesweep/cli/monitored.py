@@ -99,7 +99,7 @@ def _outputs(metrics: MetricsConfig) -> "list[Output]":
         outputs.append(Pushgateway(metrics.pushgateway.get_secret_value()))
     settings = otlp_settings("metrics")
     if settings is not None and settings.problem is None:
-        # `wiring.tracing` warns where OpenTelemetry is not installed.
+        # `sweep_context` warns where OpenTelemetry is not installed.
         with suppress(ImportError):
             from duesweep.sweep.traces import described_service  # noqa: PLC0415
             from duesweep.telemetry.otlp_metrics import OtlpMetrics  # noqa: PLC0415

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.planning import look_ahead
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ExitCode, make_printable
 from duesweep.outlook import DestinationOutlook
 from duesweep.report.outlook import COLUMNS, destination_row, document, sentences
@@ -25,7 +25,7 @@ def run(
     of: configuration.EndpointSettings | None, overrides: Sequence[str], options: PlanOptions
 ) -> ExitCode:
     """Tell what a sweep would do. The destinations come first, before all messages are counted."""
-    context = wiring.sweep_context(configuration.load(of, overrides))
+    context = sweep_context(configuration.load(of, overrides))
     outlook = look_ahead(context, None if options.as_json else _show)
     sql = outlook.sql if options.with_sql else None
     if options.as_json:

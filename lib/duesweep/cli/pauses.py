@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.caller import given_by
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.policy import Pause
 from duesweep.core.routing import fits_destination
@@ -101,7 +101,7 @@ def _check(wanted: NewPause) -> None:
 
 @contextmanager
 def _open(file: Path | None, overrides: Sequence[str], command: str) -> Iterator[OperatorDriver]:
-    store = wiring.sweep_context(configuration.load(file, overrides)).store
+    store = sweep_context(configuration.load(file, overrides)).store
     operators = operators_of(store, f"the command `{command}`")
     with operators.open_driver() as session:
         session.check()

@@ -11,11 +11,10 @@ from typing import Any
 
 from duesweep import config as configuration
 from duesweep.config import Config
+from duesweep.config.adapters.transport import TransportSession, transport_of, transport_session
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, make_printable
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.times import parse_duration
-from duesweep.wiring import operations
-from duesweep.wiring.operations import TransportSession
 
 _STDIN = Path("-")
 
@@ -37,7 +36,7 @@ class Target:
 def open_session(target: Target) -> Iterator[TransportSession]:
     """A session. A `MessageError`, as of an address without a queue, becomes a `ConfigError`."""
     try:
-        with operations.session(target.config(), target.connection) as session:
+        with transport_session(target.config(), target.connection) as session:
             yield session
     except MessageError as error:
         raise ConfigError(error.text, advice=error.advice) from error
@@ -45,7 +44,7 @@ def open_session(target: Target) -> Iterator[TransportSession]:
 
 def print_script(target: Target, names: Sequence[str], role: str, address: str) -> ExitCode:
     """Print the statements of these names for the table at `address`. Connects to nothing."""
-    found = operations.transport(target.config(), target.connection)
+    found = transport_of(target.config(), target.connection)
     try:
         table = found.addresses.parse(address)
     except MessageError as error:

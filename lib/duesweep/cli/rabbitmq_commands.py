@@ -10,10 +10,10 @@ from duesweep.cli import queue_commands
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import Target
+from duesweep.config.adapters import rabbitmq
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
 from duesweep.core.message import OutgoingMessage
 from duesweep.report.quantities import duration_text
-from duesweep.wiring import rabbitmq_tools
 
 __all__ = ["Target", "Times", "build_message", "create", "send", "verify"]
 
@@ -27,7 +27,7 @@ class Times(NamedTuple):
 
 def create(target: Target, endpoints: Sequence[str], *, as_json: bool) -> ExitCode:
     """Create what is missing of the delay ladder and of these endpoints."""
-    created = rabbitmq_tools.installer(target.config(), target.connection, endpoints).install(
+    created = rabbitmq.installer(target.config(), target.connection, endpoints).install(
         rebind=False
     )
     if as_json:
@@ -61,7 +61,7 @@ def build_message(
 
 def send(target: Target, name: str, message: OutgoingMessage, *, as_json: bool) -> ExitCode:
     """Send a message and print its id; 2 if the endpoint is missing, 3 if the broker refuses."""
-    with rabbitmq_tools.sender(target.config(), target.connection) as sender:
+    with rabbitmq.sender(target.config(), target.connection) as sender:
         try:
             message_id = sender.send(name, message)
         except RefusedMessageError:
@@ -83,7 +83,7 @@ def send(target: Target, name: str, message: OutgoingMessage, *, as_json: bool) 
 def verify(target: Target, *, as_json: bool) -> ExitCode:
     """Check the delay ladder and print the findings; 3 if there is a fault or a warning."""
     config = target.config()
-    findings = worst_first(rabbitmq_tools.verification(config, target.connection).findings())
+    findings = worst_first(rabbitmq.verification(config, target.connection).findings())
     if as_json:
         print(document(config.store.endpoint, findings))
     else:

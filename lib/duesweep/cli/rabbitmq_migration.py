@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from duesweep.cli.queue_commands import Target
+from duesweep.config.adapters import rabbitmq
+from duesweep.config.adapters.rabbitmq import LevelReport, MigrationProgress, MigrationReport
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable
-from duesweep.wiring import rabbitmq_tools
-from duesweep.wiring.rabbitmq_tools import LevelReport, MigrationProgress, MigrationReport
 
 __all__ = ["Target", "count", "run"]
 
@@ -23,7 +23,7 @@ _NOTHING = "There is nothing to migrate: the broker has no ladder of the transpo
 
 def count(target: Target, *, as_json: bool) -> ExitCode:
     """Print how many messages wait on each level."""
-    report = rabbitmq_tools.migration(target.config(), target.connection).count()
+    report = rabbitmq.migration(target.config(), target.connection).count()
     if as_json:
         levels = [{"queue": level.queue, "waiting": level.waiting} for level in report.levels]
         total = sum(level.waiting for level in report.levels)
@@ -41,7 +41,7 @@ def count(target: Target, *, as_json: bool) -> ExitCode:
 
 def run(target: Target, *, as_json: bool) -> ExitCode:
     """Move the messages and print the result, also after an error."""
-    migration = rabbitmq_tools.migration(target.config(), target.connection)
+    migration = rabbitmq.migration(target.config(), target.connection)
     report = MigrationReport()
     try:
         with _progress_bar() as bar, _stop_on_signals() as stop:

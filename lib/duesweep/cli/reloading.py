@@ -7,10 +7,10 @@ from pathlib import Path
 import structlog
 
 from duesweep import config as configuration
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import DuesweepError, make_printable
 from duesweep.fleet.members import Member, members_of
 from duesweep.watch.tick import Ticker
-from duesweep.wiring import sweep_context
 
 _log = structlog.get_logger(__name__)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from uuid import UUID
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.caller import given_by, require_reason
 from duesweep.api.ledgers import command_ledger
 from duesweep.cli.commands import (
@@ -20,6 +19,7 @@ from duesweep.cli.commands import (
 )
 from duesweep.cli.counting import counted, counting
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import Command, CommandName, spelled_alike
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.times import Moment
@@ -53,7 +53,7 @@ class RestoreOptions:
 def run(file: Path | None, overrides: Sequence[str], options: RestoreOptions) -> int:
     """Choose cancelled messages, ask where a command chose them, and restore them."""
     _refuse_unclear(options)
-    context = wiring.sweep_context(configuration.load(file, overrides))
+    context = sweep_context(configuration.load(file, overrides))
     with command_ledger(context) as ledger:
         return _run(context, ledger, options)
 

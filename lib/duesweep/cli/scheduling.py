@@ -66,7 +66,7 @@ def airflow(
 
 def _print(form: str, config: Path | None, settings: list[str] | None, every: str) -> ExitCode:
     from duesweep import config as configuration
-    from duesweep import wiring
+    from duesweep.config.adapters.endpoint import ledger_root
     from duesweep.ledger.base import local_folder
     from duesweep.schedule.render import render
     from duesweep.schedule.values import Scheduled
@@ -78,7 +78,7 @@ def _print(form: str, config: Path | None, settings: list[str] | None, every: st
     loaded = [
         configuration.load(each, settings or []) for each in configuration.settings_of([path])
     ]
-    folders = [local_folder(wiring.ledger_root(each.ledger.root)) for each in loaded]
+    folders = [local_folder(ledger_root(each.ledger.root)) for each in loaded]
     title = loaded[0].store.endpoint if len(loaded) == 1 else path.stem
     scheduled = Scheduled(
         # Forms have it in comments and in quotes.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.core.errors import ConfigError, ExitCode, Problem
+from duesweep.operations.setup import installer_of
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 
@@ -32,7 +32,7 @@ def run(file: Path | None, overrides: Sequence[str], options: SetupOptions) -> i
             advice="give --print-sql too, and let an administrator run what it prints",
         )
     config = configuration.load(file, overrides)
-    installer = wiring.installer(config)
+    installer = installer_of(config)
     if options.print_sql:
         script = installer.script(options.grant_to)
         print(json.dumps({"sql": script}) if options.as_json else script)

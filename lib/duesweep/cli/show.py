@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.choose import choose, find_by_keys, open_look
 from duesweep.cli.filters import DEFAULT_SCAN_LIMIT
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import MessageFilter, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode, LedgerError, Problem, make_printable
 from duesweep.history import Event, read_history
@@ -62,7 +62,7 @@ class Found:
 def run(file: Path | None, overrides: Sequence[str], options: ShowOptions) -> int:
     """Show a message. Exits with 3 if neither the store nor the ledger knows it."""
     config = configuration.load(file, overrides)
-    context, own_queue = wiring.sweep_context(config), config.store.endpoint
+    context, own_queue = sweep_context(config), config.store.endpoint
     with open_look(context.store) as session:
         now = session.horizon().server_time
         messages = _find(session, options, own_queue)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.api.look import Look, look_at
 from duesweep.cli import documents
 from duesweep.cli.documents import End
 from duesweep.cli.monitored import monitored
 from duesweep.cli.signals import stop_on_signals
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.account import held_in_sweep
 from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_printable
 from duesweep.report.held import print_held
@@ -101,7 +101,7 @@ def _write_report(
 
 
 def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> End:
-    context, as_json = wiring.sweep_context(config), options.as_json
+    context, as_json = sweep_context(config), options.as_json
     with monitored(config, context.store) as ending:
         look = look_at(context, stop)
         if look.needs_spark and options.gate and not stop.is_wanted:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import ledger_root, sweep_context
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.demo import ledger_view
@@ -78,7 +78,7 @@ def _show(stage: Stage) -> bool:
     _prepare(stage)
     with step("4. Starting Spark"):
         ledger = SparkTables(
-            spark_session(configuration.jars()), wiring.sweep_context(stage.config).ledger_root
+            spark_session(configuration.jars()), sweep_context(stage.config).ledger_root
         )
         # PySpark's own handler calls the JVM while another call to the JVM may be running.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,7 +112,7 @@ def _prepare(stage: Stage) -> None:
 
 
 def _sweep(stage: Stage, ledger: SparkTables) -> SweepSummary:
-    context = wiring.sweep_context(stage.config)
+    context = sweep_context(stage.config)
     started = time.monotonic()
     summary = sweep(SparkEngine(ledger.spark), context, create_watch(context.store))
     print_summary(summary)
@@ -140,7 +140,7 @@ def _is_as_expected(
 
 
 def _print_locations(stage: Stage) -> None:
-    ledger = wiring.ledger_root(stage.config.ledger.root)
+    ledger = ledger_root(stage.config.ledger.root)
     say("9. The PostgreSQL server is stopped. All files are still there:")
     say(f"   ledger         {ledger}")
     say(f"                  any reader of Delta tables: SELECT * FROM delta.`{ledger}/tombstones`")

@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 import duesweep
+from duesweep.config.adapters import Needs
 from duesweep.core.errors import DuesweepError
 from duesweep.doctor.examine import LedgerBinding
 from duesweep.doctor.question import question
-from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, Needs, SparkFacts, Versions
+from duesweep.doctor.spark import ExecutorFacts, LedgerFacts, SparkFacts, Versions
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.ledger.ledger import Ledger
 from duesweep.sweep.spark import SparkEngine

@@ -1,8 +1,10 @@
 """Examines one service after the other. One that is out of reach is a finding; the rest goes on."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from duesweep.checks.finding import (
@@ -10,6 +12,7 @@ from duesweep.checks.finding import (
     Finding,
     Severity,
     capitalized,
+    fault,
     fault_of,
     ok,
     skipped,
@@ -17,27 +20,29 @@ from duesweep.checks.finding import (
 )
 from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP
-from duesweep.core.errors import DuesweepError
+from duesweep.config import Config, route_notice
+from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.roles import (
+    Wanted,
+    destination_queues,
+    required_queues,
+    routed_queues,
+)
+from duesweep.core.errors import ConfigError, DuesweepError
 from duesweep.core.policy import Pause
-from duesweep.doctor.spark import Needs
 from duesweep.ledger.base import probe_writable
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 
+# The doctor reads this many messages, and checks this many of their destinations.
+_MESSAGES, _MOST = 1_000, 50
 _STORE = "store.dsn"
 _START = "the sweep"
 # Nobody plans a pause for longer without saying until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
 _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A database or broker. `findings` raises `DuesweepError` if it is out of reach."""
-
-    setting: str
-    findings: Callable[[], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,125 @@ class Examination:
     services: Sequence[Service]
     routes: Sequence[Finding]
     needs: Needs
+
+
+@dataclass(slots=True)
+class _Destinations:
+    """The destinations of waiting messages. The store is asked once, at the first use."""
+
+    config: Config
+    _waiting: Sequence[str] | None = field(default=None, init=False)
+
+    def queues(self) -> Sequence[Wanted]:
+        """The queues of the first of them, with those that a [[route]] names."""
+        return [*self._checked(), *routed_queues(self.config)]
+
+    def findings(self) -> Iterator[Finding]:
+        """Findings for destinations that no route takes, and for those that were not checked."""
+        for one in self._checked():
+            if one.problem is not None:
+                yield fault(
+                    Check.ROUTE,
+                    one.written,
+                    f"No [[route]] takes the destination {one.written!r} of waiting messages: they "
+                    "fail",
+                    f"Add a [[route]] whose destination fits {one.written!r}",
+                )
+        more = len(self._found()) - _MOST
+        if more > 0:
+            text = f"Messages wait for {more} more destinations; their queues were not checked"
+            yield skipped(Check.ROUTE, "destinations", text)
+
+    def _checked(self) -> Sequence[Wanted]:
+        return destination_queues(self.config, self._found()[:_MOST])
+
+    def _found(self) -> Sequence[str]:
+        """Distinct destinations of the messages that are due first. None where they cannot be read:
+        the store's own findings say why.
+        """
+        if self._waiting is None:
+            self._waiting = ()
+            store = self.config.store
+            if not store.is_custom:
+                with suppress(DuesweepError):
+                    self._waiting = adapter(store.dialect).waiting(self.config, _MESSAGES)
+        return self._waiting
+
+
+def examination(config: Config) -> Examination:
+    """What has to be checked: each database that the configuration names, with its queues: the
+    endpoint's own, the error queue, the destinations of waiting messages, and queues of a [[route]]
+    without a wildcard. Connects to nothing; raises `ConfigError` as a sweep does.
+    """
+    required = required_queues(config)
+    return Examination(
+        sweep_context(config),
+        list(_services(config, required)),
+        list(_route_findings(config, required)),
+        _needs(config),
+    )
+
+
+def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
+    found = connections(config)
+    destinations = _Destinations(config)
+
+    def queues(*connections: QueueConnection) -> Sequence[tuple[str, object]]:
+        tables: dict[object, str] = {}
+        for connection in connections:
+            wanted = [one for one in required if one.connection == connection.name]
+            if connection.kind != "rabbitmq":
+                asked = destinations.queues()
+                wanted += [one for one in asked if one.connection == connection.name]
+            for role, table in _tables(connection, wanted):
+                tables.setdefault(table, role)
+        return [(role, table) for table, role in tables.items()]
+
+    if not config.store.is_custom:
+        beside = [connection for connection in found.values() if connection.is_beside]
+        yield adapter(config.store.dialect).service(config, None, partial(queues, *beside))
+        yield Service(_STORE, destinations.findings)
+    for connection in found.values():
+        if not connection.is_beside:
+            look = partial(queues, connection)
+            yield adapter(connection.kind).service(config, connection, look)
+
+
+def _tables(connection: QueueConnection, wanted: Sequence[Wanted]) -> Iterator[tuple[str, object]]:
+    """Roles and tables of queues on a connection. An address that cannot be read is left out: the
+    sweep refuses it with a reason.
+    """
+    for one in wanted:
+        with suppress(ConfigError):
+            (table,) = adapter(connection.kind).queue_tables(connection, [one.name])
+            yield one.role, table
+
+
+def _route_findings(config: Config, required: Sequence[Wanted]) -> Iterator[Finding]:
+    notice = route_notice(config)
+    if notice is not None:
+        yield fault_of(Check.ROUTE, "[[route]]", notice)
+    for one in required if config.route else ():
+        if one.problem is not None:
+            text = f"{one.problem}. It is the {one.role}: messages for it fail"
+            advice = f"Add a [[route]] whose destination fits {one.written!r}"
+            yield fault(Check.ROUTE, one.written, text, advice)
+        else:
+            text = f"The {one.role} is {one.name} on queues.{one.connection}"
+            yield ok(Check.ROUTE, one.written, text)
+
+
+def _needs(config: Config) -> Needs:
+    """What executors have to load, for the store and all connections."""
+    dsns: dict[str, list[str]] = {}
+    if not config.store.is_custom:
+        dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
+    for connection in connections(config).values():
+        own = [connection.dsn.get_secret_value()] if connection.dsn else []
+        dsns.setdefault(connection.kind, []).extend(own)
+    found = [adapter(kind).needs(own) for kind, own in dsns.items()]
+    modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]
+    return Needs(modules, [name for needs in found for name in needs.odbc_drivers])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ and uses plain values only.
 
 from collections.abc import Callable
 
-from duesweep.doctor.spark import Needs
+from duesweep.config.adapters import Needs
 
 
 def question(needs: Needs, seconds: float) -> Callable[[int], str]:

@@ -12,16 +12,6 @@ _ENOUGH_TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What every executor has to import. `odbc_drivers` are those that dsns name; "" is the one
-    that came with duesweep.
-    """
-
-    modules: Sequence[str]
-    odbc_drivers: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Versions:
     """Of Python and of duesweep; the latter None where it cannot be imported."""
 

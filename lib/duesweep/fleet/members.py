@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from duesweep.config import Config, EndpointSettings, load
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import DuesweepError, QueueError, StoreError, TransactionLostError
 from duesweep.sweep.job import SweepContext
-from duesweep.wiring import sweep_context
 
 T = TypeVar("T")
 

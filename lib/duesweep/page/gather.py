@@ -36,7 +36,7 @@ def gather(config: Config, context: SweepContext, days: int) -> SourceFacts:
 
 
 def _findings(config: Config) -> Sequence[Finding]:
-    from duesweep.wiring.examining import examination  # noqa: PLC0415 - loads drivers
+    from duesweep.doctor.examine import examination  # noqa: PLC0415 - loads drivers
 
     findings, _ = examine_services(examination(config))
     return worst_first([finding for finding in findings if is_to_mend(finding)])

@@ -4,7 +4,6 @@ No thread sends them: Spark's Python workers are forked, and a worker may end at
 """
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ from opentelemetry.util.re import parse_env_headers
 from duesweep import __version__
 from duesweep.core.errors import MessageError, make_printable
 from duesweep.core.message import Message
+from duesweep.core.world import World
 from duesweep.sweep.job import Attributes, Tracing
 
 _log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class OtlpTracing(Tracing):
     headers: str = field(default="", repr=False)
     resource: tuple[tuple[str, str], ...] = ()
     parent: str | None = None
+    world: World = field(default_factory=World, repr=False)
 
     @contextmanager
     def recording(self, name: str, attributes: Attributes) -> Iterator[None]:
@@ -107,7 +108,7 @@ class OtlpTracing(Tracing):
         return replace(self, parent=carrier.get(_TRACEPARENT))
 
     def _send(self, spans: Sequence[ReadableSpan]) -> None:
-        if not spans or time.monotonic() < _Rest.until:
+        if not spans or self.world.clock.seconds() < _Rest.until:
             return
         try:
             is_sent = self._export(spans)
@@ -115,7 +116,7 @@ class OtlpTracing(Tracing):
             _log.warning("Traces cannot be sent: %s", make_printable(str(error)))
             is_sent = False
         if not is_sent:
-            _Rest.until = time.monotonic() + _REST_SECONDS
+            _Rest.until = self.world.clock.seconds() + _REST_SECONDS
             _log.warning("Traces are not sent for %d seconds", _REST_SECONDS)
 
     def _export(self, spans: Sequence[ReadableSpan]) -> bool:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import ConfigError
 from duesweep.stores.base import NewMessage
 from duesweep_testing.contract.stores import steps
@@ -21,7 +21,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at_and_not_created(
     endpoint: SqlServerEndpoint,
 ) -> None:
     endpoint.execute(f"DROP TABLE {endpoint.delayed}")
-    store = wiring.store(endpoint.config())
+    store = store_of(endpoint.config())
     store.set_up_infrastructure()
 
     with store.open_driver() as session, pytest.raises(ConfigError) as refusal:
@@ -52,7 +52,7 @@ def test_counters_of_another_kind_of_store_in_the_schema_do_no_harm(
 
 
 def test_stored_message_is_a_timeout_of_no_saga(endpoint: SqlServerEndpoint) -> None:
-    store = wiring.store(endpoint.config())
+    store = store_of(endpoint.config())
     with store.open_messages() as session:
         due = endpoint.due_in(0) + timedelta(hours=1)
         key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))

@@ -6,12 +6,13 @@ from datetime import UTC, timedelta
 import psycopg
 import pytest
 
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import ConfigError, UnreadableAddressError
 from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
+from duesweep.operations.setup import installer_of
 from duesweep.stores.base import NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep_testing.builders import delayed_row
@@ -40,7 +41,7 @@ def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
 
-    created = wiring.installer(endpoint.config()).install(rebind=False)
+    created = installer_of(endpoint.config()).install(rebind=False)
 
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
     found = {row.tablename for row in endpoint.fetch(tables, endpoint.schema)}
@@ -54,12 +55,12 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
     if method == "installer":
-        wiring.installer(endpoint.config()).install(rebind=False)
+        installer_of(endpoint.config()).install(rebind=False)
     else:
-        wiring.store(endpoint.config()).set_up_infrastructure()
+        store_of(endpoint.config()).set_up_infrastructure()
 
     with (
-        wiring.store(endpoint.config()).open_driver() as session,
+        store_of(endpoint.config()).open_driver() as session,
         pytest.raises(ConfigError) as refusal,
     ):
         session.check()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep import wiring
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, headers_text
 from support.commands import run
@@ -208,7 +208,7 @@ def use_queues(world: World) -> None:
 def use_messages(world: World) -> None:
     """The store's contract for one message at a time, which no command uses."""
     world.store(2)
-    store = wiring.sweep_context(configuration.load(world.config_file())).store
+    store = sweep_context(configuration.load(world.config_file())).store
     with store.open_messages() as session, session.transaction():
         for use in (session.raise_failure_count, session.remove):
             message = session.fetch_next_due()

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from duesweep import wiring
 from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.ledger import ledger as ledgers
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger
@@ -47,7 +47,7 @@ def following(plan: Plan) -> Iterator[Counter[str]]:
     """Follow `plan` in all that the factories make meanwhile in this process, and in what Spark's
     workers get of it. Yields how often each point was reached in this process.
     """
-    make_context, open_ledger = wiring.sweep_context, ledgers.open_ledger
+    make_context, open_ledger = sweep_context, ledgers.open_ledger
 
     def make_armed(config: Config, **options: Any) -> SweepContext:
         return armed_context(make_context(config, **options), plan)

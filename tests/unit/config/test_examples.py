@@ -11,10 +11,10 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from duesweep import config as configuration
-from duesweep import wiring
 from duesweep.checks.finding import Severity
 from duesweep.config import Config
-from duesweep.wiring.examining import examination
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.doctor.examine import examination
 
 _REPEATED = {
     "queues": configuration.QueueConfig,
@@ -115,7 +115,7 @@ def test_sweep_can_be_made_from_each_example(name: str) -> None:
     broker = ["queues.main.url=amqps://broker/nsb"] if name == "rabbitmq" else []
     config = configuration.load(_CONF / f"{name}.toml", [f"store.dsn={dsn}", *broker])
 
-    context = wiring.sweep_context(config)
+    context = sweep_context(config)
 
     assert context.error_queue == "error"
     assert context.queue.shares_transaction == (name != "rabbitmq")

@@ -26,9 +26,9 @@ from duesweep.checks.server import unreachable
 from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
 from duesweep.checks.tables import FoundTable, WantedTable
 from duesweep.checks.time_outs import TimeOut, time_out_findings
+from duesweep.config.adapters import Needs, Service
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.doctor.examine import Examination, Service, examine_services
-from duesweep.doctor.spark import Needs
+from duesweep.doctor.examine import Examination, examine_services
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from duesweep.checks.finding import Check, Severity, is_to_mend
+from duesweep.config.adapters import Needs
 from duesweep.core.errors import Problem
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import (
     ExecutorFacts,
     LedgerFacts,
-    Needs,
     SparkFacts,
     Versions,
     ledger_finding,

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from duesweep import wiring
 from duesweep.config import Config, load
+from duesweep.config.adapters.endpoint import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
-from duesweep.wiring.examining import examination
-from duesweep.wiring.installing import installer
+from duesweep.doctor.examine import examination
+from duesweep.operations.setup import installer_of
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -28,7 +28,7 @@ def _config(dsn: str = POSTGRESQL, **more: str) -> Config:
 
 
 def _store(dsn: str = POSTGRESQL, **more: str) -> Any:
-    return wiring.store(_config(dsn, **more))
+    return store_of(_config(dsn, **more))
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_schema_and_source_are_those_of_the_server() -> None:
 
 @pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
 def test_queues_of_the_stores_server_share_its_transaction(dsn: str) -> None:
-    assert wiring.sweep_context(_config(dsn)).queue.shares_transaction
+    assert sweep_context(_config(dsn)).queue.shares_transaction
 
 
 @pytest.mark.parametrize("dsn", [POSTGRESQL, SQL_SERVER])
 def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
     config = _config(dsn, retry__error_queue="error")
 
-    script = installer(config).script()
+    script = installer_of(config).script()
 
     assert "duesweep_journal" in script
     assert "error" in script
     assert "TimeoutData" not in script
     assert "[Sales.Orders]" not in script
     assert '"Sales.Orders"' not in script
-    assert wiring.store(config).own_queue == "Sales.Orders"
+    assert store_of(config).own_queue == "Sales.Orders"
     assert examination(config).routes == []
 
 
@@ -148,4 +148,4 @@ def test_settings_that_mean_something_are_taken() -> None:
 )
 def test_queues_of_the_other_server_need_a_dsn(dsn: str, kind: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wiring.sweep_context(_config(dsn, queues__default__kind=kind))
+        sweep_context(_config(dsn, queues__default__kind=kind))

@@ -1,11 +1,14 @@
-"""Makes what a sweep works with."""
+"""From settings to what a sweep works with: store, queues, ledger, limits."""
 
+from collections.abc import Callable, Sequence
+from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
 
 import structlog
 
 from duesweep.config import Config, has_cluster_files, otlp_settings, started
-from duesweep.core.errors import ConfigError, QueueNotFoundError
+from duesweep.config.adapters import QueueConnection, adapter, connections, timeouts_of
+from duesweep.core.errors import ConfigError, QueueNotFoundError, type_name
 from duesweep.core.policy import (
     BATCH_ROWS,
     MAX_BATCH_ROWS,
@@ -23,23 +26,26 @@ from duesweep.core.routing import EVERYTHING, Allowed, Route
 from duesweep.ledger.ledger import require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.stores.base import Store, TransactionMode
+from duesweep.stores.base import Store, StoreSettings, TransactionMode
+from duesweep.stores.store import SqlStore
 from duesweep.sweep.job import SweepContext, Tracing
-from duesweep.wiring import custom
-from duesweep.wiring.dialects import (
-    check_shared_transaction,
-    connections,
-    dialect,
-    queue_kind,
-    timeouts_of,
-)
 
+# What a custom store has to have.
+_PROPERTIES = ("source", "own_queue")
+_METHODS = (
+    "initialise",
+    "open_task",
+    "open_driver",
+    "open_messages",
+    "set_up_infrastructure",
+    "operators",
+)
 _log = structlog.get_logger(__name__)
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
     """The context of a sweep with this configuration. Connects to nothing."""
-    swept = store(config)
+    swept = store_of(config)
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
@@ -85,21 +91,16 @@ def handover_context(config: Config) -> SweepContext:
     return sweep_context(config, needs_ladder=True)
 
 
-def store(config: Config) -> Store:
+def store_of(config: Config) -> Store:
     """The store to sweep."""
     if config.store.is_custom:
-        return custom.store(config)
-    return dialect(config.store.dialect).store(config)
-
-
-def queue(config: Config) -> Queue:
-    """The queues to deliver to."""
-    return _queue(config, store(config), needs_ladder=False)
+        return _custom_store(config)
+    return adapter(config.store.dialect).store(config)
 
 
 def own_names(config: Config) -> tuple[str, ...]:
     """The names of the endpoint's own queue in routes: its name, and its queue's whole address."""
-    return config.store.endpoint, store(config).own_queue
+    return config.store.endpoint, store_of(config).own_queue
 
 
 def ledger_root(root: str) -> str:
@@ -117,20 +118,38 @@ def ledger_root(root: str) -> str:
         ) from error
 
 
+def routes_of(config: Config) -> tuple[Route, ...]:
+    """The routes, in their order."""
+    return tuple(Route(r.destination, r.connection, r.queue) for r in config.route)
+
+
+def check_shared_transaction(connection: QueueConnection, store: Store) -> None:
+    """Raise `ConfigError` where a connection has no dsn, but the custom store has no transaction
+    that its queues could share.
+    """
+    settings = connection.config.store
+    if not settings.is_custom or not connection.is_beside:
+        return
+    if not (isinstance(store, SqlStore) and store.dialect.statements == connection.kind):
+        raise ConfigError(
+            f"{connection.setting}.dsn is not set, but the queues cannot share the transaction of "
+            f"{settings.kind}: it is not a subclass of duesweep's store of kind {connection.kind}",
+            advice=f"set {connection.setting}.dsn",
+        )
+
+
 def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
     for name, connection in connections(config, needs_ladder=needs_ladder).items():
         check_shared_transaction(connection, swept)
-        queues[name] = queue_kind(connection.kind).queue(connection)
+        queues[name] = adapter(connection.kind).queue(connection)
     allowed = config.sweep.allow_destinations
     if not config.route and allowed == (EVERYTHING,):
         (only,) = queues.values()
         return only
-    routes = [Route(r.destination, r.connection, r.queue) for r in config.route]
-    if not routes:
-        routes = [Route("*", name, "{destination}") for name in queues]
+    routes = routes_of(config) or tuple(Route("*", name, "{destination}") for name in queues)
     names = (config.store.endpoint, swept.own_queue)
-    return RoutedQueue(queues, tuple(routes), names, Allowed(allowed, config.retry.error_queue))
+    return RoutedQueue(queues, routes, names, Allowed(allowed, config.retry.error_queue))
 
 
 def _mode(config: Config, queues: Queue) -> TransactionMode:
@@ -173,7 +192,7 @@ def tracing() -> Tracing:
     if settings is None:
         return Tracing()
     try:
-        from duesweep.sweep.traces import OtlpTracing, described_service  # noqa: PLC0415 - few want it
+        from duesweep.sweep.traces import OtlpTracing, described_service  # noqa: PLC0415 - few
     except ImportError:
         problem = "OpenTelemetry is not installed; install duesweep[otel]"
     else:
@@ -182,3 +201,69 @@ def tracing() -> Tracing:
         problem = settings.problem
     _log.warning("no_traces", reason=problem)
     return Tracing()
+
+
+def _custom_store(config: Config) -> Store:
+    """An instance of the class that `store.kind` names, made from the settings of its section.
+
+    Raises `ConfigError` for all errors of that class, without their text: it may hold the dsn.
+    """
+    settings, kind = config.store, config.store.kind
+    make = _class(kind)
+    try:
+        made = make(
+            StoreSettings(
+                dsn=settings.dsn.get_secret_value(),
+                endpoint=settings.endpoint,
+                name=settings.name,
+                schema=settings.db_schema,
+                delayed_table=settings.delayed_table,
+                batch_bytes=config.sweep.batch_bytes,
+                options=settings.options,
+                timeouts=timeouts_of(config),
+            )
+        )
+        lacking = _find_missing(made)
+    except ConfigError:
+        # A `ConfigError` has a text for users.
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{kind} cannot be made from a StoreSettings: it raises {type_name(error)}",
+            advice="see docs/stores.md",
+        ) from error
+    if lacking:
+        raise ConfigError(
+            f"{kind} is not a store: it lacks {', '.join(lacking)}",
+            advice="inherit from duesweep.stores.base.Store (docs/stores.md)",
+        )
+    return made
+
+
+def _class(kind: str) -> Callable[[StoreSettings], Store]:
+    module_name, _, class_name = kind.partition(":")
+    advice = "put its package on PYTHONPATH, on every executor too (--py-files)"
+    try:
+        # Code of the user: it may raise anything.
+        module = import_module(module_name)
+    except Exception as error:
+        # Only the name of a missing module, never the error's text.
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        reason = type_name(error) + (f" of {missing}" if missing else "")
+        raise ConfigError(
+            f"store.kind is {kind!r}, which cannot be imported ({reason})", advice=advice
+        ) from error
+    if not hasattr(module, class_name):
+        raise ConfigError(
+            f"store.kind is {kind!r}, but {module_name} has no {class_name}",
+            advice="correct the name of the class",
+        )
+    found: Callable[[StoreSettings], Store] = getattr(module, class_name)
+    return found
+
+
+def _find_missing(made: object) -> Sequence[str]:
+    return [
+        *(name for name in _PROPERTIES if not hasattr(made, name)),
+        *(name for name in _METHODS if not callable(getattr(made, name, None))),
+    ]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from duesweep import wiring
 from duesweep.config import Config, load
+from duesweep.config.adapters.endpoint import ledger_root, store_of, sweep_context
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import BatchLimits, Retry
@@ -43,29 +43,29 @@ def _config(**store: str) -> Config:
 
 
 def test_every_setting_arrives_in_the_parts() -> None:
-    context = wiring.sweep_context(_config(writer_time_zone="Asia/Kolkata"))
+    context = sweep_context(_config(writer_time_zone="Asia/Kolkata"))
 
     assert context.limits == BatchLimits(rows=6, bytes=7)
     assert context.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
     assert (context.error_queue, context.max_exhausted, context.slices) == ("error", 5, 8)
     assert context.ledger_root == "/ledger"
-    assert wiring.store(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
+    assert store_of(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
 
 
 def test_source_is_database_schema_and_table_and_never_a_host() -> None:
-    assert wiring.store(_config()).source == "sales/public.Sales.Orders.Delayed"
-    assert wiring.store(_config(name="orders")).source == "orders"
+    assert store_of(_config()).source == "sales/public.Sales.Orders.Delayed"
+    assert store_of(_config(name="orders")).source == "orders"
 
 
 def test_delayed_table_is_the_endpoints_unless_another_is_set() -> None:
-    assert wiring.store(_config()).delayed == TableName("public", "Sales.Orders.Delayed")
-    other = wiring.store(_config(schema="my schema", delayed_table="Late"))
+    assert store_of(_config()).delayed == TableName("public", "Sales.Orders.Delayed")
+    other = store_of(_config(schema="my schema", delayed_table="Late"))
     assert other.delayed == TableName("my schema", "Late")
     assert other.addresses.own_queue == TableName("my schema", "Sales.Orders")
 
 
 def test_duesweeps_own_tables_are_in_the_stores_schema() -> None:
-    names = wiring.store(_config(schema="my schema")).names()
+    names = store_of(_config(schema="my schema")).names()
 
     tables = {"delayed", *JOURNAL_TABLES}
     assert {names[table].partition(".")[0] for table in tables} == {'"my schema"'}
@@ -87,12 +87,12 @@ def test_ledger_root_is_found_from_home_and_the_current_folder_and_others_stay(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
-    assert wiring.ledger_root(root) == expected.format(home=tmp_path / "home", here=tmp_path)
+    assert ledger_root(root) == expected.format(home=tmp_path / "home", here=tmp_path)
 
 
 def test_home_folder_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ledger\.root is '~no-such-user/ledger'"):
-        wiring.ledger_root("~no-such-user/ledger")
+        ledger_root("~no-such-user/ledger")
 
 
 TESTS = Path(__file__).parents[2]
@@ -158,4 +158,4 @@ def _context(settings: Settings, folder: Path) -> SweepContext:
     given = {**settings} | {"store.endpoint": "Sales.Orders", "ledger.root": "/ledger"}
     file = folder / "duesweep.toml"
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items()))
-    return wiring.sweep_context(load(file))
+    return sweep_context(load(file))

@@ -7,14 +7,15 @@ from textwrap import dedent
 
 import pytest
 
-from duesweep import wiring
 from duesweep.config import Config, load
+from duesweep.config.adapters.endpoint import store_of, sweep_context
+from duesweep.config.adapters.roles import CustomStoreStep
+from duesweep.config.adapters.transport import transport_of
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
+from duesweep.operations.setup import installer_of
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
-from duesweep.wiring import operations
-from duesweep.wiring.installing import CustomStoreStep
 from support.acme_stores import AcmeStore
 from support.commands import run
 
@@ -40,7 +41,7 @@ def _config(**more: str) -> Config:
 
 def _refused(**more: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        wiring.sweep_context(_config(**more))
+        sweep_context(_config(**more))
     return caught.value
 
 
@@ -52,7 +53,7 @@ def test_store_is_made_from_the_settings_of_its_section() -> None:
         store__options__zone="Asia/Kolkata",
     )
 
-    store = wiring.store(config)
+    store = store_of(config)
 
     assert isinstance(store, AcmeStore)
     assert (store.dsn, store.source) == (DSN, "orders")
@@ -80,7 +81,7 @@ OF_SQL_SERVER = {"store__kind": "sqlserver", "store__dsn": "Server=h;Database=d"
     ids=["default", "of the store", "of the connection", "of a store of another dialect"],
 )
 def test_queues_of_a_custom_store_are_in_its_schema(settings: dict[str, str], schema: str) -> None:
-    transport = operations.transport(_config(**settings))
+    transport = transport_of(_config(**settings))
 
     assert transport.addresses.parse("x") == TableName(schema, "x")
 
@@ -157,7 +158,7 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
         store__kind=f"support.acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
     )
 
-    for use in (wiring.sweep_context, wiring.queue, wiring.installer, operations.transport):
+    for use in (sweep_context, installer_of, transport_of):
         with pytest.raises(
             ConfigError, match=r"queues\.default\.dsn is not set, .* support\.acme_stores"
         ):
@@ -165,7 +166,7 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
 
 
 def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
-    installer = wiring.installer(_config(retry__error_queue="error"))
+    installer = installer_of(_config(retry__error_queue="error"))
 
     store_step, queue_step = installer.steps
     assert isinstance(store_step, CustomStoreStep)
@@ -192,7 +193,7 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     monkeypatch.setattr(AcmeStore, "set_up_infrastructure", lambda store: asked.extend([store]))
 
     with pytest.raises(ConfigError, match="AcmeStore has a journal of its own"):
-        wiring.installer(_config()).install(rebind=True)
+        installer_of(_config()).install(rebind=True)
 
     assert asked == []
 

@@ -1,0 +1,183 @@
+"""Which module a kind of server means. Only this package knows which adapter a setting means.
+
+A kind's module is imported when it is needed: the driver of another kind may be missing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module  # noqa: TID251 - of this package
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import SecretStr
+
+from duesweep.checks.finding import Finding
+from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
+from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
+from duesweep.core.errors import ConfigError, MessageError
+from duesweep.core.policy import Timeouts
+from duesweep.queues.base import Queue
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+    from duesweep.queues.rabbitmq.topology import RabbitMqSetup
+    from duesweep.stores.setup import SqlSetup
+    from duesweep.stores.store import SqlStore
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConnection:
+    """A section [queues.<name>], with its defaults."""
+
+    config: Config
+    name: str
+    kind: str
+    section: QueueConfig
+    is_routed: bool
+    needs_ladder: bool
+
+    @property
+    def dsn(self) -> SecretStr | None:
+        """The dsn of its own database; None: it has none."""
+        return self.section.dsn
+
+    @property
+    def server_dsn(self) -> str:
+        """The dsn of the database that its queue tables are in: its own, else the store's."""
+        return (self.dsn or self.config.store.dsn).get_secret_value()
+
+    @property
+    def server_setting(self) -> str:
+        """The setting that has `server_dsn`."""
+        return f"{self.setting}.dsn" if self.dsn else "store.dsn"
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether its queues are on the store's own server, and in its transaction."""
+        return self.kind != "rabbitmq" and self.dsn is None
+
+    @property
+    def setting(self) -> str:
+        """The section's name."""
+        return f"queues.{self.name}"
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """The limits on waiting for a silent service."""
+        return timeouts_of(self.config)
+
+    def schema_in(self, dialect: str) -> str:
+        """The schema of addresses without one: the section's, else the store's if that has this
+        dialect or is custom, else the dialect's default.
+        """
+        store = self.config.store
+        is_shared = store.is_custom or store.dialect == dialect
+        return self.section.db_schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A database or broker. `findings` raises `DuesweepError` if it is out of reach."""
+
+    setting: str
+    findings: Callable[[], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What every executor has to import. `odbc_drivers` are those that dsns name; "" is the one
+    that came with duesweep.
+    """
+
+    modules: Sequence[str]
+    odbc_drivers: Sequence[str] = ()
+
+
+class Adapter(Protocol):
+    """The module of a kind of server. A broker's has no `store`, `waiting` and `transport`."""
+
+    def store(self, config: Config) -> "SqlStore":
+        """The store of this dialect that the configuration names."""
+        ...
+
+    def queue(self, connection: QueueConnection) -> Queue:
+        """The queues of a connection."""
+        ...
+
+    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
+        """The tables (or names) of queues on a connection, as a tuple; None: the own queue."""
+        ...
+
+    def setup_step(self, connection: QueueConnection, queues: Any) -> "SqlSetup | RabbitMqSetup":
+        """The step that creates these queues without a store's tables: on a connection of their
+        own, or beside a custom store.
+        """
+        ...
+
+    def service(
+        self,
+        config: Config,
+        connection: QueueConnection | None,
+        queues: Callable[[], Sequence[tuple[str, Any]]],
+    ) -> Service:
+        """What the doctor checks: the store's database, or that of `connection`. `queues` returns
+        the role and table of each queue there; it is called when the doctor checks.
+        """
+        ...
+
+    def waiting(self, config: Config, most: int) -> Sequence[str]:
+        """Destinations of the `most` messages that are due first in the store, without the
+        endpoint's own queue.
+        """
+        ...
+
+    def needs(self, dsns: Sequence[str]) -> Needs:
+        """What executors have to load for these dsns."""
+        ...
+
+    def transport(self, connection: QueueConnection) -> "Transport":
+        """The queue tables of a connection, with the endpoint's delayed table if it is beside
+        them.
+        """
+        ...
+
+
+def adapter(kind: str) -> Adapter:
+    """The module of a kind of server."""
+    module: Adapter = import_module(f"{__name__}.{kind}")
+    return module
+
+
+def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:
+    """The queue connections by name. Without any section it is one, on the store's own server.
+    `needs_ladder`: connections to RabbitMQ have to hold messages until they are due.
+    """
+    is_routed = bool(config.route)
+    ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
+    return {
+        name: QueueConnection(
+            config,
+            name,
+            section.kind or config.store.dialect,
+            section,
+            is_routed,
+            ahead,
+        )
+        for name, section in config.connections.items()
+    }
+
+
+def timeouts_of(config: Config) -> Timeouts:
+    """The limits on waiting for a silent service."""
+    return Timeouts(config.timeouts.silence_seconds)
+
+
+def parse_all(
+    addresses: PostgreSqlAddresses | SqlServerAddresses, texts: Sequence[str | None]
+) -> tuple[Any, ...]:
+    """The tables at these addresses. Raises `ConfigError`: the error queue's is the only one that
+    a setting has.
+    """
+    try:
+        return tuple(map(addresses.parse, texts))
+    except MessageError as error:
+        raise ConfigError(f"retry.error_queue: {error}", advice="correct the setting") from error

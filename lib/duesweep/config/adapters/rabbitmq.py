@@ -1,0 +1,139 @@
+"""RabbitMQ: endpoints on a broker as queues, their checks, and what the commands on it need."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from duesweep.checks.finding import Finding
+from duesweep.config import Config
+from duesweep.config.adapters import Needs, QueueConnection, Service, connections
+from duesweep.core.errors import ConfigError
+from duesweep.drivers.rabbitmq.connection import Brokers
+from duesweep.queues.rabbitmq.migration.migrate import Migration
+from duesweep.queues.rabbitmq.migration.report import (
+    LevelReport,
+    MigrationProgress,
+    MigrationReport,
+)
+from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqSender, open_sender
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+
+if TYPE_CHECKING:
+    from duesweep.queues.rabbitmq.verification.verify import Verification
+
+# For the command that migrates.
+__all__ = ["LevelReport", "Migration", "MigrationProgress", "MigrationReport"]
+
+
+def queue(connection: QueueConnection) -> RabbitMqQueue:
+    """The endpoints on a connection's brokers."""
+    section = connection.section
+    return RabbitMqQueue(
+        _brokers(connection),
+        Style(section.topology),
+        connection.config.store.endpoint,
+        section.max_in_flight,
+        needs_ladder=connection.needs_ladder,
+        is_punctual=bool(connection.config.sweep.look_ahead_seconds),
+        holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
+    )
+
+
+def queue_tables(connection: QueueConnection, addresses: Sequence[str | None]) -> tuple[str, ...]:
+    """The endpoints' names."""
+    own = connection.config.store.endpoint
+    return tuple(own if address is None else address for address in addresses)
+
+
+def setup_step(connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
+    """The step that creates these endpoints and the delay ladder."""
+    style = Style(connection.section.topology)
+    return RabbitMqSetup(_brokers(connection), style, queues, f"{connection.setting}.url")
+
+
+def service(
+    config: Config,  # noqa: ARG001 - as for a database
+    connection: QueueConnection | None,
+    queues: Callable[[], Sequence[tuple[str, str]]],
+) -> Service:
+    """A connection's brokers, with these endpoints, and the delay ladder if sweeps need it."""
+    assert connection is not None  # a store is in a database
+    where, style = _brokers(connection), Style(connection.section.topology)
+    ladder = _verification(connection) if connection.needs_ladder else None
+
+    def findings() -> Iterator[Finding]:
+        from duesweep.queues.rabbitmq.verification.endpoints import (  # noqa: PLC0415 - no sweep
+            EndpointsQuestion,
+        )
+
+        return EndpointsQuestion(where, style, queues(), ladder).findings()
+
+    return Service(connection.setting, findings)
+
+
+def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
+    """What executors have to load."""
+    return Needs(["pika"])
+
+
+def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
+    """Creates the delay ladder and these endpoints."""
+    return setup_step(_connection(config, connection), tuple(endpoints))
+
+
+def verification(config: Config, connection: str | None) -> "Verification":
+    """Checks the delay ladder."""
+    return _verification(_connection(config, connection))
+
+
+def sender(config: Config, connection: str | None) -> AbstractContextManager[RabbitMqSender]:
+    """Sends new messages to endpoints."""
+    found = _connection(config, connection)
+    return open_sender(_brokers(found), Style(found.section.topology))
+
+
+def migration(config: Config, connection: str | None) -> Migration:
+    """Moves messages from the first delay ladder to the second."""
+    found = _connection(config, connection)
+    return Migration(
+        _brokers(found),
+        Style(found.section.topology),
+        f"{found.setting}.url",
+        found.section.max_in_flight,
+    )
+
+
+def _connection(config: Config, name: str | None) -> QueueConnection:
+    """The connection `name`; None: queues.default, or the only connection to RabbitMQ."""
+    found = {n: c for n, c in connections(config).items() if c.kind == "rabbitmq"}
+    wanted = name or ("default" if "default" in found or len(found) != 1 else min(found))
+    if wanted not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigError(
+            f"There is no connection {wanted} to RabbitMQ",
+            advice=(
+                f"name one of kind rabbitmq with --connection (there are: {known}), or add a "
+                "section [queues.NAME]"
+            ),
+        )
+    return found[wanted]
+
+
+def _brokers(connection: QueueConnection) -> Brokers:
+    section = connection.section
+    return Brokers(
+        section.urls,
+        connection.setting,
+        section.ca_file,
+        section.client_certificate,
+        section.client_key,
+        connection.timeouts,
+    )
+
+
+def _verification(connection: QueueConnection) -> "Verification":
+    # It loads what asks over HTTP, which no sweep does.
+    from duesweep.queues.rabbitmq.verification.verify import Verification  # noqa: PLC0415
+
+    url = connection.section.management_url
+    return Verification(_brokers(connection), url.get_secret_value() if url else None)

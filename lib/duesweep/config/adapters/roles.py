@@ -1,0 +1,173 @@
+"""Which queue each role needs and on which connection; the steps of `setup` that create them."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from duesweep.config import Config
+from duesweep.config.adapters import adapter, connections
+from duesweep.config.adapters.endpoint import (
+    check_shared_transaction,
+    own_names,
+    routes_of,
+    store_of,
+)
+from duesweep.core.errors import ConfigError
+from duesweep.core.routing import NoRouteError, first_route, own_route
+from duesweep.queues.tables import ERROR, OWN, ROUTED, SUBSCRIPTION_TABLE, WAITED_FOR
+from duesweep.stores.base import Store
+from duesweep.stores.setup import SqlSetup
+from duesweep.stores.store import SqlStore
+
+if TYPE_CHECKING:
+    from duesweep.queues.rabbitmq.topology import RabbitMqSetup
+
+    # What is created in one database; `setting` names it.
+    SetupStep: TypeAlias = SqlSetup | RabbitMqSetup | "CustomStoreStep"
+
+_WILDCARDS = re.compile(r"[*?[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A queue that a role needs. `written` is its address in messages and settings; `name` is that
+    on `connection`, None for the endpoint's own queue where no route names it. `problem`: no route
+    takes it, so it is on no connection.
+    """
+
+    role: str
+    written: str
+    connection: str = ""
+    name: str | None = None
+    problem: NoRouteError | None = None
+
+
+def required_queues(config: Config) -> Sequence[Wanted]:
+    """The endpoint's own queue, if it is a table, and the error queue, if there is one."""
+    wanted: list[Wanted] = []
+    if config.store.knows_own_queue:
+        wanted.append(_find(config, OWN, None))
+    if config.retry.error_queue is not None:
+        wanted.append(_find(config, ERROR, config.retry.error_queue))
+    return wanted
+
+
+def destination_queues(config: Config, destinations: Iterable[str]) -> Sequence[Wanted]:
+    """The queues that messages for these destinations go to."""
+    return [_find(config, WAITED_FOR, destination) for destination in destinations]
+
+
+def routed_queues(config: Config) -> Iterator[Wanted]:
+    """The queues that a [[route]] without a wildcard names."""
+    for route in routes_of(config):
+        if not _WILDCARDS.search(route.pattern):
+            name = route.name_of(route.pattern)
+            yield Wanted(ROUTED, route.pattern, route.connection, name)
+
+
+def _find(config: Config, role: str, address: str | None) -> Wanted:
+    routes = routes_of(config)
+    written = config.store.endpoint if address is None else address
+    if not routes:
+        (only,) = connections(config)
+        return Wanted(role, written, only, address)
+    try:
+        if address is None:
+            route, written = own_route(routes, own_names(config))
+        else:
+            route = first_route(routes, address)
+    except NoRouteError as error:
+        return Wanted(role, written, problem=error)
+    return Wanted(role, written, route.connection, route.name_of(written))
+
+
+@dataclass(frozen=True, slots=True)
+class CustomStoreStep:
+    """Lets a custom store set itself up, if it can."""
+
+    store: Store
+    setting: str = "store.dsn"
+
+    @property
+    def _sets_itself_up(self) -> bool:
+        return type(self.store).set_up_infrastructure is not Store.set_up_infrastructure
+
+    def script(self) -> str:
+        """A comment: there are no statements to show."""
+        name = type(self.store).__name__
+        if self._sets_itself_up:
+            return f"-- {name} sets itself up."
+        return f"-- {name} expects its tables to exist."
+
+    def grants(self, role: str) -> str:  # noqa: ARG002 - the store knows what it needs
+        """A comment: there are no statements to show."""
+        return f"-- Grant what {type(self.store).__name__} needs as its own documentation says."
+
+    def install(self, *, rebind: bool) -> Sequence[object]:
+        """Let the store set itself up. Returns nothing: it does not say what it created. Raises
+        `ConfigError` for `rebind`.
+        """
+        if rebind:
+            raise ConfigError(
+                f"--rebind frees duesweep's journals only, but {type(self.store).__name__} has a "
+                "journal of its own",
+                advice="leave --rebind out, and free that journal with the store's own tools",
+            )
+        if self._sets_itself_up:
+            self.store.set_up_infrastructure()
+        return []
+
+    @property
+    def done(self) -> str:
+        """What `install` has done."""
+        name = type(self.store).__name__
+        if self._sets_itself_up:
+            return f"{name} has run its own setup."
+        return f"{name} has no set_up_infrastructure(), so what it needs has to exist already."
+
+
+def setup_steps(config: Config) -> Sequence["SetupStep"]:
+    """What `setup` creates, one database after another, the store's first."""
+    own = store_of(config)
+    wanted = required_queues(config)
+    for one in wanted:
+        if one.problem is not None and one.role == ERROR:
+            # The same text as a sweep's. Messages for the own queue fail, as all do that no route
+            # takes: the doctor says so.
+            raise ConfigError(
+                f"retry.error_queue: {one.problem}", advice="add a [[route]] for it"
+            ) from one.problem
+    beside: tuple[Any, ...] = ()
+    readable: tuple[Any, ...] = ()
+    steps: list[SetupStep] = []
+    for name, connection in connections(config).items():
+        check_shared_transaction(connection, own)
+        kind = adapter(connection.kind)
+        queues = kind.queue_tables(connection, [w.name for w in wanted if w.connection == name])
+        if connection.is_beside and not config.store.is_custom:
+            beside += queues
+            readable += queues if connection.section.readable_body else ()
+        elif queues:
+            steps.append(kind.setup_step(connection, queues))
+    if config.store.is_custom:
+        return [CustomStoreStep(own), *steps]
+    assert isinstance(own, SqlStore)  # all stores of duesweep are
+    return [_store_step(own, beside, readable), *steps]
+
+
+def _store_step(store: SqlStore, queues: tuple[Any, ...], readable: tuple[Any, ...]) -> SqlSetup:
+    """Creates the store's tables, and beside them the table of subscriptions and these queues, of
+    which `readable` have readable bodies.
+    """
+    knows_transport = store.kind.has_own_queue
+    return SqlSetup(
+        dialect=store.dialect,
+        dsn=store.dsn,
+        setting="store.dsn",
+        queues=queues,
+        store=store,
+        timeouts=store.timeouts,
+        subscriptions=store.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None,
+        readable=readable,
+    )

@@ -1,0 +1,45 @@
+"""The queue tables that `duesweep queue` and `duesweep subscriptions` work on."""
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from duesweep.config import Config
+from duesweep.config.adapters import adapter, connections
+from duesweep.config.adapters.endpoint import check_shared_transaction, store_of
+from duesweep.core.errors import ConfigError
+from duesweep.queues.operations import TransportSession, open_session
+
+if TYPE_CHECKING:
+    from duesweep.queues.operations.base import Transport
+
+__all__ = ["TransportSession", "transport_of", "transport_session"]
+
+
+def transport_of(config: Config, connection: str | None = None) -> "Transport":
+    """The queue tables of a connection (None: the default one), with the endpoint's delayed table
+    if it is in the same database. Connects to nothing.
+    """
+    found = connections(config)
+    name = connection or ("default" if "default" in found else min(found))
+    if name not in found or (connection is None and len(found) > 1 and name != "default"):
+        raise ConfigError(
+            "There are several connections with queues"
+            if name in found
+            else f"Unknown connection {name}",
+            advice=f"name one of {', '.join(sorted(found))} with --connection",
+        )
+    if found[name].kind == "rabbitmq":
+        raise ConfigError(
+            f"queues.{name} has no queue tables: it is of kind {found[name].kind}",
+            advice="use the commands of `duesweep rabbitmq`, or the broker's own tools",
+        )
+    if config.store.is_custom:
+        check_shared_transaction(found[name], store_of(config))
+    return adapter(found[name].kind).transport(found[name])
+
+
+def transport_session(
+    config: Config, connection: str | None = None
+) -> AbstractContextManager[TransportSession]:
+    """A session on the queue tables of a connection."""
+    return open_session(transport_of(config, connection))
