@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from duesweep import config as configuration
-from duesweep.checks.finding import (
+from duesweep.config import Config
+from duesweep.config.adapters import Needs
+from duesweep.core.errors import ExitCode, make_printable
+from duesweep.core.finding import (
     Check,
     Finding,
     Severity,
@@ -20,9 +23,6 @@ from duesweep.checks.finding import (
     without,
     worst_first,
 )
-from duesweep.config import Config
-from duesweep.config.adapters import Needs
-from duesweep.core.errors import ExitCode, make_printable
 from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
 from duesweep.doctor.spark import ledger_finding, not_started, spark_findings
 from duesweep.report.quantities import count_text
@@ -66,9 +66,14 @@ def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
     document = {
         "endpoint": endpoint,
         "worst": worst if is_bad else Severity.OK,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [_told(finding) for finding in findings],
     }
     return json.dumps(document)
+
+
+def _told(finding: Finding) -> dict[str, object]:
+    # Why a sweep does not start is said by the sweep.
+    return {name: value for name, value in asdict(finding).items() if name != "refusal"}
 
 
 def print_statements(findings: Sequence[Finding]) -> None:

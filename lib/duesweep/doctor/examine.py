@@ -7,19 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from duesweep.checks.finding import (
-    Check,
-    Finding,
-    Severity,
-    capitalized,
-    fault,
-    fault_of,
-    ok,
-    skipped,
-    warning,
-)
-from duesweep.checks.server import unreachable
-from duesweep.checks.table_findings import NOT_SET_UP
 from duesweep.config import Config, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
 from duesweep.config.adapters.endpoint import sweep_context
@@ -30,9 +17,22 @@ from duesweep.config.adapters.roles import (
     routed_queues,
 )
 from duesweep.core.errors import ConfigError, DuesweepError
+from duesweep.core.finding import (
+    Check,
+    Finding,
+    Severity,
+    capitalized,
+    fault,
+    fault_of,
+    ok,
+    skipped,
+    unreachable,
+    warning,
+)
 from duesweep.core.policy import Pause
 from duesweep.ledger.base import probe_writable
 from duesweep.stores.base import DriverSession
+from duesweep.stores.tables import NOT_SET_UP
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from duesweep.checks.finding import Check, Finding, fault, fault_of, ok, skipped, warning
 from duesweep.core.errors import Problem
+from duesweep.core.finding import Check, Finding, fault, fault_of, ok, skipped, warning
 
 _SESSION = "the Spark session"
 _ENOUGH_TRIES = 2

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from duesweep.checks.finding import Finding
 from duesweep.core.exhausted import ErrorGroup
+from duesweep.core.finding import Finding
 from duesweep.core.policy import Pause
 
 

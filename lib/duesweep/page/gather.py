@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from duesweep.api.ledgers import reading_ledger
-from duesweep.checks.finding import Finding, is_to_mend, worst_first
 from duesweep.config import Config
 from duesweep.core.errors import DuesweepError
+from duesweep.core.finding import Finding, is_to_mend, worst_first
 from duesweep.doctor.examine import examine_services
 from duesweep.page.facts import History, SourceFacts
 from duesweep.page.history import read_history

@@ -5,25 +5,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from duesweep.checks.tables import (
-    POSTGRESQL_QUEUE_RIGHTS,
-    Columns,
-    WantedTable,
-    column_names,
-    wrong_columns,
-)
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.core.errors import (
-    ConfigError,
-    NotAQueueError,
-    QueueNotFoundError,
-)
+from duesweep.core.errors import NotAQueueError, QueueNotFoundError
+from duesweep.core.finding import refuse
 from duesweep.core.message import Message
+from duesweep.drivers.found import Columns
 from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, connect, find_table
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import Table, TaskSession
 from duesweep.stores.batch import SqlTask
+from duesweep.stores.checks_postgresql import writable
+from duesweep.stores.tables import (
+    POSTGRESQL_QUEUE_RIGHTS,
+    WantedTable,
+    column_names,
+    wrong_columns,
+)
 
 # The columns of a queue, each with its allowed types; an empty set allows any type.
 COLUMNS: Columns = {
@@ -79,11 +77,7 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         self._known = {TableName(row.schema, row.table) for row in rows}
 
     def check_database(self, setting: str) -> None:
-        if self._connection.row("describe_session").is_read_only:
-            raise ConfigError(
-                f"The session that {setting} opens is read-only",
-                advice="connect to the primary server, with a role that may write",
-            )
+        refuse([writable(setting, self._connection.row("describe_session"))])
 
     def missing_rights(self, table: Destination) -> Sequence[str]:
         assert isinstance(table, TableName)  # from `addresses`

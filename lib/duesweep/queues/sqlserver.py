@@ -5,13 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from duesweep.checks.tables import (
-    SQL_SERVER_QUEUE_RIGHTS,
-    Columns,
-    WantedIndex,
-    WantedTable,
-    wrong_columns,
-)
 from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
@@ -22,8 +15,10 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.finding import refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
+from duesweep.drivers.found import Columns
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.queues.base import Destination
@@ -31,6 +26,12 @@ from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSe
 from duesweep.stores.base import Table, TaskSession
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.checks_sqlserver import check_session
+from duesweep.stores.tables import (
+    SQL_SERVER_QUEUE_RIGHTS,
+    WantedIndex,
+    WantedTable,
+    wrong_columns,
+)
 
 # The columns of a queue, each with its allowed types.
 COLUMNS: Columns = {
@@ -154,7 +155,7 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         self._known = set(self._shapes)
 
     def check_database(self, setting: str) -> None:
-        check_session(self._connection, setting)
+        refuse(check_session(self._connection, setting))
 
     def missing_rights(self, table: Destination) -> Sequence[str]:
         self._look_up(table)

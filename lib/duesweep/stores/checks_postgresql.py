@@ -1,25 +1,30 @@
-"""PostgreSQL's tables: what a sweep needs of them, how they are created, and the facts that the
-doctor judges.
+"""PostgreSQL's tables: what a sweep needs of them, how they are created, and all that can be wrong
+with a database. A check judges the row of its own statement.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from duesweep.checks.postgresql import PostgreSqlFacts, SequenceFacts, ZoneFacts
-from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import (
-    POSTGRESQL_QUEUE_RIGHTS,
-    Columns,
-    FoundTable,
-    WantedIndex,
-    WantedTable,
-)
-from duesweep.checks.time_outs import TimeOut
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import TableName, quote_name
-from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.errors import ConfigError, Problem, StoreError
+from duesweep.core.finding import (
+    Check,
+    Finding,
+    Severity,
+    clock_skew,
+    fault,
+    ok,
+    reachable,
+    read_clock,
+    skipped,
+    stop,
+    warning,
+)
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.found import Columns, FoundTable
 from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
     column_lists,
@@ -31,11 +36,25 @@ from duesweep.drivers.postgresql.session import (
     text_of,
 )
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import read_clock, wanted_tables
+from duesweep.stores.checks import wanted_tables
 from duesweep.stores.dialect import Location, Tables
 from duesweep.stores.kinds import TableKind, destinations
+from duesweep.stores.tables import (
+    POSTGRESQL_QUEUE_RIGHTS,
+    Grants,
+    WantedIndex,
+    WantedTable,
+    all_table_findings,
+)
 from duesweep.stores.zone import writer_time_zone
 
+# gen_random_uuid() came with this one.
+_OLDEST_VERSION = 130_000
+_MAXIMA = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
+_WARN_AT, _FAULT_AT = 0.5, 0.9
+# The sources of settings that a session, or its connection string, sets for itself.
+_OWN_SOURCES = {"session", "client"}
+_OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that store messages"
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
 
@@ -142,37 +161,23 @@ def _index_name(delayed: TableName) -> str:
     return quote_name(name + suffix)
 
 
-def check_session(session: Session, setting: str, location: Location | None = None) -> None:
-    """Raise `ConfigError` for a database that takes no writes, or whose text has no encoding, and
-    for a time zone that it does not know; `setting` is the one that names the database.
+def check_session(
+    session: Session, setting: str, location: Location | None = None
+) -> Iterator[Finding]:
+    """Whether a database takes writes, its text has an encoding, and it knows the time zone of
+    `location`; `setting` is the one that names the database.
     """
     about = session.row("describe_session")
-    if about.is_read_only:
-        raise ConfigError(
-            f"The session that {setting} opens is read-only",
-            advice="connect to the primary server, with a role that may write",
-        )
-    if about.encoding == "SQL_ASCII":
-        raise ConfigError(
-            f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no "
-            "text at all",
-            advice="move the endpoint to a database encoded in UTF8",
-        )
+    yield writable(setting, about)
+    yield _encoding(setting, about)
     if location is not None and location.writer_time_zone is not None:
-        _check_zone(session, location.writer_time_zone)
-
-
-def _check_zone(session: Session, zone: str) -> None:
-    try:
-        with session.transaction():
-            session.row("set_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        raise ConfigError(
-            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-            advice="give a name out of pg_timezone_names",
-        ) from error
+        try:
+            with session.transaction():
+                session.row("set_zone", zone=location.writer_time_zone)
+        except StoreError as error:
+            if error.transient:
+                raise
+            yield _unknown_zone(setting, location.writer_time_zone)
 
 
 POSTGRESQL_TABLES = Tables(
@@ -193,58 +198,55 @@ POSTGRESQL_TABLES = Tables(
 )
 
 
-WantedTables = Callable[[], Sequence[tuple[TableName, WantedTable]]]
-
-
-@dataclass(frozen=True, slots=True)
-class PostgreSqlQuestion:
-    """A database, and the queue tables that are expected there. Any table with `queue_columns` is a
-    queue table. `store` is None if no messages wait there.
+def examine(
+    dsn: str,
+    setting: str,
+    queues: Callable[[], Sequence[tuple[TableName, WantedTable]]],
+    queue_columns: Columns,
+    *,
+    store: Location | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Iterator[Finding]:
+    """Findings on a database, and on the queue tables that are expected there. Any table with
+    `queue_columns` is a queue table. `store` is None if no messages wait there. Raises
+    `ConfigError` and `StoreError` if no session can be opened.
     """
-
-    setting: str
-    dsn: str = field(repr=False)
-    queues: WantedTables
-    queue_columns: Columns
-    store: Location | None = None
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
-
-
-def gather(question: PostgreSqlQuestion) -> PostgreSqlFacts:
-    """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
-    with connect(question.dsn, question.timeouts.task) as connection:
+    with connect(dsn, timeouts.task) as connection:
         server = connection.row("doctor_server")
-        session = connection.row("describe_session")
-        backends: set[int] = set()
-
-        def now() -> datetime:
-            row = connection.row("doctor_clock")
-            backends.add(row.backend)
-            now: datetime = row.now
-            return now
-
-        readings = read_clock(now)
-        wanted = [
-            *(wanted_tables(question.store, question.store.delayed) if question.store else ()),
-            *question.queues(),
+        yield from server_findings(connection, setting, server)
+        wanted = [*(wanted_tables(store, store.delayed) if store else ()), *queues()]
+        sequences = connection.rows("doctor_sequences", **column_lists(queue_columns))
+        tables = [
+            _examined(connection, *each, role=server.role, sequences=sequences) for each in wanted
         ]
-        return PostgreSqlFacts(
-            setting=question.setting,
-            role=server.role,
-            version=server.version,
-            version_number=server.version_number,
-            encoding=session.encoding,
-            is_read_only=session.is_read_only,
-            is_replica=server.is_replica,
-            readings=readings,
-            backends=frozenset(backends),
-            tables=[_table(connection, server.role, *each) for each in wanted],
-            sequences=_sequences(connection, question.queue_columns),
-            zones=_zones(connection, question.store),
-            time_outs=[TimeOut(*row) for row in connection.rows("doctor_time_outs")],
-            sslmode=connection.tls.get("sslmode", "prefer"),
-            is_encrypted=connection.is_encrypted,
-        )
+        yield from all_table_findings(setting, tables)
+        if store is not None:
+            yield from _zones(connection, setting, store)
+        yield from headroom(setting, sequences)
+
+
+def server_findings(connection: PostgreSqlSession, setting: str, server: Any) -> Iterator[Finding]:
+    """Findings on the server, of which `doctor_server` told, and on this session of it."""
+    session = connection.row("describe_session")
+    backends: set[int] = set()
+
+    def now() -> datetime:
+        row = connection.row("doctor_clock")
+        backends.add(row.backend)
+        now: datetime = row.now
+        return now
+
+    readings = read_clock(now)
+    yield reachable(setting, f"PostgreSQL {server.version}", readings)
+    yield _version(setting, server)
+    yield writable(setting, session, is_replica=server.is_replica)
+    yield certificate(
+        setting, connection.tls.get("sslmode", "prefer"), is_encrypted=connection.is_encrypted
+    )
+    yield _encoding(setting, session)
+    yield clock_skew(setting, readings)
+    yield _pooler(setting, backends)
+    yield time_outs(setting, connection.rows("doctor_time_outs"))
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:
@@ -256,49 +258,141 @@ def waiting_destinations(location: Location, most: int) -> Sequence[str]:
         return destinations(connection.named(location.names()).rows("doctor_waiting", most=most))
 
 
-def _table(
-    connection: PostgreSqlSession, role: str, table: TableName, wanted: WantedTable
-) -> TableFacts:
+def _examined(
+    connection: PostgreSqlSession,
+    table: TableName,
+    wanted: WantedTable,
+    *,
+    role: str,
+    sequences: Sequence[Any],
+) -> tuple[WantedTable, FoundTable | None, Grants]:
     found = find_table(connection, table, wanted.rights)
     if found is not None:
         found = _with_indexes(connection, table, found)
     user, schema = quote_name(role), quote_name(table.schema)
+    # An INSERT needs the sequence behind a column, too.
+    lacking = {
+        f"USAGE on its sequence {row.sequence}": f"GRANT USAGE ON SEQUENCE {row.sequence} TO {user}"
+        for row in sequences
+        if _table_of(row) == wanted.name and not row.may_use
+    }
     usage = f"GRANT USAGE ON SCHEMA {schema} TO {user}"
-    return TableFacts(wanted, found, f"ON {table} TO {user}", [usage])
+    return wanted, found, Grants(f"ON {table} TO {user}", [usage], lacking)
 
 
-def _sequences(connection: PostgreSqlSession, queue_columns: Columns) -> list[SequenceFacts]:
-    return [
-        SequenceFacts(
-            table=str(TableName(row.schema, row.table)),
-            column_type=row.column_type,
-            sequence=row.sequence,
-            last=row.last,
-            most=row.most,
-            may_use=row.may_use,
-            is_hidden=row.is_hidden,
+def _version(setting: str, server: Any) -> Finding:
+    if server.version_number >= _OLDEST_VERSION:
+        return ok(Check.SERVER_VERSION, setting, f"PostgreSQL {server.version}")
+    return fault(
+        Check.SERVER_VERSION,
+        setting,
+        f"PostgreSQL {server.version} is too old for the statements of a sweep",
+        "Upgrade to PostgreSQL 13 or newer",
+    )
+
+
+def writable(setting: str, session: Any, *, is_replica: bool = False) -> Finding:
+    """Whether a session, as `describe_session` says, may write."""
+    if not session.is_read_only:
+        return ok(Check.SERVER_WRITABLE, setting, "The session may write")
+    refusal = Problem(
+        f"The session that {setting} opens is read-only",
+        "connect to the primary server, with a role that may write",
+    )
+    why = "This is a replica" if is_replica else None
+    return stop(Check.SERVER_WRITABLE, setting, refusal, found=why)
+
+
+def _encoding(setting: str, session: Any) -> Finding:
+    if session.encoding != "SQL_ASCII":
+        return ok(Check.TEXT_ENCODING, setting, f"Text is {session.encoding}")
+    refusal = Problem(
+        f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no text "
+        "at all",
+        "move the endpoint to a database encoded in UTF8",
+    )
+    return stop(Check.TEXT_ENCODING, setting, refusal)
+
+
+def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
+    """Whether a session that works by `sslmode` checks what it asks for."""
+    check = Check.SERVER_CERTIFICATE
+    unchecked = {"require": "certificate", "verify-ca": "name in the server's certificate"}
+    if not is_encrypted and sslmode in {*unchecked, "verify-full"}:
+        text = f"The session uses a Unix socket, without TLS (sslmode {sslmode})"
+        return ok(check, setting, text)
+    if sslmode in unchecked:
+        return warning(
+            check,
+            setting,
+            f"The session is encrypted, but the {unchecked[sslmode]} is not checked "
+            f"(sslmode {sslmode}): another server could take this one's place, and be sent "
+            "messages and the password",
+            f"Set sslmode=verify-full in {setting}, and sslrootcert to the file of its "
+            "authority, or to system for the machine's authorities",
         )
-        for row in connection.rows("doctor_sequences", **column_lists(queue_columns))
-    ]
+    if sslmode == "verify-full":
+        return ok(check, setting, "The server's certificate and its name are checked")
+    state = "is encrypted, but nothing is checked" if is_encrypted else "is not encrypted"
+    text = f"TLS was not asked for (sslmode {sslmode}); this session {state}"
+    return ok(check, setting, text)
 
 
-def _zones(connection: PostgreSqlSession, store: Location | None) -> ZoneFacts | None:
+def _pooler(setting: str, backends: Collection[int]) -> Finding:
+    if len(backends) == 1:
+        text = "One session keeps one server process"
+        return ok(Check.POOLER, setting, text)
+    return fault(
+        Check.POOLER,
+        setting,
+        f"{len(backends)} server processes answered the statements of one session: a pooler "
+        "assigns them by transaction, so the advisory locks that show which sweep lives are lost",
+        f"Set {setting} to the server itself, or to a pool in session mode",
+    )
+
+
+def time_outs(setting: str, rows: Sequence[Any]) -> Finding:
+    """Which time-outs are set for the role, and whether they apply to duesweep's sessions. A row
+    has a time-out of this session in milliseconds (0 for none), its source, as pg_settings calls
+    it, and what it is for a session that sets none, and for whom that was set.
+    """
+    check = Check.SESSION_TIME_OUTS
+    kept = [row for row in rows if row.milliseconds and row.source not in _OWN_SOURCES]
+    if kept:
+        found = ", ".join(f"{row.name} {row.milliseconds:,} ms" for row in kept)
+        return warning(
+            check,
+            setting,
+            f"duesweep sets its own time-outs, but its session has {found} from elsewhere: the "
+            "server may end the session in the middle of a sweep",
+            f"Set {setting} to the server itself, or to a pool in session mode; or set these "
+            "time-outs to 0 for this role (ALTER ROLE … SET …)",
+        )
+    told = [row for row in rows if row.default_milliseconds]
+    text = "Neither this role, nor its database, nor the server sets a time-out"
+    if told:
+        found = ", ".join(
+            f"{row.name} {row.default_milliseconds:,} ms (for {row.origin})" for row in told
+        )
+        text = f"{found}; duesweep's sessions set their own, so these do no harm"
+    return ok(check, setting, text)
+
+
+def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iterator[Finding]:
     # Only if the time zone of the writers' sessions decides what a Due means.
-    if store is None or store.kind.time_zone is not None:
-        return None
-    delayed = store.delayed
-    if find_table(connection, delayed) is None:
-        return None
+    if store.kind.time_zone is not None or find_table(connection, store.delayed) is None:
+        return
     with connect_as_server(store.dsn, store.timeouts.task) as session:
-        server = session.row("session_zone")
+        own = session.row("session_zone")
+    text = f"This role's sessions are in {own.zone} (from: {own.source}), duesweep's in UTC"
+    yield ok(Check.SERVER_TIME_ZONE, setting, text)
     writers, problem = None, None
     try:
-        writers = writer_time_zone(connection, store.dsn, delayed)
+        writers = writer_time_zone(connection, store.dsn, store.delayed)
     except ConfigError as error:
         problem = str(error)
-    override = store.writer_time_zone
-    minutes = _minutes(connection, override or writers)
-    return ZoneFacts(server.zone, server.source, writers, problem, override, minutes)
+    minutes = _minutes(connection, store.writer_time_zone or writers)
+    yield writer_zone(setting, store.writer_time_zone, writers, minutes, problem=problem)
 
 
 def _minutes(connection: PostgreSqlSession, zone: str | None) -> tuple[int, int] | None:
@@ -311,3 +405,111 @@ def _minutes(connection: PostgreSqlSession, zone: str | None) -> tuple[int, int]
             raise
         return None
     return row.least, row.most
+
+
+def writer_zone(
+    setting: str,
+    override: str | None,
+    writers: str | None,
+    minutes: tuple[int, int] | None,
+    *,
+    problem: str | None = None,
+) -> Finding:
+    """What the zone of those who write means for a stored Due. `override` is
+    store.writer_time_zone, `writers` the zone of the roles that write to the delayed table; if it
+    is not known, `problem` says why. `minutes`: the least and the most that the zone in use is
+    ahead of UTC within a year; None if the server does not know that zone.
+    """
+    check, zone = Check.WRITER_TIME_ZONE, override or writers
+    if zone is None:
+        how = f"Give the roles that write one zone (ALTER ROLE … SET TimeZone), or {_OVERRIDE}"
+        return fault(check, setting, str(problem), how)
+    if minutes is None:
+        return _unknown_zone(setting, zone)
+    if override and writers and writers != override:
+        return warning(
+            check,
+            setting,
+            f"store.writer_time_zone is {override}, but the settings of those who write say "
+            f"{writers}: if these are right, messages leave early or late by the difference",
+            "Leave store.writer_time_zone out, unless the endpoints' connection strings set a zone",
+        )
+    return _zone_meaning(setting, zone, minutes)
+
+
+def _unknown_zone(setting: str, zone: str) -> Finding:
+    refusal = Problem(
+        f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+        "give a name out of pg_timezone_names",
+    )
+    return stop(Check.WRITER_TIME_ZONE, setting, refusal)
+
+
+def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
+    least, most = minutes
+    if least == most == 0:
+        text = f"Those who write are in {zone}: a stored Due is the instant itself"
+        return ok(Check.WRITER_TIME_ZONE, setting, text)
+    meaning = (
+        f"Those who write are in {zone}, and a stored Due is UTC's clock read as theirs, {{}} from "
+        "the instant; the sweep, like NServiceBus, reckons with it"
+    )
+    if least == most:
+        text = meaning.format(f"{abs(least)} min")
+        return ok(Check.WRITER_TIME_ZONE, setting, text)
+    text = meaning.format(f"{abs(least)} or {abs(most)} min")
+    return warning(
+        Check.WRITER_TIME_ZONE,
+        setting,
+        f"{text}. Across a change of their clocks, messages are early or late by "
+        f"{most - least} min, by NServiceBus too",
+        "While no message waits, give the roles that write UTC (ALTER ROLE … SET TimeZone = "
+        "'UTC') and restart the endpoints. Not while messages wait: theirs would mean other "
+        "instants",
+    )
+
+
+def headroom(setting: str, sequences: Sequence[Any]) -> Iterator[Finding]:
+    """How many numbers are left to `seq` of each queue table."""
+    seen = [row for row in sequences if not row.is_hidden]
+    tight = [row for row in seen if _used(row) >= _WARN_AT]
+    yield from map(_tight, tight)
+    if hidden := len(sequences) - len(seen):
+        text = f"The sequences of {hidden} queue tables are closed to this role"
+        yield skipped(Check.SEQ_HEADROOM, setting, text)
+    if seen and not tight:
+        most = max(seen, key=_used)
+        text = f"Of {len(seen)} queue tables, {_table_of(most)} has used most: {_used(most):.1%}"
+        yield ok(Check.SEQ_HEADROOM, setting, text)
+
+
+def _limit(row: Any) -> int:
+    """The highest number that both the sequence and its column can hold."""
+    return int(min(row.most, _MAXIMA.get(row.column_type, row.most)))
+
+
+def _used(row: Any) -> float:
+    """The share of the numbers that is used up, from 0 to 1. A new sequence has no last one."""
+    return (row.last or 0) / _limit(row)
+
+
+def _table_of(row: Any) -> str:
+    return str(TableName(row.schema, row.table))
+
+
+def _tight(row: Any) -> Finding:
+    left = _limit(row) - (row.last or 0)
+    widen = f"ALTER TABLE {_table_of(row)} ALTER COLUMN seq TYPE bigint"
+    raise_limit = f"ALTER SEQUENCE {row.sequence} AS bigint MAXVALUE {_MAXIMA['bigint']}"
+    return Finding(
+        Check.SEQ_HEADROOM,
+        Severity.FAULT if _used(row) >= _FAULT_AT else Severity.WARNING,
+        _table_of(row),
+        f"Its seq is {row.column_type} and at {row.last:,}: {left:,} numbers are left "
+        f"({_used(row):.0%} used), then it takes no message any more",
+        f"{widen}; {raise_limit}; the first rewrites the table, so do it while the queue is short",
+        [
+            f"-- Only while the queue is short, because this rewrites the table:\n{widen}",
+            raise_limit,
+        ],
+    )

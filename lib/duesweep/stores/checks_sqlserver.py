@@ -1,18 +1,35 @@
-"""SQL Server's tables: what a sweep needs of them, how they are created, and the facts that the
-doctor judges.
+"""SQL Server's tables: what a sweep needs of them, how they are created, and all that can be wrong
+with a database. A check judges the row of its own statement.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
-from duesweep.checks.sqlserver import SqlServerFacts
-from duesweep.checks.table_findings import TableFacts
-from duesweep.checks.tables import SQL_SERVER_QUEUE_RIGHTS, FoundTable, WantedIndex, WantedTable
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.errors import ConfigError, Problem, StoreError
+from duesweep.core.finding import (
+    Check,
+    Finding,
+    capitalized,
+    clock_skew,
+    fault,
+    ok,
+    reachable,
+    read_clock,
+    skipped,
+    stop,
+    warning,
+)
+from duesweep.core.policy import (
+    DEFAULT_TIMEOUTS,
+    MAX_BATCH_ROWS,
+    SCANNED_ROWS,
+    Timeouts,
+)
+from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
@@ -24,34 +41,31 @@ from duesweep.drivers.sqlserver.catalog import (
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import read_clock, wanted_journals, wanted_tables
+from duesweep.stores.checks import wanted_journals, wanted_tables
 from duesweep.stores.dialect import Location, Tables
 from duesweep.stores.kinds import TableKind, destinations
-
-WantedTables = Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]]
+from duesweep.stores.tables import (
+    SQL_SERVER_QUEUE_RIGHTS,
+    Grants,
+    WantedIndex,
+    WantedTable,
+    all_table_findings,
+)
 
 
 def check_session(
     connection: SqlServerSession,
     setting: str,
     location: Location | None = None,  # noqa: ARG001 - no setting of a store is the server's
-) -> None:
-    """Raise `ConfigError` for a database, which `setting` names, that is read-only or too old."""
-    session = connection.row("describe_session")
-    if session.updateability == "READ_ONLY":
-        raise ConfigError(
-            f"The database that {setting} names is read-only",
-            advice="connect to the primary replica",
+) -> Iterator[Finding]:
+    """Whether a database, which `setting` names, takes writes, and can read lists."""
+    yield _writable(setting, connection.row("describe_session"))
+    if (problem := _refused(connection, "read_lists", words="1", numbers="[1]")) is not None:
+        refusal = Problem(
+            f"The database that {setting} names cannot read lists and JSON ({problem})",
+            "use SQL Server 2017 or newer, and a compatibility level of 130 or more",
         )
-    try:
-        connection.rows("read_lists", words="1", numbers="[1]")
-    except StoreError as error:
-        if error.transient:
-            raise
-        raise ConfigError(
-            f"The database that {setting} names cannot read lists and JSON ({error})",
-            advice="use SQL Server 2017 or newer, and a compatibility level of 130 or more",
-        ) from error
+        yield stop(Check.SERVER_VERSION, setting, refusal)
 
 
 def _found(
@@ -155,62 +169,46 @@ SQL_SERVER_TABLES = Tables(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SqlServerQuestion:
-    """A database, and the queue tables that are expected there. `store` is None if no messages wait
-    there.
+def examine(
+    dsn: str,
+    setting: str,
+    queues: Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]],
+    *,
+    store: Location | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Iterator[Finding]:
+    """Findings on a database, and on the queue tables that are expected there. `store` is None if
+    no messages wait there. Raises `ConfigError` and `StoreError` if no session can be opened.
     """
-
-    setting: str
-    dsn: str = field(repr=False)
-    queues: WantedTables
-    store: Location | None = None
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
-
-
-def gather(question: SqlServerQuestion) -> SqlServerFacts:
-    """The facts. Raises `ConfigError` and `StoreError` if no session can be opened."""
-    with connect(question.dsn, question.timeouts.task) as connection:
+    with connect(dsn, timeouts.task) as connection:
         server = connection.row("doctor_server")
-        delayed, ambiguous = _delayed(connection, question.store)
-        wanted = [*_store_tables(question.store, delayed), *question.queues()]
-        return SqlServerFacts(
-            setting=question.setting,
-            version=server.version,
-            database=server.database_name,
-            compatibility_level=server.compatibility_level,
-            updateability=connection.row("describe_session").updateability,
-            is_read_committed_snapshot=bool(server.is_read_committed_snapshot),
-            snapshot_isolation=server.snapshot_isolation,
-            minutes_ahead=server.minutes_ahead,
-            json_problem=_json_problem(connection),
-            readings=read_clock(lambda: _now(connection)),
-            tables=[_table(connection, server.grantee, *each) for each in wanted],
-            lock_escalation=_lock_escalation(connection, delayed),
-            ambiguous=ambiguous,
-            holds_messages=question.store is not None,
-        )
+        yield from server_findings(connection, setting, server)
+        wanted: list[tuple[SqlServerTable, WantedTable]] = []
+        if store is not None:
+            delayed, ambiguous = _delayed(connection, store)
+            yield one_delayed_table(setting, ambiguous)
+            yield lock_escalation(setting, _escalations(connection, delayed))
+            # All candidates are in the same schema, and so is the journal.
+            wanted += (
+                wanted_journals(store.dialect, store.delayed)
+                if delayed is None
+                else wanted_tables(store, delayed)
+            )
+        wanted += queues()
+        tables = [_examined(connection, server.grantee, *each) for each in wanted]
+        yield from all_table_findings(setting, tables)
 
 
-def _delayed(
-    connection: SqlServerSession, store: Location | None
-) -> tuple[SqlServerTable | None, str | None]:
-    """The delayed table, or why it is not known which one it is."""
-    try:
-        return (store.find_delayed(connection) if store else None), None
-    except ConfigError as error:
-        return None, str(error)
-
-
-def _store_tables(
-    store: Location | None, delayed: SqlServerTable | None
-) -> Iterable[tuple[SqlServerTable, WantedTable]]:
-    if store is None:
-        return ()
-    if delayed is None:
-        # All candidates are in the same schema, and so is the journal.
-        return wanted_journals(store.dialect, store.delayed)
-    return wanted_tables(store, delayed)
+def server_findings(connection: SqlServerSession, setting: str, server: Any) -> Iterator[Finding]:
+    """Findings on the server and the session's database, of which `doctor_server` told."""
+    readings = read_clock(lambda: _now(connection))
+    yield reachable(setting, f"SQL Server {server.version}", readings)
+    yield _version(setting, server, _refused(connection, "doctor_json", numbers="[1]"))
+    yield _writable(setting, connection.row("describe_session"))
+    yield clock_skew(setting, readings)
+    yield _zone(setting, server)
+    yield _read_committed_snapshot(setting, server)
+    yield _snapshot_isolation(setting, server)
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:
@@ -223,40 +221,40 @@ def waiting_destinations(location: Location, most: int) -> Sequence[str]:
         return destinations(statements.rows("doctor_waiting", most=most))
 
 
-def _table(
-    connection: SqlServerSession, user: str, table: SqlServerTable, wanted: WantedTable
-) -> TableFacts:
-    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
-    return TableFacts(
-        wanted,
-        _examined(connection, table, wanted.rights),
-        f"ON {beside} TO {bracket_name(user)}",
-        database=table.catalog,
-    )
-
-
 def _examined(
-    connection: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
-) -> FoundTable | None:
+    connection: SqlServerSession, user: str, table: SqlServerTable, wanted: WantedTable
+) -> tuple[WantedTable, FoundTable | None, Grants]:
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+    grants = Grants(f"ON {beside} TO {bracket_name(user)}", database=table.catalog)
     database = connection.row("describe_catalog", catalog=table.catalog)
-    if not (database.found and database.is_open):
-        return None
-    found = find_table(connection, table)
+    found = find_table(connection, table) if database.found and database.is_open else None
     if found is None:
-        return None
-    return replace(
+        return wanted, None, grants
+    found = replace(
         with_indexes(connection, table, found),
         missing_rights=[
             right
-            for right in rights
+            for right in wanted.rights
             if not connection.row("doctor_right", name=table.sql, right=right).is_granted
         ],
     )
+    return wanted, found, grants
 
 
-def _json_problem(connection: SqlServerSession) -> str | None:
+def _delayed(
+    connection: SqlServerSession, store: Location
+) -> tuple[SqlServerTable | None, str | None]:
+    """The delayed table, or why it is not known which one it is."""
     try:
-        connection.rows("doctor_json", numbers="[1]")
+        return store.find_delayed(connection), None
+    except ConfigError as error:
+        return None, str(error)
+
+
+def _refused(connection: SqlServerSession, name: str, **values: object) -> str | None:
+    """The server's error for a statement; None if it runs."""
+    try:
+        connection.rows(name, **values)
     except StoreError as error:
         if error.transient:
             raise
@@ -269,9 +267,93 @@ def _now(connection: SqlServerSession) -> datetime:
     return now.replace(tzinfo=UTC)
 
 
-def _lock_escalation(connection: SqlServerSession, delayed: SqlServerTable | None) -> str | None:
+def _version(setting: str, server: Any, problem: str | None) -> Finding:
+    what = f"SQL Server {server.version}, compatibility level {server.compatibility_level}"
+    if problem is None:
+        return ok(Check.SERVER_VERSION, setting, f"{what}: reads and joins lists")
+    return fault(
+        Check.SERVER_VERSION,
+        setting,
+        f"{what}, has no OPENJSON or no STRING_AGG: {problem}",
+        "That takes SQL Server 2017 or newer, and ALTER DATABASE "
+        f"{bracket_name(server.database_name)} SET COMPATIBILITY_LEVEL = 130 or more",
+    )
+
+
+def _writable(setting: str, session: Any) -> Finding:
+    if session.updateability != "READ_ONLY":
+        return ok(Check.SERVER_WRITABLE, setting, "The database takes writes")
+    refusal = Problem(
+        f"The database that {setting} names is read-only",
+        "connect to the primary replica, without ApplicationIntent=ReadOnly",
+    )
+    return stop(Check.SERVER_WRITABLE, setting, refusal)
+
+
+def _zone(setting: str, server: Any) -> Finding:
+    text = (
+        f"The server's own clock is {server.minutes_ahead} min ahead of UTC, which does not matter"
+        ": Due is UTC, and is compared to UTC"
+    )
+    return ok(Check.SERVER_TIME_ZONE, setting, text)
+
+
+def _read_committed_snapshot(setting: str, server: Any) -> Finding:
+    check = Check.READ_COMMITTED_SNAPSHOT
+    if server.is_read_committed_snapshot:
+        return ok(check, setting, "Readers see what is committed, and do not wait")
+    when = "while nobody else is connected"
+    statement = (
+        f"ALTER DATABASE {bracket_name(server.database_name)} SET READ_COMMITTED_SNAPSHOT ON WITH "
+        "ROLLBACK AFTER 10 SECONDS"
+    )
+    return warning(
+        check,
+        setting,
+        "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch locks, and "
+        "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
+        "plans, counts and other queries wait",
+        f"{capitalized(when)}: {statement}; or accept it with --ignore {check}",
+        statements=[f"-- Only {when}:\n{statement}"],
+    )
+
+
+def _snapshot_isolation(setting: str, server: Any) -> Finding:
+    text = (
+        f"ALLOW_SNAPSHOT_ISOLATION is {server.snapshot_isolation}; sweeps need none, and set READ "
+        "COMMITTED themselves"
+    )
+    return ok(Check.SNAPSHOT_ISOLATION, setting, text)
+
+
+def one_delayed_table(setting: str, ambiguous: str | None) -> Finding:
+    """Whether one table can be the delayed one; `ambiguous` says which two can."""
+    check = Check.ONE_DELAYED_TABLE
+    if ambiguous is None:
+        return ok(check, setting, "One table can be the delayed one")
+    return fault(
+        check,
+        setting,
+        ambiguous,
+        "Find out which of them the endpoint writes to, and set store.delayed_table to it; if the "
+        "other holds messages, sweep it once with a configuration of its own",
+    )
+
+
+def _escalations(connection: SqlServerSession, delayed: SqlServerTable | None) -> Sequence[Any]:
     if delayed is None:
-        return None
+        return ()
     catalog = connection.named({"catalog": bracket_name(delayed.catalog)})
-    rows = catalog.rows("doctor_lock_escalation", name=delayed.sql)
-    return str(rows[0].lock_escalation) if rows else None
+    return catalog.rows("doctor_lock_escalation", name=delayed.sql)
+
+
+def lock_escalation(setting: str, rows: Sequence[Any]) -> Finding:
+    """How many locks a server takes on the delayed table before it locks it as a whole."""
+    check = Check.LOCK_ESCALATION
+    if not rows:
+        return skipped(check, setting, "This user cannot see the delayed table")
+    text = (
+        f"The delayed table's is {rows[0].lock_escalation}; batches of up to {MAX_BATCH_ROWS:,} "
+        f"rows look at {SCANNED_ROWS:,}, below the 5,000 locks at which a server locks the table"
+    )
+    return ok(check, setting, text)

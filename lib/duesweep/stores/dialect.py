@@ -5,7 +5,7 @@ Nothing else asks which server it is. Statements have the same names in every di
 # ruff: noqa: ARG002, B027 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,15 +13,17 @@ from itertools import pairwise
 from typing import Any, ClassVar
 from uuid import UUID
 
-from duesweep.checks.tables import FoundTable, WantedIndex
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
+from duesweep.core.finding import Finding
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
+from duesweep.drivers.found import FoundTable
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
+from duesweep.stores.tables import WantedIndex
 from duesweep.stores.tombstone import Tombstones
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
@@ -207,11 +209,11 @@ class Tables:
     """How a server's tables are looked at and created: functions, which take a session and tables
     of the dialect's own types, and constants.
 
-    `check_session` raises `ConfigError` for a session that cannot sweep; it is given the setting
-    that names the database. `find`: a table without its indexes, and which of some rights the
-    session lacks on it; None if there is no such table. `with_indexes` adds its indexes. `columns`:
-    the columns of a table that is there, else None. `estimate_rows`: about how many rows it has.
-    `similar`: tables that may be meant if one is missing.
+    `check_session` yields findings on a session, of which one stops a sweep if the session cannot
+    sweep; it is given the setting that names the database. `find`: a table without its indexes, and
+    which of some rights the session lacks on it; None if there is no such table. `with_indexes`
+    adds its indexes. `columns`: the columns of a table that is there, else None. `estimate_rows`:
+    about how many rows it has. `similar`: tables that may be meant if one is missing.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them. `create` is given new
@@ -224,7 +226,7 @@ class Tables:
     `queue_rights` are those on queues, `body_string` is their column with a body as text.
     """
 
-    check_session: Callable[[Any, str, Location | None], None]
+    check_session: Callable[[Any, str, Location | None], Iterator[Finding]]
     find: Callable[[Any, Any, Sequence[str]], FoundTable | None]
     with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
     columns: Callable[[Any, Any], Collection[str] | None]

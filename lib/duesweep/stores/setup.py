@@ -6,11 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.errors import Problem, StoreError
+from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import index_notices_of, refuse_newer_format, wanted_tables
+from duesweep.stores.checks import index_notices_of, wanted_journals, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
+from duesweep.stores.tables import newer_format
 
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]
@@ -62,12 +64,13 @@ class SqlSetup:
         """
         with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
             tables = self.dialect.tables
-            tables.check_session(session, self.setting, None)
+            refuse(tables.check_session(session, self.setting, None))
             if self.store is None:
                 return self._create_missing(session, None)
             delayed = self.store.find_delayed(session)
             journal = journal_tables(delayed)["journal"]
-            refuse_newer_format(journal.sql, tables.find(session, journal, ()))
+            wanted = dict(wanted_journals(self.dialect, delayed))[journal]
+            refuse(newer_format(wanted, tables.find(session, journal, ())))
             done = self._create_missing(session, delayed)
             done += create_index(session, self.store, delayed)
             if rebind:

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from duesweep import config as configuration
-from duesweep.checks.finding import Severity
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.core.finding import Severity
 from duesweep.doctor.examine import examination
 
 _REPEATED = {

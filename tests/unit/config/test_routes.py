@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from duesweep.api.look import Look
-from duesweep.checks.finding import Check, Severity
 from duesweep.cli import sweep
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config import Config, load, mask_secrets, route_notice

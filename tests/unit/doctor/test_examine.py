@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from duesweep.checks.finding import (
+from duesweep.config.adapters import Needs, Service
+from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.finding import (
     Check,
     Finding,
     Severity,
@@ -18,22 +21,26 @@ from duesweep.checks.finding import (
     is_to_mend,
     ok,
     skipped,
+    unreachable,
     warning,
     without,
     worst_first,
 )
-from duesweep.checks.server import unreachable
-from duesweep.checks.table_findings import NOT_SET_UP, TableFacts, all_table_findings
-from duesweep.checks.tables import FoundTable, WantedTable
-from duesweep.checks.time_outs import TimeOut, time_out_findings
-from duesweep.config.adapters import Needs, Service
-from duesweep.core.errors import ConfigError, StoreError
 from duesweep.doctor.examine import Examination, examine_services
+from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
+from duesweep.stores.checks_postgresql import time_outs
+from duesweep.stores.tables import (
+    NOT_SET_UP,
+    ExaminedTable,
+    Grants,
+    WantedTable,
+    all_table_findings,
+)
 
 _WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
-_GRANT = "ON t TO u"
+_GRANTS = Grants("ON t TO u")
 _FOUND = FoundTable(is_table=True, columns={})
 
 
@@ -73,12 +80,12 @@ def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
     assert binding.problem is not None
 
 
-def _tables(*founds: FoundTable | None) -> Sequence[TableFacts]:
+def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
     journal = [
-        TableFacts(replace(_WANTED, name=f"j{n}", is_journal=True), found, _GRANT)
+        (replace(_WANTED, name=f"j{n}", is_journal=True), found, _GRANTS)
         for n, found in enumerate(founds)
     ]
-    return [TableFacts(_WANTED, _FOUND, _GRANT), *journal]
+    return [(_WANTED, _FOUND, _GRANTS), *journal]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +118,15 @@ def test_setup_has_not_run_where_none_of_its_tables_is_there(
 def test_time_out_that_duesweeps_own_session_does_not_get_rid_of_is_a_warning(
     milliseconds: int, source: str, severity: Severity
 ) -> None:
-    time_out = TimeOut("statement_timeout", milliseconds, source, 1_000, "this role")
+    row = SimpleNamespace(
+        name="statement_timeout",
+        milliseconds=milliseconds,
+        source=source,
+        default_milliseconds=1_000,
+        origin="this role",
+    )
 
-    (finding,) = time_out_findings("store.dsn", [time_out])
+    finding = time_outs("store.dsn", [row])
 
     assert (finding.check, finding.severity) == (Check.SESSION_TIME_OUTS, severity)
     assert "statement_timeout 1,000 ms" in finding.found

@@ -1,26 +1,34 @@
-"""Rules of the doctor: from facts to findings, on any server and on PostgreSQL."""
+"""Rules of the doctor: from rows to findings, on any server and on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from duesweep.checks.finding import Check, Finding, Severity, is_to_mend
-from duesweep.checks.postgresql import (
-    PostgreSqlFacts,
-    SequenceFacts,
-    ZoneFacts,
-    postgresql_findings,
-)
-from duesweep.checks.server import ClockReading, clock_skew
-from duesweep.checks.table_findings import TableFacts, table_findings
-from duesweep.checks.tables import FoundTable, WantedIndex, WantedTable
+from duesweep.core.address import TableName
+from duesweep.core.finding import Check, ClockReading, Finding, Severity, clock_skew, is_to_mend
+from duesweep.drivers.found import FoundTable
+from duesweep.stores import checks_postgresql
+from duesweep.stores.checks_postgresql import certificate, writer_zone
+from duesweep.stores.tables import Grants, WantedIndex, WantedTable, table_findings
+from support.rows import RecordedSession, Rows
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-GRANT = "ON t TO u"
-UTC_ZONE = ZoneFacts("UTC", "default", "UTC", None, None, (0, 0))
-SEQUENCE = SequenceFacts('"public"."Billing"', "integer", "s", 1_000, 2**31 - 1, may_use=True)
+GRANTS = Grants("ON t TO u")
+SEQUENCE = {
+    "schema": "public",
+    "table": "Billing",
+    "column_type": "integer",
+    "sequence": "s",
+    "last": 1_000,
+    "most": 2**31 - 1,
+    "may_use": True,
+    "is_hidden": False,
+}
+QUEUE = TableName("public", "Billing")
 WANTED = WantedTable(
     role="queue",
     name="t",
@@ -41,20 +49,33 @@ def _reading(ahead: float, took: float = 0) -> ClockReading:
     return ClockReading(NOON + timedelta(seconds=took / 2 + ahead), NOON, after)
 
 
-FACTS = PostgreSqlFacts(
-    setting="store.dsn",
-    role="sweeper",
-    version="16.2",
-    version_number=160_002,
-    encoding="UTF8",
-    is_read_only=False,
-    is_replica=False,
-    readings=[_reading(0)],
-    backends=frozenset({1}),
-    tables=[TableFacts(replace(WANTED, name='"public"."Billing"'), FOUND, GRANT)],
-    sequences=[SEQUENCE],
-    zones=UTC_ZONE,
-)
+ROWS = {
+    "doctor_server": [
+        {"version": "16.2", "version_number": 160_002, "is_replica": False, "role": "sweeper"}
+    ],
+    "describe_session": [{"is_read_only": False, "encoding": "UTF8"}],
+    "doctor_clock": [{"now": datetime.now(UTC), "backend": 1}],
+    "doctor_time_outs": [],
+    "describe_table": [
+        {
+            "kind": "r",
+            "column_names": ["Id", "Headers"],
+            "column_types": ["uuid", "nvarchar"],
+            "missing_rights": [],
+            "mark": None,
+        }
+    ],
+    "describe_indexes": [{"column_name": "Id", "is_partial": False}],
+    "doctor_sequences": [SEQUENCE],
+}
+
+
+def _examined(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows]) -> list[Finding]:
+    """All findings on a database that answers like this, and takes messages only."""
+    session = RecordedSession({**ROWS, **changes})
+    monkeypatch.setattr(checks_postgresql, "connect", lambda *_: nullcontext(session))
+    wanted = replace(WANTED, name=str(QUEUE))
+    return list(checks_postgresql.examine("", "store.dsn", lambda: [(QUEUE, wanted)], {}))
 
 
 def _bad(findings: Sequence[Finding]) -> dict[Check, Severity]:
@@ -109,59 +130,72 @@ def _columns(**columns: str) -> FoundTable:
 def test_difference_of_a_table_is_one_finding(
     found: FoundTable | None, expected: dict[Check, Severity]
 ) -> None:
-    assert _bad(list(table_findings(TableFacts(WANTED, found, GRANT)))) == expected
+    assert _bad(list(table_findings(WANTED, found, GRANTS))) == expected
 
 
 def test_index_that_may_leave_rows_out_may() -> None:
     wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=True),))
 
-    assert _bad(list(table_findings(TableFacts(wanted, INDEXED_IN_PART, GRANT)))) == {}
+    assert _bad(list(table_findings(wanted, INDEXED_IN_PART, GRANTS))) == {}
+
+
+def _changed(statement: str, **values: object) -> dict[str, Rows]:
+    """The answer to a statement, with other values."""
+    return {statement: [{**ROWS[statement][0], **values}]}
+
+
+_TWO_BACKENDS = {
+    "doctor_clock": [{"now": datetime.now(UTC), "backend": n} for n in (1, 2, 1)],
+}
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, {}),
-        ({"version_number": 120_000}, {Check.SERVER_VERSION: FAULT}),
-        ({"is_read_only": True}, {Check.SERVER_WRITABLE: FAULT}),
-        ({"encoding": "SQL_ASCII"}, {Check.TEXT_ENCODING: FAULT}),
-        ({"backends": frozenset({1, 2})}, {Check.POOLER: FAULT}),
-        ({"zones": None, "sequences": []}, {}),
-        ({"sequences": [replace(SEQUENCE, may_use=False)]}, {Check.TABLE_RIGHTS: FAULT}),
+        (_changed("doctor_server", version_number=120_000), {Check.SERVER_VERSION: FAULT}),
+        (_changed("describe_session", is_read_only=True), {Check.SERVER_WRITABLE: FAULT}),
+        (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
+        (_TWO_BACKENDS, {Check.POOLER: FAULT}),
+        ({"doctor_sequences": []}, {}),
+        (_changed("doctor_sequences", may_use=False), {Check.TABLE_RIGHTS: FAULT}),
         # Not the sweep's own queues: who fills them needs the right.
-        ({"sequences": [replace(SEQUENCE, table="other", may_use=False)]}, {}),
+        (_changed("doctor_sequences", table="other", may_use=False), {}),
     ],
 )
 def test_difference_of_a_server_is_one_finding(
-    changes: dict[str, object], expected: dict[Check, Severity]
+    monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows], expected: dict[Check, Severity]
 ) -> None:
-    assert _bad(list(postgresql_findings(replace(FACTS, **changes)))) == expected
+    assert _bad(_examined(monkeypatch, changes)) == expected
 
 
-def test_replica_is_called_one() -> None:
-    facts = replace(FACTS, is_read_only=True, is_replica=True)
+def test_replica_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = _changed("doctor_server", is_replica=True)
+    changes |= _changed("describe_session", is_read_only=True)
 
-    (found,) = [f.found for f in postgresql_findings(facts) if is_to_mend(f)]
+    (found,) = [f.found for f in _examined(monkeypatch, changes) if is_to_mend(f)]
     assert found == "This is a replica"
 
 
 @pytest.mark.parametrize(
     ("sequence", "severity"),
     [
-        (replace(SEQUENCE, last=None), Severity.OK),
-        (replace(SEQUENCE, last=2**30 - 1), Severity.OK),
-        (replace(SEQUENCE, last=2**30), Severity.WARNING),
-        (replace(SEQUENCE, last=1_932_735_283), Severity.FAULT),
-        (replace(SEQUENCE, last=1_932_735_282), Severity.WARNING),
+        (dict(SEQUENCE, last=None), Severity.OK),
+        (dict(SEQUENCE, last=2**30 - 1), Severity.OK),
+        (dict(SEQUENCE, last=2**30), Severity.WARNING),
+        (dict(SEQUENCE, last=1_932_735_283), Severity.FAULT),
+        (dict(SEQUENCE, last=1_932_735_282), Severity.WARNING),
         # Both have to be widened: the column, and what its sequence gives out.
-        (replace(SEQUENCE, last=2**31 - 1, column_type="bigint"), Severity.FAULT),
-        (replace(SEQUENCE, last=2**31 - 1, most=2**63 - 1), Severity.FAULT),
-        (replace(SEQUENCE, last=2**40, most=2**63 - 1, column_type="bigint"), Severity.OK),
-        (replace(SEQUENCE, last=None, is_hidden=True), Severity.SKIPPED),
+        (dict(SEQUENCE, last=2**31 - 1, column_type="bigint"), Severity.FAULT),
+        (dict(SEQUENCE, last=2**31 - 1, most=2**63 - 1), Severity.FAULT),
+        (dict(SEQUENCE, last=2**40, most=2**63 - 1, column_type="bigint"), Severity.OK),
+        (dict(SEQUENCE, last=None, is_hidden=True), Severity.SKIPPED),
     ],
 )
-def test_headroom_of_seq(sequence: SequenceFacts, severity: Severity) -> None:
-    findings = list(postgresql_findings(replace(FACTS, sequences=[sequence])))
+def test_headroom_of_seq(
+    monkeypatch: pytest.MonkeyPatch, sequence: dict[str, object], severity: Severity
+) -> None:
+    findings = _examined(monkeypatch, {"doctor_sequences": [sequence]})
 
     assert [f.severity for f in findings if f.check == Check.SEQ_HEADROOM] == [severity]
 
@@ -186,11 +220,12 @@ def test_headroom_of_seq(sequence: SequenceFacts, severity: Severity) -> None:
     ],
 )
 def test_zone_of_those_who_write(
-    changes: dict[str, object], severity: Severity, expected: str
+    changes: dict[str, Any], severity: Severity, expected: str
 ) -> None:
-    findings = list(postgresql_findings(replace(FACTS, zones=replace(UTC_ZONE, **changes))))
+    known: dict[str, Any] = {"override": None, "writers": "UTC", "minutes": (0, 0)}
+    found = writer_zone("store.dsn", **{**known, **changes})
 
-    (found,) = [f for f in findings if f.check == Check.WRITER_TIME_ZONE]
+    assert found.check == Check.WRITER_TIME_ZONE
     assert found.severity == severity
     assert expected in found.found
 
@@ -209,8 +244,7 @@ def test_zone_of_those_who_write(
 def test_tls_that_is_asked_for_without_a_check_is_a_warning(
     sslmode: str, session: str, severity: Severity, expected: str
 ) -> None:
-    facts = replace(FACTS, sslmode=sslmode, is_encrypted=session == "encrypted")
-    (found,) = (f for f in postgresql_findings(facts) if f.check == Check.SERVER_CERTIFICATE)
+    found = certificate("store.dsn", sslmode, is_encrypted=session == "encrypted")
 
-    assert found.severity == severity
+    assert (found.check, found.severity) == (Check.SERVER_CERTIFICATE, severity)
     assert expected in found.found

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.checks.finding import Check, Severity, is_to_mend
 from duesweep.config.adapters import Needs
 from duesweep.core.errors import Problem
+from duesweep.core.finding import Check, Severity, is_to_mend
 from duesweep.doctor.question import question
 from duesweep.doctor.spark import (
     ExecutorFacts,

@@ -1,71 +1,136 @@
 """Rules of the doctor on SQL Server; what a stand-in cannot show is tested here alone."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from duesweep.checks.finding import Check, Severity, is_to_mend
-from duesweep.checks.server import ClockReading
-from duesweep.checks.sqlserver import SqlServerFacts, sqlserver_findings
+from duesweep.core.errors import ConfigError
+from duesweep.core.finding import Check, Finding, Severity, is_to_mend, refuse
+from duesweep.stores import checks_sqlserver
+from duesweep.stores.checks_sqlserver import check_session, lock_escalation, one_delayed_table
+from support.rows import RecordedSession, Rows
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-FACTS = SqlServerFacts(
-    setting="store.dsn",
-    version="16.0.4135.4",
-    database="nsb",
-    compatibility_level=160,
-    updateability="READ_WRITE",
-    is_read_committed_snapshot=True,
-    snapshot_isolation="OFF",
-    minutes_ahead=60,
-    json_problem=None,
-    readings=[ClockReading(NOON, NOON, NOON)],
-    tables=[],
-    lock_escalation="TABLE",
-)
+ROWS = {
+    "doctor_server": [
+        {
+            "version": "16.0.4135.4",
+            "database_name": "nsb",
+            "compatibility_level": 160,
+            "is_read_committed_snapshot": True,
+            "snapshot_isolation": "OFF",
+            "grantee": "sweeper",
+            "minutes_ahead": 60,
+        }
+    ],
+    "describe_session": [{"updateability": "READ_WRITE"}],
+    "doctor_clock": [{"now": datetime.now(UTC).replace(tzinfo=None)}],
+    "doctor_json": [{"joined": "1"}],
+    "read_lists": [{"value": "1"}],
+}
+
+
+def _examined(
+    monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows], **refused: str
+) -> list[Finding]:
+    """All findings on a database that answers like this, and takes messages only."""
+    session = RecordedSession({**ROWS, **changes}, refused)
+    monkeypatch.setattr(checks_sqlserver, "connect", lambda *_: nullcontext(session))
+    return list(checks_sqlserver.examine("", "store.dsn", lambda: []))
+
+
+def _changed(statement: str, **values: object) -> dict[str, Rows]:
+    """The answer to a statement, with other values."""
+    return {statement: [{**ROWS[statement][0], **values}]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "refused", "expected"),
     [
-        ({}, {}),
-        ({"json_problem": "208"}, {Check.SERVER_VERSION: Severity.FAULT}),
-        ({"updateability": "READ_ONLY"}, {Check.SERVER_WRITABLE: Severity.FAULT}),
+        ({}, {}, {}),
+        ({}, {"doctor_json": "208"}, {Check.SERVER_VERSION: Severity.FAULT}),
         (
-            {"is_read_committed_snapshot": False},
+            _changed("describe_session", updateability="READ_ONLY"),
+            {},
+            {Check.SERVER_WRITABLE: Severity.FAULT},
+        ),
+        (
+            _changed("doctor_server", is_read_committed_snapshot=False),
+            {},
             {Check.READ_COMMITTED_SNAPSHOT: Severity.WARNING},
         ),
-        ({"snapshot_isolation": "ON"}, {}),
-        ({"ambiguous": "both"}, {Check.ONE_DELAYED_TABLE: Severity.FAULT}),
-        ({"lock_escalation": None}, {}),
+        (_changed("doctor_server", snapshot_isolation="ON"), {}, {}),
     ],
 )
 def test_difference_of_a_server_is_one_finding(
-    changes: dict[str, object], expected: dict[Check, Severity]
+    monkeypatch: pytest.MonkeyPatch,
+    changes: Mapping[str, Rows],
+    refused: dict[str, str],
+    expected: dict[Check, Severity],
 ) -> None:
-    findings = list(sqlserver_findings(replace(FACTS, **changes)))
+    findings = _examined(monkeypatch, changes, **refused)
 
     assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
 
-def test_isolation_that_blocks_comes_with_the_statement_and_says_what_is_right_anyway() -> None:
-    findings = sqlserver_findings(replace(FACTS, is_read_committed_snapshot=False))
+@pytest.mark.parametrize(("ambiguous", "severity"), [("both", Severity.FAULT), (None, Severity.OK)])
+def test_two_tables_that_can_be_the_delayed_one_are_a_fault(
+    ambiguous: str | None, severity: Severity
+) -> None:
+    found = one_delayed_table("store.dsn", ambiguous)
+
+    assert (found.check, found.severity) == (Check.ONE_DELAYED_TABLE, severity)
+
+
+def test_lock_escalation_of_a_table_that_nobody_sees_is_skipped() -> None:
+    assert lock_escalation("store.dsn", []).severity == Severity.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused", "expected"),
+    [
+        (
+            _changed("describe_session", updateability="READ_ONLY"),
+            {},
+            "queues.b.dsn names is read-",
+        ),
+        ({}, {"read_lists": "208"}, r"queues.b.dsn names cannot read lists and JSON \(208\); use"),
+    ],
+)
+def test_sweep_is_refused_by_the_same_checks(
+    changes: Mapping[str, Rows], refused: dict[str, str], expected: str
+) -> None:
+    session: Any = RecordedSession({**ROWS, **changes}, refused)
+
+    with pytest.raises(ConfigError, match=expected):
+        refuse(check_session(session, "queues.b.dsn"))
+
+
+def test_isolation_that_blocks_comes_with_the_statement_and_says_what_is_right_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = _examined(monkeypatch, _changed("doctor_server", is_read_committed_snapshot=False))
 
     (found,) = [f for f in findings if is_to_mend(f)]
     assert "Sweeps work either way" in found.found
     assert "ALTER DATABASE [nsb] SET READ_COMMITTED_SNAPSHOT ON" in str(found.advice)
 
 
-def test_server_that_only_takes_messages_is_not_asked_for_a_delayed_table() -> None:
-    findings = list(sqlserver_findings(replace(FACTS, holds_messages=False)))
+def test_server_that_only_takes_messages_is_not_asked_for_a_delayed_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    findings = _examined(monkeypatch, {})
 
     assert not {Check.ONE_DELAYED_TABLE, Check.LOCK_ESCALATION} & {f.check for f in findings}
 
 
-def test_old_compatibility_level_is_named() -> None:
-    facts = replace(FACTS, json_problem="Invalid object name", compatibility_level=120)
+def test_old_compatibility_level_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = _changed("doctor_server", compatibility_level=120)
 
-    (found,) = [f for f in sqlserver_findings(facts) if is_to_mend(f)]
+    findings = _examined(monkeypatch, changes, doctor_json="Invalid object name")
+
+    (found,) = [f for f in findings if is_to_mend(f)]
     assert "compatibility level 120" in found.found
     assert "ALTER DATABASE [nsb] SET COMPATIBILITY_LEVEL = 130" in str(found.advice)

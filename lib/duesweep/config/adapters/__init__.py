@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import SecretStr
 
-from duesweep.checks.finding import Finding
 from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
 from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
 from duesweep.core.errors import ConfigError, MessageError
+from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
 from duesweep.queues.base import Queue
 

@@ -1,16 +1,16 @@
 """PostgreSQL: the transport's store, SQL persistence's, queue tables, and their checks."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from duesweep.checks.postgresql import postgresql_findings
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, Service, parse_all, timeouts_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.postgresql.session import database_of
 from duesweep.queues.postgresql import COLUMNS, PostgreSqlQueue, postgresql_queue
-from duesweep.stores.checks_postgresql import PostgreSqlQuestion, gather, waiting_destinations
+from duesweep.stores.checks_postgresql import examine, waiting_destinations
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
@@ -82,15 +82,17 @@ def service(
     queues: Callable[[], Sequence[tuple[str, TableName]]],
 ) -> Service:
     """The store's database, or a connection's own, with these queues, for the doctor."""
-    question = PostgreSqlQuestion(
-        setting=connection.server_setting if connection else "store.dsn",
-        dsn=connection.server_dsn if connection else config.store.dsn.get_secret_value(),
-        queues=lambda: [(table, postgresql_queue(role, table)) for role, table in queues()],
-        queue_columns=COLUMNS,
+    setting = connection.server_setting if connection else "store.dsn"
+    findings = partial(
+        examine,
+        connection.server_dsn if connection else config.store.dsn.get_secret_value(),
+        setting,
+        lambda: [(table, postgresql_queue(role, table)) for role, table in queues()],
+        COLUMNS,
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )
-    return Service(question.setting, lambda: postgresql_findings(gather(question)))
+    return Service(setting, findings)
 
 
 def waiting(config: Config, most: int) -> Sequence[str]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from duesweep.checks.finding import Finding
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, Service, connections
 from duesweep.core.errors import ConfigError
+from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.migration.report import (

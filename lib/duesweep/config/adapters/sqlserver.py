@@ -1,16 +1,16 @@
 """SQL Server: the transport's store, MSMQ's, SQL persistence's, queue tables, and their checks."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from duesweep.checks.sqlserver import sqlserver_findings
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, Service, parse_all, timeouts_of
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 from duesweep.queues.sqlserver import SqlServerQueue, sqlserver_queue
-from duesweep.stores.checks_sqlserver import SqlServerQuestion, gather, waiting_destinations
+from duesweep.stores.checks_sqlserver import examine, waiting_destinations
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.sqlserver import SQL_SERVER
@@ -88,14 +88,16 @@ def service(
     queues: Callable[[], Sequence[tuple[str, SqlServerTable]]],
 ) -> Service:
     """The store's database, or a connection's own, with these queues, for the doctor."""
-    question = SqlServerQuestion(
-        setting=connection.server_setting if connection else "store.dsn",
-        dsn=connection.server_dsn if connection else config.store.dsn.get_secret_value(),
-        queues=lambda: [(table, sqlserver_queue(role, table)) for role, table in queues()],
+    setting = connection.server_setting if connection else "store.dsn"
+    findings = partial(
+        examine,
+        connection.server_dsn if connection else config.store.dsn.get_secret_value(),
+        setting,
+        lambda: [(table, sqlserver_queue(role, table)) for role, table in queues()],
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )
-    return Service(question.setting, lambda: sqlserver_findings(gather(question)))
+    return Service(setting, findings)
 
 
 def waiting(config: Config, most: int) -> Sequence[str]:

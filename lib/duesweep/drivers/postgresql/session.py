@@ -23,10 +23,10 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from duesweep.checks.tables import Columns, FoundTable
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
+from duesweep.drivers.found import Columns, FoundTable
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
     connect_errors,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from duesweep.checks.tables import FoundTable
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import Session
 

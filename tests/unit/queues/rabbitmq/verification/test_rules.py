@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from duesweep.checks.finding import Check, Finding, Severity
+
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management

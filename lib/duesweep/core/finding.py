@@ -1,11 +1,19 @@
-"""Findings: what a check says of one thing."""
+"""Findings: what a check says of one thing. The doctor shows all; a sweep is refused by the first
+that stops it.
+"""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from duesweep.core.errors import ConfigError, Problem
+from duesweep.core.errors import ConfigError, DuesweepError, OdbcDriverError, Problem
+from duesweep.core.world import World
+
+_READINGS = 3
+# No message is early or late by this machine's clock: it is only for logs and fault headers.
+_SKEW = timedelta(seconds=5)
 
 
 class Severity(StrEnum):
@@ -70,7 +78,7 @@ class Check(StrEnum):
 class Finding:
     """`about` is a setting, a table or a host; `advice` says what to do, None if nothing.
     `statements` are the SQL statements that do it, if statements can, and `setting` names their
-    database.
+    database. `refusal`: why a sweep does not start that finds this; None: it starts.
     """
 
     check: Check
@@ -80,6 +88,7 @@ class Finding:
     advice: str | None = None
     statements: Sequence[str] = ()
     setting: str | None = None
+    refusal: Problem | None = None
 
 
 def ok(check: Check, about: str, found: str) -> Finding:
@@ -106,6 +115,23 @@ def fault_of(
 ) -> Finding:
     """The fault that an error or a notice reports; `otherwise` is the advice if it has none."""
     return fault(check, about, problem.text, capitalized(problem.advice or otherwise))
+
+
+def stop(check: Check, about: str, refusal: Problem, *, found: str | None = None) -> Finding:
+    """The fault that stops a sweep; `found` if the doctor says more than the refusal."""
+    advice = capitalized(refusal.advice or "correct what it names")
+    return Finding(
+        check, Severity.FAULT, about, found or refusal.text, advice=advice, refusal=refusal
+    )
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise `ConfigError` for the first finding that stops a sweep; the checks after it are not
+    made.
+    """
+    for finding in findings:
+        if finding.refusal is not None:
+            raise ConfigError.of([finding.refusal])
 
 
 def capitalized(text: str) -> str:
@@ -145,3 +171,73 @@ def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding
         else finding
         for finding in findings
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The server's clock, and this machine's before and after the question. All have a zone."""
+
+    server: datetime
+    before: datetime
+    after: datetime
+
+    @property
+    def round_trip(self) -> timedelta:
+        """How long the answer took."""
+        return self.after - self.before
+
+    @property
+    def skew(self) -> timedelta:
+        """How far the server is ahead, if it answered in the middle of the round trip."""
+        return self.server - (self.before + self.round_trip / 2)
+
+
+def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> Finding:
+    """The server answers."""
+    took = min(reading.round_trip for reading in readings) / timedelta(milliseconds=1)
+    text = f"{version} answers within {max(took, 0.1):.1f} ms"
+    return ok(Check.SERVER_REACHABLE, setting, text)
+
+
+def unreachable(setting: str, error: DuesweepError) -> Finding:
+    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with."""
+    if isinstance(error, OdbcDriverError):
+        advice = capitalized(error.advice or "install it")
+        return fault(Check.DRIVER_IMPORT, setting, error.text, advice)
+    advice = error.advice or (
+        "check that the server runs, that this machine and every executor can connect to it, and "
+        f"that {setting} is right"
+    )
+    return fault(
+        Check.SERVER_REACHABLE,
+        setting,
+        error.text,
+        f"{capitalized(advice)}; checks that depend on it were not made",
+    )
+
+
+def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
+    """The difference of the clocks, as exactly as the round trip allows."""
+    best = min(readings, key=lambda reading: reading.round_trip)
+    seconds = best.skew / timedelta(seconds=1)
+    if abs(best.skew) - best.round_trip / 2 <= _SKEW:
+        text = f"This machine's clock and the server's differ by {abs(seconds):.1f} s"
+        return ok(Check.CLOCK_SKEW, setting, text)
+    where = "ahead of" if seconds > 0 else "behind"
+    return warning(
+        Check.CLOCK_SKEW,
+        setting,
+        f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. Only the server's "
+        "decides what is due, but logs and the times in error queues are wrong by as much",
+        "Synchronise both machines by NTP",
+    )
+
+
+def read_clock(server_time: Callable[[], datetime]) -> Sequence[ClockReading]:
+    """Ask for the server's time a few times; the fastest answer is the most exact."""
+    readings, clock = [], World().clock
+    for _ in range(_READINGS):
+        before = clock.now()
+        server = server_time()
+        readings.append(ClockReading(server, before, clock.now()))
+    return readings

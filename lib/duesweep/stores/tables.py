@@ -1,0 +1,253 @@
+"""What is expected of a table, what was found, and the findings on the difference. The doctor
+shows all; a sweep is refused by the first that stops it.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from duesweep.core.account import unknown_format
+from duesweep.core.address import bracket_name
+from duesweep.core.errors import Problem
+from duesweep.core.finding import (
+    Check,
+    Finding,
+    Severity,
+    fault,
+    ok,
+    stop,
+    warning,
+)
+from duesweep.drivers.found import Columns, FoundTable
+
+POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
+# SELECT to count what arrived: a trigger may drop rows without an error.
+SQL_SERVER_QUEUE_RIGHTS: Sequence[str] = ("SELECT", "INSERT")
+NOT_SET_UP = "The command `setup` has not run"
+# Types of text that hold the characters of one code page only.
+_NARROW = {"varchar", "char", "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedIndex:
+    """An index that begins with `column`. `harm` is what happens without it; `statement` creates
+    it. A `partial` one may leave rows out.
+    """
+
+    column: str
+    harm: str
+    statement: str
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTable:
+    """What is expected of a table.
+
+    `create` and `reshape` are advice: what to do if the table is missing, or if its columns differ.
+    `unicode` names the column whose text has to hold all characters. `is_journal`: it is one of
+    duesweep's own tables, which `setup` creates together.
+    """
+
+    role: str
+    name: str
+    columns: Columns
+    rights: Sequence[str]
+    create: str
+    reshape: str = (
+        "check store.kind, store.schema and store.delayed_table, since this may be another table; "
+        "if it is not, give it the columns that the transport gives it"
+    )
+    indexes: Sequence[WantedIndex] = ()
+    unicode: str | None = None
+    is_journal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """How this user gets what it lacks on a table. `to` is what follows the rights in a GRANT, and
+    `beside` are the statements that it takes besides. `others`: what else this user lacks, and the
+    statement that grants it. `database` is the one to grant in, None if that is the session's.
+    """
+
+    to: str
+    beside: Sequence[str] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+    database: str | None = None
+
+
+# A table as it is expected and as it was found; None if this user sees no such table.
+ExaminedTable = tuple[WantedTable, FoundTable | None, Grants]
+
+
+def all_table_findings(setting: str, tables: Sequence[ExaminedTable]) -> Iterator[Finding]:
+    """Findings on all tables of a database. If `setup` has not run, one finding says so."""
+    journal = [(wanted, found) for wanted, found, _ in tables if wanted.is_journal]
+    is_set_up = not journal or any(found for _, found in journal)
+    if journal and is_set_up:
+        yield ok(Check.SETUP, setting, "The command `setup` has run")
+    elif journal:
+        names = ", ".join(wanted.name for wanted, _ in journal)
+        text = f"duesweep's own tables are missing, or closed to this user: {names}"
+        yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}", "Run the command `setup` once")
+    for wanted, found, grants in tables:
+        if is_set_up or not wanted.is_journal:
+            yield from table_findings(wanted, found, grants)
+
+
+def table_findings(
+    wanted: WantedTable,
+    found: FoundTable | None,
+    grants: Grants | None = None,
+    *,
+    others: Callable[[], Iterable[str]] = tuple,
+) -> Iterator[Finding]:
+    """Findings on one table. `others` are tables that may be meant if this one is missing; without
+    `grants`, a finding names no statement that grants a missing right.
+    """
+    if found is None:
+        yield _missing(wanted, others)
+        return
+    yield ok(Check.TABLE_EXISTS, wanted.name, "It exists")
+    yield from newer_format(wanted, found) or [_shape(wanted, found)]
+    yield _rights(wanted, found, grants)
+    for index in wanted.indexes:
+        # If the column itself is missing, the finding on the columns says so.
+        if index.column in found.columns:
+            yield _index(wanted, found, index)
+    if wanted.unicode in found.columns:
+        yield _unicode(wanted, found, str(wanted.unicode))
+
+
+def newer_format(wanted: WantedTable, found: FoundTable | None) -> Sequence[Finding]:
+    """The finding on one of duesweep's own tables that is newer than this version knows."""
+    if found is None or not wanted.is_journal:
+        return ()
+    problem = unknown_format(f"The journal's table {wanted.name}", found.mark)
+    return () if problem is None else [stop(Check.TABLE_SHAPE, wanted.name, problem)]
+
+
+def index_notices(wanted: WantedTable, found: FoundTable) -> Sequence[Problem]:
+    """What happens without the indexes that are missing, and the statements that create them."""
+    return [
+        Problem(
+            f"No index of {wanted.name} that can be used begins with {index.column}: {index.harm}",
+            f"run {index.statement}",
+        )
+        for index in wanted.indexes
+        if not _has_index(found, index)
+    ]
+
+
+def wrong_columns(wanted: Columns, found: Mapping[str, str]) -> dict[str, str | None]:
+    """The expected columns that are missing or have another type, with the type that was found."""
+    return {
+        name: found.get(name)
+        for name, types in wanted.items()
+        if name not in found or (types and found[name] not in types)
+    }
+
+
+def column_names(wanted: Columns, names: Iterable[str]) -> str:
+    """Columns with their expected types, for people."""
+    return ", ".join(
+        f"{name} {' or '.join(sorted(wanted[name]))}".rstrip() for name in sorted(names)
+    )
+
+
+def _missing(wanted: WantedTable, others: Callable[[], Iterable[str]]) -> Finding:
+    # Names of duesweep's own tables are never mistaken.
+    near = [] if wanted.is_journal else difflib.get_close_matches(wanted.name, [*others()], n=3)
+    hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
+    refusal = Problem(f"There is no {wanted.role} {wanted.name}", hint + wanted.create)
+    text = f"The {wanted.role} is missing, or closed to this user"
+    return stop(Check.TABLE_EXISTS, wanted.name, refusal, found=text)
+
+
+def _shape(wanted: WantedTable, found: FoundTable) -> Finding:
+    check, name = Check.TABLE_SHAPE, wanted.name
+    if not found.is_table:
+        what = (
+            f"cannot be the {wanted.role}: it is a view, a foreign table or the like, whose rows "
+            "cannot be locked"
+        )
+        refusal = Problem(f"{name} {what}", "set the database, schema and table that hold the rows")
+        return stop(check, name, refusal, found=f"It {what}")
+    wrong = wrong_columns(wanted.columns, found.columns)
+    if wrong.get(wanted.unicode or "") in _NARROW:
+        # The finding on its characters says so.
+        del wrong[str(wanted.unicode)]
+    if not wrong:
+        return ok(check, name, "Its columns are as expected")
+    what = _differs(wanted, wrong)
+    return stop(check, name, Problem(f"{name} {what}", wanted.reshape), found=f"It {what}")
+
+
+def _differs(wanted: WantedTable, wrong: Mapping[str, str | None]) -> str:
+    missing = [name for name, found in wrong.items() if found is None]
+    others = [
+        f"{name} is {found}, not {' or '.join(sorted(wanted.columns[name]))}"
+        for name, found in sorted(wrong.items())
+        if found is not None
+    ]
+    lacks = [f"it lacks {column_names(wanted.columns, missing)}"] if missing else []
+    return f"is not the {wanted.role} that is expected: {', '.join([*lacks, *others])}"
+
+
+def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Finding:
+    grants = grants or Grants("")
+    check, name = Check.TABLE_RIGHTS, wanted.name
+    lacking, statements = [*grants.others], [*grants.others.values()]
+    refusal = None
+    if found.missing_rights:
+        rights = ", ".join(found.missing_rights)
+        lacking.insert(0, rights)
+        statements = [f"GRANT {rights} {grants.to}", *grants.beside, *statements]
+        refusal = Problem(
+            f"The sweeper's user lacks {rights} on {name}",
+            "grant them; the command `doctor` prints the statements",
+        )
+    if not lacking:
+        return ok(check, name, f"This user has {', '.join(wanted.rights)}")
+    advice = "; ".join(statements)
+    if grants.database is not None:
+        advice = f"{advice}, in database {grants.database}"
+        statements = [f"USE {bracket_name(grants.database)}; {grant}" for grant in statements]
+    text = f"This user lacks {' and '.join(lacking)}"
+    return Finding(
+        check, Severity.FAULT, name, text, advice=advice, statements=statements, refusal=refusal
+    )
+
+
+def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:
+    if _has_index(found, index):
+        return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
+    text = f"No index that can be used begins with {index.column}: {index.harm}"
+    return warning(
+        Check.TABLE_INDEX, wanted.name, text, index.statement, statements=[index.statement]
+    )
+
+
+def _has_index(found: FoundTable, index: WantedIndex) -> bool:
+    usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
+    return index.column in usable
+
+
+def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
+    kind, refusal, more = found.columns[column], None, ""
+    if kind not in _NARROW:
+        return ok(Check.HEADERS_UNICODE, wanted.name, f"{column} is {kind}")
+    if kind not in wanted.columns[column]:
+        text = f"{wanted.name} {_differs(wanted, {column: kind})}"
+        refusal, more = Problem(text, wanted.reshape), "; a sweep refuses it"
+    alter = f"ALTER TABLE {wanted.name} ALTER COLUMN {column} nvarchar(max) NOT NULL"
+    when = "while its endpoint is stopped"
+    return Finding(
+        Check.HEADERS_UNICODE,
+        Severity.WARNING if refusal is None else Severity.FAULT,
+        wanted.name,
+        f"{column} is {kind}, so characters outside its code page become question marks{more}",
+        f"{alter}, {when}",
+        [f"-- Only {when}:\n{alter}"],
+        refusal=refusal,
+    )
