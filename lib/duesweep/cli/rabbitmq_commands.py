@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from duesweep.checks.finding import is_to_mend, worst_first
 from duesweep.cli import queue_commands
 from duesweep.cli.doctor import as_json as document
 from duesweep.cli.doctor import print_findings
 from duesweep.cli.queue_commands import Target
 from duesweep.config.adapters import rabbitmq
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
+from duesweep.core.finding import is_to_mend, worst_first
 from duesweep.core.message import OutgoingMessage
 from duesweep.report.quantities import duration_text
 
@@ -83,7 +83,7 @@ def send(target: Target, name: str, message: OutgoingMessage, *, as_json: bool) 
 def verify(target: Target, *, as_json: bool) -> ExitCode:
     """Check the delay ladder and print the findings; 3 if there is a fault or a warning."""
     config = target.config()
-    findings = worst_first(rabbitmq.verification(config, target.connection).findings())
+    findings = worst_first(rabbitmq.ladder_findings(config, target.connection))
     if as_json:
         print(document(config.store.endpoint, findings))
     else:

@@ -18,10 +18,10 @@ from duesweep.core.policy import BatchLimits, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.base import Confirmation
+from duesweep.queues.rabbitmq.checks import examine_ladder
 from duesweep.queues.rabbitmq.migration.migrate import Migration
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
-from duesweep.queues.rabbitmq.verification.verify import Verification
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry
@@ -317,7 +317,7 @@ _COMMANDS: dict[str, Callable[[str], object]] = {
     "setup": lambda url: RabbitMqSetup(_brokers(url), Style.CONVENTIONAL, ("New",), "url").install(
         rebind=False
     ),
-    "verify": lambda url: list(Verification(_brokers(url), None).findings()),
+    "verify": lambda url: list(examine_ladder(_brokers(url), None)),
     "migrate": lambda url: Migration(_brokers(url), Style.CONVENTIONAL, "url", 10).count(),
     "gate": lambda url: queue_of(url, timeouts=_IMPATIENT).check("Billing"),
 }

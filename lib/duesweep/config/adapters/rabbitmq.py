@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, Service, connections
@@ -17,9 +16,6 @@ from duesweep.queues.rabbitmq.migration.report import (
 )
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqSender, open_sender
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
-
-if TYPE_CHECKING:
-    from duesweep.queues.rabbitmq.verification.verify import Verification
 
 # For the command that migrates.
 __all__ = ["LevelReport", "Migration", "MigrationProgress", "MigrationReport"]
@@ -59,14 +55,13 @@ def service(
     """A connection's brokers, with these endpoints, and the delay ladder if sweeps need it."""
     assert connection is not None  # a store is in a database
     where, style = _brokers(connection), Style(connection.section.topology)
-    ladder = _verification(connection) if connection.needs_ladder else None
+    url, needs_ladder = _management_url(connection), connection.needs_ladder
 
     def findings() -> Iterator[Finding]:
-        from duesweep.queues.rabbitmq.verification.endpoints import (  # noqa: PLC0415 - no sweep
-            EndpointsQuestion,
-        )
+        # It loads what asks over HTTP, which no sweep does.
+        from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
 
-        return EndpointsQuestion(where, style, queues(), ladder).findings()
+        return examine(where, queues(), style, needs_ladder=needs_ladder, management_url=url)
 
     return Service(connection.setting, findings)
 
@@ -81,9 +76,12 @@ def installer(config: Config, connection: str | None, endpoints: Sequence[str]) 
     return setup_step(_connection(config, connection), tuple(endpoints))
 
 
-def verification(config: Config, connection: str | None) -> "Verification":
-    """Checks the delay ladder."""
-    return _verification(_connection(config, connection))
+def ladder_findings(config: Config, connection: str | None) -> Iterator[Finding]:
+    """Findings on the delay ladder."""
+    from duesweep.queues.rabbitmq.checks import examine_ladder  # noqa: PLC0415 - no sweep
+
+    found = _connection(config, connection)
+    return examine_ladder(_brokers(found), _management_url(found))
 
 
 def sender(config: Config, connection: str | None) -> AbstractContextManager[RabbitMqSender]:
@@ -131,9 +129,6 @@ def _brokers(connection: QueueConnection) -> Brokers:
     )
 
 
-def _verification(connection: QueueConnection) -> "Verification":
-    # It loads what asks over HTTP, which no sweep does.
-    from duesweep.queues.rabbitmq.verification.verify import Verification  # noqa: PLC0415
-
+def _management_url(connection: QueueConnection) -> str | None:
     url = connection.section.management_url
-    return Verification(_brokers(connection), url.get_secret_value() if url else None)
+    return url.get_secret_value() if url else None

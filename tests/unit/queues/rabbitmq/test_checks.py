@@ -1,31 +1,41 @@
-"""What is said of a broker's facts that no broker of the tests has."""
+"""What is said of answers that no broker of the tests gives."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from duesweep.checks.finding import Check, Finding, Severity
 
 from duesweep.core.errors import ConfigError
+from duesweep.core.finding import Check, Finding, Severity
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.checks import (
+    Vhost,
+    broker_findings,
+    delivery_findings,
+    ladder_findings,
+    waiting_findings,
+)
 from duesweep.queues.rabbitmq.topology import Binding, Kind
-from duesweep.queues.rabbitmq.verification import facts
-from duesweep.queues.rabbitmq.verification.broker_rules import broker_findings
-from duesweep.queues.rabbitmq.verification.delivery_rules import delivery_findings
-from duesweep.queues.rabbitmq.verification.facts import BrokerFacts, ExchangeFacts, QueueFacts
-from duesweep.queues.rabbitmq.verification.ladder_rules import ladder_findings, waiting_findings
 
 _LADDER = topology.ladder()
 _LEVEL = topology.level_name(3)
-GOOD = BrokerFacts(
+
+
+def _flags(**state: bool) -> list[dict[str, str]]:
+    return [
+        {"name": name, "state": "enabled" if is_on else "disabled"} for name, is_on in state.items()
+    ]
+
+
+GOOD = Vhost(
     "3.13.2",
-    {"quorum_queue": True, "stream_queue": True},
-    [],
-    {one.name: ExchangeFacts("topic", is_durable=True) for one in _LADDER.exchanges},
-    {one.name: QueueFacts(one.arguments) for one in _LADDER.queues},
+    _flags(quorum_queue=True, stream_queue=True),
+    [{"name": "c"}],
+    {one.name: {"type": "topic", "durable": True} for one in _LADDER.exchanges},
+    {one.name: {"arguments": one.arguments, "policy": None} for one in _LADDER.queues},
     frozenset(_LADDER.bindings),
 )
 
@@ -40,15 +50,15 @@ def _severities(found: list[Finding]) -> dict[Check, Severity]:
         ({}, {}),
         ({"version": "3.9.29"}, {Check.SERVER_VERSION: Severity.FAULT}),
         ({"version": "3.10.0-rc.1"}, {}),
-        ({"version": "4.1.0", "feature_flags": {}}, {}),
-        ({"version": "3.11.1", "feature_flags": {}}, {Check.FEATURE_FLAGS: Severity.FAULT}),
+        ({"version": "4.1.0", "flags": []}, {}),
+        ({"version": "3.11.1", "flags": []}, {Check.FEATURE_FLAGS: Severity.FAULT}),
         (
-            {"feature_flags": {"quorum_queue": True, "stream_queue": False}},
+            {"flags": _flags(quorum_queue=True, stream_queue=False)},
             {Check.FEATURE_FLAGS: Severity.FAULT},
         ),
-        ({"feature_flags": None}, {Check.FEATURE_FLAGS: Severity.SKIPPED}),
-        ({"alarms": None}, {Check.BROKER_ALARMS: Severity.SKIPPED}),
-        ({"alarms": ["rabbit@a is short of memory"]}, {Check.BROKER_ALARMS: Severity.FAULT}),
+        ({"flags": None}, {Check.FEATURE_FLAGS: Severity.SKIPPED}),
+        ({"nodes": None}, {Check.BROKER_ALARMS: Severity.SKIPPED}),
+        ({"nodes": [{"name": "a", "mem_alarm": True}]}, {Check.BROKER_ALARMS: Severity.FAULT}),
     ],
 )
 def test_broker_is_judged(changed: dict[str, Any], bad: Mapping[Check, Severity]) -> None:
@@ -75,16 +85,22 @@ def test_broker_is_judged(changed: dict[str, Any], bad: Mapping[Check, Severity]
     ],
 )
 def test_policy_is_bad_where_it_changes_something(policy: dict[str, Any], is_bad: bool) -> None:  # noqa: FBT001
-    queue = replace(GOOD.queues[_LEVEL], policy=policy, policy_names="p")
+    queue = {
+        **GOOD.queues[_LEVEL],
+        "effective_policy_definition": policy,
+        "policy": "p",
+        "operator_policy": "o",
+    }
 
     found = list(ladder_findings(replace(GOOD, queues={**GOOD.queues, _LEVEL: queue})))
 
     bad = [finding for finding in found if finding.severity is Severity.FAULT]
     assert [(one.check, one.about) for one in bad] == [(Check.LADDER_POLICY, _LEVEL)] * is_bad
+    assert all(one.found.startswith("Policy p, o sets ") for one in bad)
 
 
 def test_transient_exchange_is_a_fault() -> None:
-    changed = {**GOOD.exchanges, _LEVEL: ExchangeFacts("topic", is_durable=False)}
+    changed = {**GOOD.exchanges, _LEVEL: {"type": "topic", "durable": False}}
 
     found = list(ladder_findings(replace(GOOD, exchanges=changed)))
 
@@ -137,21 +153,26 @@ def test_waiting_messages_are_counted_and_those_of_the_first_ladder_warned_of() 
     assert "delays migrate" in (first.advice or "")
 
 
-def test_answers_are_read() -> None:
-    queues = facts.queue_facts(
-        [{"name": "q", "arguments": {"a": 1}, "policy": "p", "operator_policy": "o",
-          "effective_policy_definition": {"expires": 5}},
-         {"name": "r", "messages": 3, "policy": None, "effective_policy_definition": None}]
-    )  # fmt: skip
+def test_alarms_are_named_with_their_nodes() -> None:
+    nodes = [
+        {"name": "a", "mem_alarm": True, "disk_free_alarm": False},
+        {"name": "b", "disk_free_alarm": True},
+        {"name": "c"},
+    ]
 
-    assert queues == {
-        "q": QueueFacts({"a": 1}, 0, {"expires": 5}, "p, o"),
-        "r": QueueFacts({}, 3, {}, ""),
-    }
-    assert facts.alarms(
-        [{"name": "a", "mem_alarm": True, "disk_free_alarm": False},
-         {"name": "b", "disk_free_alarm": True}, {"name": "c"}]
-    ) == ["a is short of memory", "b is short of disk space"]  # fmt: skip
+    *_, alarms = broker_findings("queues.default", replace(GOOD, nodes=nodes))
+
+    assert alarms.found.endswith(": a is short of memory; b is short of disk space")
+
+
+def test_queue_without_a_policy_or_arguments_of_its_own_is_read() -> None:
+    queue = {"effective_policy_definition": None, "policy": None}
+
+    found = list(ladder_findings(replace(GOOD, queues={**GOOD.queues, _LEVEL: queue})))
+
+    bad = [finding for finding in found if finding.severity is Severity.FAULT]
+    assert [(one.check, one.about) for one in bad] == [(Check.LADDER_QUEUE, _LEVEL)]
+    assert "x-message-ttl is not set, not 8000" in bad[0].found
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:15672", "ftp://host", "http://"])

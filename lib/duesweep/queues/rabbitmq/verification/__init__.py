@@ -1,1 +1,0 @@
-"""Whether a delay ladder lets out again what enters it."""
