@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from duesweep.api.configuration import load_config as load_config
-    from duesweep.api.duesweep import Duesweep as Duesweep
     from duesweep.core.change import DueSpan as DueSpan
     from duesweep.core.change import MessageFilter as MessageFilter
     from duesweep.core.errors import DuesweepError as DuesweepError
     from duesweep.core.exhausted import ErrorFilter as ErrorFilter
     from duesweep.core.times import Moment as Moment
+    from duesweep.operations.duesweep import Duesweep as Duesweep
 
 __version__ = "0.1.0"
 
 # Where a name is from. Imported when it is used: the command line needs none of them.
 _MODULES = {
     "DueSpan": "duesweep.core.change",
-    "Duesweep": "duesweep.api.duesweep",
+    "Duesweep": "duesweep.operations.duesweep",
     "DuesweepError": "duesweep.core.errors",
     "ErrorFilter": "duesweep.core.exhausted",
     "MessageFilter": "duesweep.core.change",

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.api.caller import given_by
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
+from duesweep.operations.change import given_by
 from duesweep_testing.builders import DelayedRow, headers_text
 from support.endpoint import Endpoint
 

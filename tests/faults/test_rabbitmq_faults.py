@@ -15,12 +15,12 @@ from dataclasses import replace
 import pytest
 
 from duesweep import Duesweep, ErrorFilter
-from duesweep.api.replaying import ErrorsReport
 from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.handover import handover
+from duesweep.operations.replay import ErrorsReport
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine

@@ -16,8 +16,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention  # noqa: N812 - Spark's own convention
 
-from duesweep.change_messages import Chosen, NewDue, cancel_chosen, reschedule_chosen
-from duesweep.core.change import Command, CommandName, DueSpan
+from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import micros
@@ -26,8 +25,14 @@ from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
-from duesweep.restore import CancelledId, CancelledMessages, Restore
-from duesweep.steer import run_command
+from duesweep.operations.change import (
+    NewDue,
+    cancel_chosen,
+    reschedule_chosen,
+    run_command,
+)
+from duesweep.operations.messages import Chosen, choose_messages
+from duesweep.operations.restore import CancelledId, CancelledMessages, Restore
 from duesweep.stores.base import DriverSession
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.spark import SparkEngine
@@ -148,15 +153,19 @@ def test_commands_are_in_the_ledger_with_all_that_they_changed(
         return report.command_id
 
     limits = context.limits
-    cancelled = run(CommandName.CANCEL, cancel_chosen(Chosen([row.key], [9], DueSpan()), limits))
+
+    def chosen(key: str, name: CommandName) -> Chosen:
+        return choose_messages(context, MessageFilter(keys=(key,)), name)
+
+    cancelled = run(CommandName.CANCEL, cancel_chosen(chosen(row.key, CommandName.CANCEL), limits))
     by_hour = NewDue(by=timedelta(hours=1))
     moved = run(
         CommandName.RESCHEDULE,
-        reschedule_chosen(Chosen([other.key], [0], DueSpan()), limits, by_hour),
+        reschedule_chosen(chosen(other.key, CommandName.RESCHEDULE), limits, by_hour),
     )
     kept = CancelledMessages(tables, context.store.source)
     ids = [CancelledId(cancelled, row.key)]
-    restored = run(CommandName.RESTORE, Restore(kept, ids, limits).work())
+    restored = run(CommandName.RESTORE, Restore(kept, ids, limits))
 
     key = next(key for key in endpoint.waiting() if key != other.key)
     headers = json.loads(row.headers)

@@ -41,12 +41,12 @@ def main(file: str) -> int:
     report = duesweep.sweep()
     assert report is not None
     [later] = duesweep.list(MessageFilter(destination="Later*")).messages
-    cancelled = duesweep.cancel(MessageFilter(keys=(later.message.key,)))
+    cancelled = duesweep.cancel(MessageFilter(keys=(later.key,)))
     tombstones, changes = duesweep.table("tombstones"), duesweep.table("changes")
     told = {
         "swept": as_json(report),
         "planned": [planned.engine, planned.eligible],
-        "cancelled": cancelled.tally.changed,
+        "cancelled": cancelled.changed,
         "outcomes": sorted(map(list, tombstones.groupBy("outcome").count().collect())),
         "rows": [duesweep.table(name).count() for name in ("retries", "sweeps")],
         "changes": [row.change for row in changes.collect()],

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from duesweep.api.look import NextDue
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import StoreError
-from duesweep.report.idle import NextDue
 from duesweep.telemetry.run import Due, Run
 from duesweep.watch.tick import Tick
 

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duesweep.choose import choose
 from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage
-from duesweep.core.times import BUCKETS
-from duesweep.listing import Listing, Question, list_waiting
+from duesweep.operations.messages import Listing, Show, list_messages, opened_choice
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_driver import MemoryDriverSession
@@ -45,21 +43,26 @@ def _look(*seconds: float, destination: str = "Billing") -> CountedLook:
     return CountedLook(MemoryStore(rows))
 
 
-def _question(
-    wanted: MessageFilter | None = None, most: int = 2, scan_limit: int = 1_000_000
-) -> Question:
-    return Question(wanted or MessageFilter(), NOW, "Sales.Orders", most, scan_limit)
+def _listed(
+    look: CountedLook,
+    wanted: MessageFilter | None = None,
+    most: int = 2,
+    *,
+    scan_limit: int = 1_000_000,
+    show: Show | None = None,
+) -> Listing:
+    chosen, own_name = wanted or MessageFilter(), "Sales.Orders"
+    return list_messages(look, chosen, own_name, NOW, most=most, scan_limit=scan_limit, show=show)
 
 
 def _counts(listing: Listing) -> dict[str, int]:
-    counts = zip(BUCKETS, listing.counts, strict=True)
-    return {name: count for name, count in counts if count}
+    return {name: count for name, count in listing.counts.items() if count}
 
 
 def test_store_counts_many_messages_of_which_the_first_are_read() -> None:
     look = _look(90_000, 30, -1, 100, -2, *[200] * 5_000)
 
-    listing = list_waiting(look, _question())
+    listing = _listed(look)
 
     assert [one.due for one in listing.messages] == [NOW - timedelta(seconds=s) for s in (2, 1)]
     assert _counts(listing) == {"overdue": 2, "in_1_min": 1, "in_5_min": 5_001, "later": 1}
@@ -75,7 +78,7 @@ def test_headers_of_all_are_read_up_to_the_limit_where_they_decide(
 ) -> None:
     look = _look(*range(2_500))
 
-    listing = list_waiting(look, _question(BILLING, scan_limit=limit))
+    listing = _listed(look, BILLING, scan_limit=limit)
 
     assert (listing.looked_at, listing.total, look.pages) == (looked_at, looked_at, pages)
     assert listing.is_cut == (looked_at < 2_500)
@@ -88,9 +91,7 @@ def test_first_messages_are_shown_once_whoever_counts(
 ) -> None:
     shown: list[int] = []
 
-    listing = list_waiting(
-        _look(*dues), _question(wanted), lambda messages: shown.append(len(messages))
-    )
+    listing = _listed(_look(*dues), wanted, show=lambda messages, _: shown.append(len(messages)))
 
     assert shown == [min(2, len(dues))]
     assert listing.total == len(dues)
@@ -100,7 +101,7 @@ def test_first_messages_are_shown_before_the_others_are_read() -> None:
     look = _look(*range(5_000))
     pages: list[int] = []
 
-    list_waiting(look, _question(BILLING), lambda _: pages.append(look.pages))
+    _listed(look, BILLING, show=lambda *_: pages.append(look.pages))
 
     assert (pages, look.pages) == ([1], 5)
 
@@ -110,7 +111,7 @@ def test_span_is_counted_by_the_store_between_its_limits(most: int) -> None:
     look = _look(-3_600, -60, -59, 0, 30, 59, 60, 200, 86_400)
     span = DueSpan(NOW - timedelta(seconds=60), NOW + timedelta(seconds=100))
 
-    listing = list_waiting(look, _question(MessageFilter(due=span), most))
+    listing = _listed(look, MessageFilter(due=span), most)
 
     assert _counts(listing) == {"overdue": 2, "in_1_min": 3, "in_5_min": 1}
     assert (len(listing.messages), listing.looked_at) == (most, None)
@@ -131,9 +132,9 @@ def test_what_is_never_due_is_in_spans_without_an_end(
     never = delayed_row(due="infinity")
     look.stored[never.key] = never
 
-    counted = list_waiting(look, _question(MessageFilter(due=span), 9))
-    scanned = list_waiting(look, _question(MessageFilter(destination="*", due=span), 9))
-    found = list_waiting(look, _question(MessageFilter(keys=(never.key,), due=span)))
+    counted = _listed(look, MessageFilter(due=span), 9)
+    scanned = _listed(look, MessageFilter(destination="*", due=span), 9)
+    found = _listed(look, MessageFilter(keys=(never.key,), due=span))
 
     assert _counts(counted) == _counts(scanned) == counts
     assert len(counted.messages) == counted.total
@@ -144,14 +145,14 @@ def test_message_is_found_by_its_key_without_a_scan() -> None:
     look = _look(*range(2_500))
     key = next(iter(look.stored))
 
-    listing = list_waiting(look, _question(MessageFilter(keys=(key, "absent"))))
+    listing = _listed(look, MessageFilter(keys=(key, "absent")))
 
-    assert [one.message.key for one in listing.messages] == [key]
+    assert [one.key for one in listing.messages] == [key]
     assert look.pages == 1
 
 
 def test_chosen_pages_end_with_their_block() -> None:
-    with choose(_look(1, 2), BILLING, "Sales.Orders", 1) as choice:
+    with opened_choice(_look(1, 2), BILLING, "Sales.Orders", 1) as choice:
         pages: Iterator[list[WaitingMessage]] = iter(choice)
         assert len(next(pages)) == 1
         assert list(pages) == []

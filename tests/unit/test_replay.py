@@ -31,8 +31,8 @@ from duesweep.core.policy import (
 from duesweep.core.times import Moment
 from duesweep.core.world import SettableClock
 from duesweep.exhausted import ExhaustedMessages, Fate
-from duesweep.replay import Choice, Replay, Target
-from duesweep.steer import Tally
+from duesweep.operations.change import Tally
+from duesweep.operations.replay import Choice, Replay, Target
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore

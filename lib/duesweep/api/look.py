@@ -3,18 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from duesweep import config as configuration
 from duesweep.core.errors import Problem, StoreError
 from duesweep.core.policy import LedgerWriter, Pause
 from duesweep.ledger.ledger import resolve_writer
-from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession, Horizon
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.stop import Stop
 
 NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
+
+
+class NextDue(NamedTuple):
+    """When the next message comes due, and what time it is, both by the server's clock."""
+
+    instant: datetime
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from duesweep.api.ledgers import command_ledger
 from duesweep.api.look import needs_spark
-from duesweep.choose import open_look
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.ledger.base import local_folder
+from duesweep.operations.messages import open_look
 from duesweep.outlook import DestinationOutlook, DueMessages, Outlook, estimate_seconds
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues

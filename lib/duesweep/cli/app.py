@@ -4,6 +4,7 @@ Each command imports what it needs when it runs: Spark and all drivers take a se
 most commands need few of them.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
@@ -16,18 +17,18 @@ from typer.exceptions import TyperException
 
 from duesweep.cli import (
     documents,
+    endings,
     errors,
     messages,
     pausing,
     queue,
     rabbitmq,
     scheduling,
-    steering,
     subscriptions,
     sweeping,
     upkeep,
 )
-from duesweep.cli.endings import ending
+from duesweep.cli.commands import About
 from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
@@ -198,8 +199,7 @@ def demo(
     return command.run(folder, messages)
 
 
-messages.add_to(app)
-steering.add_to(app)
+app.registered_commands += messages.app.registered_commands
 pausing.add_to(app)
 upkeep.add_to(app)
 
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         code, sentence = int(ExitCode.CONFIGURATION), f"{_usage_fault(given, error)} (see --help)"
     except DuesweepError as error:
-        documents.print_failure(given, int(error.exit_code), str(error))
+        _print_failure(given, int(error.exit_code), str(error))
         _print_lines(map(str, error.problems))
         return int(error.exit_code)
     except TerminatedError:
@@ -249,13 +249,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, sentence = INTERRUPTED, f"interrupted; {ending(given)}"
     except Exception as error:
         # An unexpected error: the stack is needed to correct it.
-        documents.print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
+        _print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
         raise
     else:
         return result if isinstance(result, int) else ExitCode.DONE
-    documents.print_failure(given, code, sentence)
+    _print_failure(given, code, sentence)
     _print_lines([sentence])
     return code
+
+
+def ending(given: Sequence[str]) -> str:
+    """What is true of the command if it ends before it is done."""
+    about = About.of(_commands(), given)
+    return endings.ending(given) if about is None else about.ending
+
+
+def _print_failure(given: Sequence[str], exit_code: int, error: str) -> None:
+    """Print the document of a command that an error ended, if JSON was asked for."""
+    about = About.of(_commands(), given)
+    if about is None:
+        documents.print_failure(given, exit_code, error)
+    elif about.failed is not None and "--json" in given:
+        failed = about.failed() | {"exit_code": int(exit_code), "error": error}
+        print(json.dumps(failed), flush=True)
 
 
 def _print_lines(sentences: Iterable[str]) -> None:

@@ -1,83 +1,342 @@
-"""What the commands share that change messages: who, why, whether to go on, and what came of it."""
+"""How a command is declared: groups of options, what is true if it is interrupted, its result; and
+the dialogue before a change.
+"""
 
+import inspect
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from functools import wraps
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
-from duesweep.cli.confirm import confirm
-from duesweep.core.change import CommandName
-from duesweep.core.errors import ExitCode, make_printable
-from duesweep.report.changes import Words, gone_sentence, report_document, sentences
-from duesweep.report.quantities import count_text
-from duesweep.steer import CommandReport
+import typer
+
+from duesweep.cli.options import ConfigFile, OneDocument, Overrides
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.core.change import DueSpan, MessageFilter
+from duesweep.core.errors import ConfigError, ExitCode, make_printable
+from duesweep.core.times import Moment, parse_moment
+from duesweep.report.document import plain
+from duesweep.report.text import Block, Note, print_blocks
+from duesweep.report.views import messages as views
+
+if TYPE_CHECKING:
+    from duesweep.operations.change import Changed
+    from duesweep.operations.duesweep import Duesweep
+    from duesweep.operations.messages import Chosen, Tell
+    from duesweep.operations.restore import ChosenCancelled
+
+# What is true when a command is interrupted or terminated.
+NOTHING = "nothing was changed"
+CHANGES = (
+    "what it committed stays done, and the next sweep or command writes that to the ledger's "
+    "`changes`; look there before you run it again"
+)
+AGAIN = "it may be done in part; run it again, which does no harm"
+
+_YES = {"y", "yes"}
+# A command that is done sooner shows no counting line.
+_FIRST_SECONDS = 1.0
+_EACH_SECONDS = 0.5
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Result(NamedTuple):
+    """What a command returns: a value with the names of its JSON document, and what a person reads
+    of it. The exit code is the value's `exit_code`, without one 0.
+    """
+
+    value: object
+    blocks: Iterable[Block]
 
 
 @dataclass(frozen=True, slots=True)
-class CommandOptions:
-    """`reason`: why; None: not given. `yes`: do not ask."""
+class About:
+    """What holds for a command that does not end by itself: `ending` is the sentence after an
+    interruption; `failed` makes what its document has then besides `exit_code` and `error`; None:
+    it prints no document.
+    """
 
-    reason: str | None = None
-    yes: bool = False
-    is_dry_run: bool = False
-    as_json: bool = False
+    ending: str
+    failed: Callable[[], dict[str, Any]] | None
+
+    @classmethod
+    def of(cls, command: Any, arguments: Sequence[str]) -> "About | None":
+        """That of the command that these arguments give to an application."""
+        for word in arguments:
+            inner = getattr(command, "commands", {}).get(word)
+            if inner is None:
+                break
+            command = inner
+        about: About | None = vars(getattr(command, "callback", None) or cls).get("_about")
+        return about
 
 
-def may_go_on(options: CommandOptions, name: CommandName, messages: int) -> bool:
-    """Whether to change so many messages: with `yes`, or if the person at the terminal says so."""
-    if options.yes or confirm(f"{name.capitalize()} {count_text(messages, 'message')}"):
-        return True
-    print("duesweep: nothing was changed", file=sys.stderr)
-    return False
-
-
-def print_nothing(
-    source: str,
-    words: Words,
-    asked: int,
-    options: CommandOptions,
+def command(
+    app: typer.Typer,
+    name: str,
     *,
-    unknown: Mapping[str, Any] | None = None,
-) -> int:
-    """Tell that no message was found, where `asked` were asked for by name. `unknown`: a
-    destination that no message is for, for JSON.
+    ending: str,
+    short: str | None = None,
+    document: Callable[[], dict[str, Any]] | None = dict,
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Add a function to the application as a command. An argument whose type is a dataclass is a
+    group of options: each of its fields becomes one. `--json` comes last. The result is printed as
+    text or as JSON. For `ending` and `document` see `About`.
     """
-    code = ExitCode.MESSAGES_FAILED if asked else ExitCode.DONE
-    if options.as_json:
-        nothing = {"changed": 0, "held": 0, "gone": asked, "refused": 0, "is_stopped": False}
-        ends = {"ledger_error": None, "exit_code": int(code), "error": None}
-        unknown_destination = {"unknown_destination": unknown}
-        print(
-            json.dumps(
-                {"command": words.command.value, "command_id": None, "source": source}
-                | nothing
-                | ends
-                | unknown_destination
+
+    def register(run: Callable[..., Result]) -> Callable[..., Result]:
+        parameters, groups = _expand(run)
+
+        @wraps(run)
+        def called(**options: Any) -> int:
+            as_json = options.get("as_json", False)
+            made = {
+                argument: group(**{each.name: options.pop(each.name) for each in fields(group)})
+                for argument, group in groups.items()
+            }
+            value, blocks = run(**options, **made)
+            if as_json:
+                print(json.dumps(plain(value)))
+            print_blocks(blocks, as_json=as_json)
+            return int(getattr(value, "exit_code", ExitCode.DONE))
+
+        # As typer reads them: `wraps` has set those of `run`.
+        vars(called)["__signature__"] = inspect.Signature(parameters)
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        vars(called)["_about"] = About(ending, document)
+        app.command(name, short_help=short)(called)
+        return run
+
+    return register
+
+
+def _expand(run: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """The parameters of a command, and its groups of options by their arguments."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for one in inspect.signature(run, eval_str=True).parameters.values():
+        if not (isinstance(one.annotation, type) and is_dataclass(one.annotation)):
+            parameters.append(one)
+            continue
+        groups[one.name] = one.annotation
+        hints = get_type_hints(one.annotation, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                each.name, one.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
             )
+            for each in fields(one.annotation)
+        ]
+    return sorted(parameters, key=lambda one: one.name == "as_json"), groups
+
+
+Destination = Annotated[
+    str | None,
+    typer.Option(metavar="PATTERN", help="The destination; * stands for any text."),
+]
+MessageType = Annotated[
+    str | None,
+    typer.Option("--type", metavar="PATTERN", help="The message type; * stands for any text."),
+]
+ScanLimit = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Look at N messages at most, where headers have to be read."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Which configuration, and how to print."""
+
+    config: ConfigFile = None
+    settings: Overrides = None
+    as_json: OneDocument = False
+
+    def duesweep(self) -> "Duesweep":
+        """The endpoint of the configuration."""
+        from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
+        from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
+
+        return Duesweep(configuration.load(self.config, self.settings or []))
+
+    def print(self, blocks: Iterable[Block]) -> None:
+        """Print what a person reads before the result."""
+        print_blocks(blocks, as_json=self.as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """By what waiting messages are chosen. All conditions have to hold."""
+
+    destination: Destination = None
+    message_type: MessageType = None
+    message_id: Annotated[
+        list[str] | None,
+        typer.Option("--message-id", metavar="ID", help="A message id; may be repeated."),
+    ] = None
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="KEY", help="A key in the delayed table; may be repeated."),
+    ] = None
+    saga_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The saga that sent or requested the message.")
+    ] = None
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="NAME=PATTERN",
+            help="A header's value; * stands for any text. May be repeated: then all have to fit.",
+        ),
+    ] = None
+    due_after: Annotated[
+        Moment | None,
+        typer.Option(
+            parser=parse_moment,
+            metavar="TIME",
+            help="Due at this time or later, as in 2026-12-01T08:00:00Z, +2h or -1d.",
+        ),
+    ] = None
+    due_before: Annotated[
+        Moment | None,
+        typer.Option(parser=parse_moment, metavar="TIME", help="Due before this time."),
+    ] = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no option was given."""
+        return all(getattr(self, each.name) in (None, []) for each in fields(self))
+
+    def filter(
+        self, keys: Sequence[str] = (), *, is_failing: bool = False
+    ) -> Callable[[datetime], MessageFilter]:
+        """What it means at the server's time, with `keys` besides. Raises `ConfigError` for a
+        header without a pattern: before anything is connected to.
+        """
+        headers = tuple(map(_header, self.header or ()))
+
+        def at(now: datetime) -> MessageFilter:
+            return MessageFilter(
+                keys=(*keys, *(self.key or ())),
+                message_ids=tuple(self.message_id or ()),
+                destination=self.destination,
+                message_type=self.message_type,
+                saga_id=self.saga_id,
+                headers=headers,
+                due=self._span(now),
+                is_failing=is_failing,
+            )
+
+        return at
+
+    def _span(self, now: datetime) -> DueSpan:
+        start = None if self.due_after is None else self.due_after.at(now)
+        end = None if self.due_before is None else self.due_before.at(now)
+        if start is not None and end is not None and start >= end:
+            raise ConfigError(
+                f"No time is after {start.isoformat()} and before {end.isoformat()}",
+                advice="exchange --due-after and --due-before",
+            )
+        return DueSpan(start, end)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, separator, pattern = text.partition("=")
+    if not separator or not name:
+        raise ConfigError(
+            f"--header {text!r} is not of the form NAME=PATTERN",
+            advice="write it as in --header Colour=bl*",
         )
-    else:
-        print(make_printable(f"{source}: {words.done} 0 messages."))
-        if asked:
-            print(f"duesweep: {gone_sentence(words, asked)}", file=sys.stderr)
-    return code
+    return name, pattern
 
 
-def finish(report: CommandReport, words: Words, asked: int, options: CommandOptions) -> int:
-    """Tell what a command did, and return its exit code. `asked`: how many messages it was to
-    change.
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The person at the terminal said no."""
+
+    exit_code: ExitCode = ExitCode.MESSAGES_FAILED
+    error: str = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Why something is changed, and whether to ask before."""
+
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why; required for more than one message."),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it changes messages.")] = (
+        False
+    )
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would change; change nothing.")
+    ] = False
+
+    def on(
+        self,
+        common: Common,
+        chosen: "Chosen | ChosenCancelled",
+        show: Iterable[Block],
+        do: "Callable[..., Changed]",
+    ) -> Result:
+        """The dialogue before a change, and the change. Whoever names each message, or says
+        `--yes`, means it; others see what was chosen, and are asked.
+        """
+        from duesweep.operations.change import require_reason  # noqa: PLC0415 - loads the pipeline
+        from duesweep.sweep.stop import Stop  # noqa: PLC0415
+
+        if self.dry_run:
+            shown = show if chosen.would_change else ()
+            return Result(chosen, chain(shown, views.would_change(chosen)))
+        require_reason(self.reason, chosen.would_change)
+        if chosen.would_change and not (self.yes or chosen.is_exact):
+            common.print(show)
+            if not confirm(views.question(chosen)):
+                return Result(Declined(), [Note(NOTHING, with_json=True)])
+        done = chosen.command.done
+        with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(done) as tell:
+            changed = do(stop=stop, tell=tell)
+        return Result(changed, views.changed(changed))
+
+
+def confirm(question: str) -> bool:
+    """Whether the person at the terminal says yes. Raises `ConfigError` where there is none."""
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{question}: nobody can be asked, because there is no terminal",
+            advice="add --yes to do it without being asked, or --dry-run to see what it would do",
+        )
+    print(make_printable(f"{question}? [y/N] "), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in _YES
+
+
+@contextmanager
+def counting(what: str) -> "Iterator[Tell]":
+    """Show how many messages are `what` by now, as in "looked at: 120,000"; the block tells it.
+
+    Only on a terminal, on stderr. At the end nothing of it is left there.
     """
-    if report.ledger_error is not None:
-        code = ExitCode.WORK_LEFT
-    elif report.tally.changed < asked:
-        code = ExitCode.MESSAGES_FAILED
-    else:
-        code = ExitCode.DONE
-    if options.as_json:
-        print(json.dumps(report_document(report, words, code)))
-        return code
-    done_text, *others = sentences(report, words, asked)
-    print(make_printable(done_text))
-    for text in others:
-        print(make_printable(f"duesweep: {text}"), file=sys.stderr)
-    return code
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    next_at, is_shown = time.monotonic() + _FIRST_SECONDS, False
+
+    def tell(count: int) -> None:
+        nonlocal next_at, is_shown
+        if time.monotonic() >= next_at:
+            next_at, is_shown = time.monotonic() + _EACH_SECONDS, True
+            print(f"{_CLEAR_LINE}{what}: {count:,}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        if is_shown:
+            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from duesweep.api.look import NextDue
 from duesweep.cli.endings import command_of
 from duesweep.core.account import HeldBack, SweepReport
 from duesweep.report.held import held_document
-from duesweep.report.idle import NextDue
 
 _SWEEPS = {("sweep",), ("handover",)}
 # `--json` of the commands that are not here prints a line for each result, or, as
 # `rabbitmq delays migrate`, its own document after an error.
 _ONE_DOCUMENT = {
-    *(("plan",), ("list",), ("show",), ("cancel",), ("reschedule",), ("restore",), ("setup",)),
+    *(("plan",), ("setup",)),
     *(("errors", each) for each in ("list", "show", "replay", "discard")),
     *(("pause",), ("resume",), ("paused",), ("doctor",), ("audit",), ("maintain",)),
     *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli import filters
+from duesweep.cli import commands
 from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.core.times import Moment, parse_moment
 
@@ -51,8 +51,8 @@ def list_errors(  # noqa: PLR0913 - its options
     settings: Overrides = None,
     group: Group = None,
     error: ErrorClass = None,
-    destination: filters.Destination = None,
-    message_type: filters.MessageType = None,
+    destination: commands.Destination = None,
+    message_type: commands.MessageType = None,
     since: Since = None,
     until: Until = None,
     discarded: Annotated[
@@ -99,8 +99,8 @@ def replay(  # noqa: PLR0913 - its options
     settings: Overrides = None,
     group: Group = None,
     error: ErrorClass = None,
-    destination: filters.Destination = None,
-    message_type: filters.MessageType = None,
+    destination: commands.Destination = None,
+    message_type: commands.MessageType = None,
     since: Since = None,
     until: Until = None,
     everything: All = False,
@@ -130,9 +130,9 @@ def replay(  # noqa: PLR0913 - its options
     Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
     from duesweep.cli import errors_steering as command
-    from duesweep.cli.commands import CommandOptions
     from duesweep.cli.errors_listing import ErrorOptions
-    from duesweep.replay import Target
+    from duesweep.cli.errors_telling import CommandOptions
+    from duesweep.operations.replay import Target
 
     chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
     common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)
@@ -151,8 +151,8 @@ def discard(  # noqa: PLR0913 - its options
     settings: Overrides = None,
     group: Group = None,
     error: ErrorClass = None,
-    destination: filters.Destination = None,
-    message_type: filters.MessageType = None,
+    destination: commands.Destination = None,
+    message_type: commands.MessageType = None,
     since: Since = None,
     until: Until = None,
     everything: All = False,
@@ -166,8 +166,8 @@ def discard(  # noqa: PLR0913 - its options
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
     """
     from duesweep.cli import errors_steering as command
-    from duesweep.cli.commands import CommandOptions
     from duesweep.cli.errors_listing import ErrorOptions
+    from duesweep.cli.errors_telling import CommandOptions
 
     chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
     common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)

@@ -6,24 +6,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep.api.caller import given_by, require_reason
 from duesweep.api.ledgers import command_ledger
-from duesweep.cli.commands import CommandOptions
-from duesweep.cli.confirm import confirm
-from duesweep.cli.counting import counted, counting
+from duesweep.cli.commands import confirm, counting
 from duesweep.cli.errors_listing import ErrorOptions
-from duesweep.cli.errors_telling import Act, End, Named, print_groups, warn_of_copies
+from duesweep.cli.errors_telling import (
+    Act,
+    CommandOptions,
+    End,
+    Named,
+    print_groups,
+    warn_of_copies,
+)
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
-from duesweep.cli.unknown import refuse_unknown
+from duesweep.cli.unknown import print_unknown
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import ConfigError
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.ledger import Ledger
-from duesweep.replay import Choice, Discard, Found, Replay, Target, find_errors
+from duesweep.operations.change import given_by, require_reason, run_command, settle_earlier
+from duesweep.operations.messages import refuse_unknown
+from duesweep.operations.replay import Choice, Discard, Found, Replay, Target, find_errors
 from duesweep.report.quantities import count_text
-from duesweep.steer import run_command, settle_earlier
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 
@@ -105,6 +110,7 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
     if not (found.rows or found.done_rows):
         unknown = opened.messages.unknown_destination(call.chosen.chosen())
         refuse_unknown(opened.context, unknown, "error", "`duesweep errors list` shows the errors")
+        print_unknown(unknown, "error")
         end = replace(end, unknown=unknown)
     if not (common.as_json or named.is_exact) and found.rows:
         print_groups(found)
@@ -114,8 +120,9 @@ def _run(call: Call, opened: _Opened, found: Found, act: Act) -> int:
         if named.is_exact or common.yes or confirm(act.question):
             command = Command(act.name, given_by(), common.reason)
             with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(act.done) as tell:
-                work = counted(act.work, tell)
-                done = run_command(opened.context, opened.ledger, command, work, stop=stop)
+                done = run_command(
+                    opened.context, opened.ledger, command, act.work, stop=stop, tell=tell
+                )
             end = replace(end, done=done)
         else:
             end = replace(end, is_declined=True)

@@ -12,13 +12,23 @@ from duesweep.core.errors import ExitCode, make_printable
 from duesweep.core.exhausted import ErrorFilter, ErrorGroups
 from duesweep.core.routing import UnknownDestination
 from duesweep.exhausted import ExhaustedMessages
-from duesweep.replay import Discard, Found, Replay
+from duesweep.operations.change import CommandReport
+from duesweep.operations.replay import Discard, Found, Replay
 from duesweep.report import exhausted as report
 from duesweep.report.quantities import count_text
 from duesweep.report.tables import print_table
-from duesweep.steer import CommandReport
 
 _SHOWN_FAILURES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """`reason`: why; None: not given. `yes`: do not ask."""
+
+    reason: str | None = None
+    yes: bool = False
+    is_dry_run: bool = False
+    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True)

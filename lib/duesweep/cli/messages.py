@@ -1,41 +1,62 @@
-"""The commands that show waiting messages: `duesweep list` and `duesweep show`."""
+"""The commands on waiting messages, and `plan`."""
 
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli import filters
-from duesweep.cli.options import ConfigFile, ConfigFiles, Overrides
+from duesweep.cli.commands import (
+    CHANGES,
+    NOTHING,
+    Act,
+    Common,
+    Result,
+    ScanLimit,
+    Which,
+    command,
+    counting,
+)
+from duesweep.cli.options import ConfigFiles, OneDocument, Overrides
+from duesweep.core.change import CommandName, MessageFilter
+from duesweep.core.errors import ConfigError
+from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.bodies import BodyForm
+from duesweep.report.views import messages as views
 
-OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+if TYPE_CHECKING:
+    from duesweep.operations.messages import Shown, Waiting
+
+# A scan of so many messages takes about half a minute.
+_SCAN_LIMIT = 1_000_000
+
+app = typer.Typer()
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY]...", help="Keys, as `duesweep list` prints them."),
+]
+Everything = Annotated[bool, typer.Option("--all", help="All messages that wait.")]
+NewTime = Annotated[
+    Moment | None,
+    typer.Option(
+        "--to", parser=parse_moment, metavar="TIME", help="The new Due, as in +2h, or in full."
+    ),
+]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command("list", short_help="List what waits.")(list_waiting)
-    app.command(short_help="Say what a sweep would do now.")(plan)
-    app.command("show", short_help="Show a message, whole, with its history.")(show)
-
-
-def list_waiting(  # noqa: PLR0913 - its options
+@command(app, "list", ending=NOTHING, short="List what waits.")
+def list_waiting(
     *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    destination: filters.Destination = None,
-    message_type: filters.MessageType = None,
-    message_id: filters.MessageIds = None,
-    key: filters.Keys = None,
-    saga_id: filters.SagaId = None,
-    header: filters.HeaderPatterns = None,
-    due_after: filters.DueAfter = None,
-    due_before: filters.DueBefore = None,
+    common: Common,
+    which: Which,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show the N messages that are due first.")
     ] = 20,
-    scan_limit: filters.ScanLimit = filters.DEFAULT_SCAN_LIMIT,
+    scan_limit: ScanLimit = _SCAN_LIMIT,
     count: Annotated[
         bool, typer.Option("--count", help="Show no messages, only how many there are.")
     ] = False,
@@ -45,64 +66,24 @@ def list_waiting(  # noqa: PLR0913 - its options
             "--failing", help="Only messages that have failed: why, and when they are tried again."
         ),
     ] = False,
-    as_json: OneDocument = False,
-) -> int:
+) -> Result:
     """List the messages that wait, and count how soon they come due. Changes and locks nothing.
 
     Example: duesweep list --destination 'Billing*' --due-before +1h
     """
-    from duesweep.cli import listing as command
 
-    chosen = filters.FilterOptions(
-        keys=key or (),
-        message_ids=message_id or (),
-        destination=destination,
-        message_type=message_type,
-        saga_id=saga_id,
-        headers=header or (),
-        due_after=due_after,
-        due_before=due_before,
-        is_failing=failing,
-    )
-    options = command.ListOptions(
-        chosen, limit=limit, scan_limit=scan_limit, only_count=count, as_json=as_json
-    )
-    return command.run(config, settings or [], options)
+    def show(messages: "Sequence[Waiting]", now: datetime) -> None:
+        common.print(views.first_messages(messages, now, is_failing=failing))
+
+    wanted = which.filter(is_failing=failing)
+    with counting("looked at") as tell:
+        listing = common.duesweep().list(
+            wanted, most=0 if count else limit, scan_limit=scan_limit, show=show, tell=tell
+        )
+    return Result(listing, views.counts(listing))
 
 
-def show(
-    key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="Its key, as `duesweep list` prints it.")
-    ] = None,
-    *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    message_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its message id, in place of its key.")
-    ] = None,
-    form: Annotated[
-        BodyForm | None,
-        typer.Option("--as", help="How to show the body; default: as fits its content."),
-    ] = None,
-    body_to: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the body, byte for byte, to a new file."),
-    ] = None,
-    as_json: OneDocument = False,
-) -> int:
-    """Show a waiting message with headers, body, failures, and its history in the ledger. Changes
-    and locks nothing.
-
-    Exits with 3 if neither the store nor the ledger knows the message.
-
-    Example: duesweep show 0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f --as hex
-    """
-    from duesweep.cli import show as command
-
-    options = command.ShowOptions(key, message_id, form=form, body_to=body_to, as_json=as_json)
-    return command.run(config, settings or [], options)
-
-
+@app.command(short_help="Say what a sweep would do now.")
 def plan(
     *,
     config: ConfigFiles = None,
@@ -121,3 +102,166 @@ def plan(
     options = command.PlanOptions(with_sql=sql, as_json=as_json)
     run = partial(command.run, overrides=settings or [], options=options)
     return for_each(config or [], run, as_json=as_json)
+
+
+@command(app, "show", ending=NOTHING, short="Show a message, whole, with its history.")
+def show(
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="Its key, as `duesweep list` prints it.")
+    ] = None,
+    *,
+    common: Common,
+    message_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Its message id, in place of its key.")
+    ] = None,
+    form: Annotated[
+        BodyForm | None,
+        typer.Option("--as", help="How to show the body; default: as fits its content."),
+    ] = None,
+    body_to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the body, byte for byte, to a new file."),
+    ] = None,
+) -> Result:
+    """Show a waiting message with headers, body, failures, and its history in the ledger. Changes
+    and locks nothing.
+
+    Exits with 3 if neither the store nor the ledger knows the message.
+
+    Example: duesweep show 0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f --as hex
+    """
+    shown = common.duesweep().show(key, message_id=message_id)
+    if body_to is not None:
+        _write_body(body_to, shown)
+    return Result(shown, views.shown(shown, form))
+
+
+def _write_body(path: Path, shown: "Shown") -> None:
+    if len(shown.messages) != 1:
+        raise ConfigError(
+            f"{len(shown.messages)} stored messages have {shown.named}, so --body-to has not one "
+            "body",
+            advice="give the key of one; `duesweep list` has it",
+        )
+    try:
+        # Readable for this user only: a body may hold what others must not see.
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(number, "wb") as file:  # noqa: PTH123 - it is open
+            file.write(shown.messages[0].body or b"")
+    except OSError as error:
+        raise ConfigError(
+            f"--body-to {path} cannot be written: {error.strerror}", advice="name a new file"
+        ) from error
+
+
+@command(app, "cancel", ending=CHANGES, short="Take messages out of the store.")
+def cancel(
+    keys: Keys = None,
+    *,
+    common: Common,
+    which: Which,
+    scan_limit: ScanLimit = _SCAN_LIMIT,
+    everything: Everything = False,
+    act: Act,
+) -> Result:
+    """Cancel messages: take them out of the store, whole into the ledger. `restore` undoes it.
+
+    A filter shows what it means and asks. Exits with 3 if a message was not cancelled, because a
+    sweep holds it or it is gone.
+
+    Example: duesweep cancel --destination 'Reminders*' --reason 'wrong template'
+    """
+    wanted = _wanted(CommandName.CANCEL, keys or (), which, everything=everything)
+    duesweep = common.duesweep()
+    with counting("looked at") as tell:
+        chosen = duesweep.choose(wanted, scan_limit=scan_limit, tell=tell)
+    common.print(views.unknown_message(chosen))
+    do = partial(duesweep.cancel, chosen, reason=act.reason)
+    return act.on(common, chosen, views.chosen_messages(chosen), do)
+
+
+@command(app, "reschedule", ending=CHANGES, short="Give messages a new Due.")
+def reschedule(
+    keys: Keys = None,
+    *,
+    to: NewTime = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Move each Due by this time, as in 2h or -30m."),
+    ] = None,
+    common: Common,
+    which: Which,
+    scan_limit: ScanLimit = _SCAN_LIMIT,
+    everything: Everything = False,
+    act: Act,
+) -> Result:
+    """Reschedule messages: give them another Due. They keep their keys and their failures.
+
+    A filter shows what it means and asks. Exits with 3 if a message was not rescheduled, because a
+    sweep holds it or it is gone.
+
+    Example: duesweep reschedule --destination 'Billing*' --by 2h --reason 'Billing is down'
+    """
+    if (to is None) == (by is None):
+        raise ConfigError("`reschedule` takes one of --to and --by", advice="give one of them")
+    moved = None if by is None else parse_signed_duration(by)
+    wanted = _wanted(CommandName.RESCHEDULE, keys or (), which, everything=everything)
+    duesweep = common.duesweep()
+    with counting("looked at") as tell:
+        chosen = duesweep.choose(wanted, CommandName.RESCHEDULE, scan_limit=scan_limit, tell=tell)
+    common.print(views.unknown_message(chosen))
+    do = partial(duesweep.reschedule, chosen, to=to, by=moved, reason=act.reason)
+    return act.on(common, chosen, views.chosen_messages(chosen), do)
+
+
+@command(app, "restore", ending=CHANGES, short="Store cancelled messages again.")
+def restore(
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY]...", help="The keys that the messages had."),
+    ] = None,
+    *,
+    cancelled_by: Annotated[
+        str | None,
+        typer.Option(
+            "--command",
+            metavar="ID",
+            help="All that this command cancelled; `cancel` prints its id.",
+        ),
+    ] = None,
+    to: NewTime = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those that were restored already: doubles them.")
+    ] = False,
+    common: Common,
+    act: Act,
+) -> Result:
+    """Restore cancelled messages: store them again as they were, due when they were, or at --to.
+
+    Each is restored once. What is overdue by now goes with the next sweep. Exits with 3 if a
+    message was not restored.
+
+    Example: duesweep restore --command 4b1d6f0e-8f53-4c7b-9f0f-6a0f3f1f2c55 --to +1h
+    """
+    duesweep = common.duesweep()
+    chosen = duesweep.choose_cancelled(keys or (), command=cancelled_by, again=again)
+    do = partial(duesweep.restore, chosen, due=to, reason=act.reason)
+    return act.on(common, chosen, views.chosen(chosen), do)
+
+
+def _wanted(
+    name: CommandName, keys: Sequence[str], which: Which, *, everything: bool
+) -> Callable[[datetime], MessageFilter]:
+    """What is to be changed. Raises `ConfigError` unless something says which messages."""
+    is_empty = not keys and which.is_empty
+    if is_empty and not everything:
+        raise ConfigError(
+            f"`{name}` was told no messages",
+            advice="give keys or a filter, or --all for all messages that wait",
+        )
+    if everything and not is_empty:
+        raise ConfigError(
+            "--all means all messages that wait, and cannot be used with keys or a filter",
+            advice="leave one of them out",
+        )
+    return which.filter(keys)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep.api.caller import given_by
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.core.policy import Pause
 from duesweep.core.routing import fits_destination
 from duesweep.core.times import Moment
+from duesweep.operations.change import given_by
 from duesweep.report.held import PAUSE_COLUMNS, pause_document, pause_row, pause_sentence
 from duesweep.report.tables import print_table
 from duesweep.stores.base import OperatorDriver, operators_of

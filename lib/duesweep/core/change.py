@@ -144,6 +144,14 @@ class CommandName(StrEnum):
         """
         return self not in {CommandName.CANCEL, CommandName.RESCHEDULE}
 
+    @property
+    def done(self) -> ChangeKind:
+        """What it has done with a message."""
+        return _DONE[self]
+
+
+_DONE = dict(zip(CommandName, ChangeKind, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Command:

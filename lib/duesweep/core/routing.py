@@ -27,6 +27,12 @@ class UnknownDestination(NamedTuple):
     pattern: str
     similar: tuple[str, ...]
 
+    @property
+    def similar_text(self) -> str:
+        """The question whether one of them is meant; empty if none is similar."""
+        names = " or ".join(map(repr, self.similar))
+        return f"did you mean {names}?" if names else ""
+
 
 def fits_pattern(text: str, pattern: str) -> bool:
     """Whether a pattern, in which `*` stands for any text, fits all of `text`."""

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from duesweep.choose import open_look
+from duesweep.operations.messages import open_look
 from duesweep.page.facts import Step, Waiting
 from duesweep.stores.base import Store
 

@@ -11,7 +11,7 @@ from duesweep.exhausted import Fate
 from duesweep.ledger.base import LedgerRow
 from duesweep.report.bodies import view_body
 from duesweep.report.quantities import size_text, time_text
-from duesweep.report.tables import Cell, Column, Row
+from duesweep.report.text import Cell, Column, Row
 
 GROUP_COLUMNS = (
     Column("group", least=None),

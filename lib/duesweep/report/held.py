@@ -8,7 +8,7 @@ from duesweep.core.account import HeldBack, held_by_pause
 from duesweep.core.errors import make_printable, shorten
 from duesweep.core.policy import Pause
 from duesweep.report.quantities import count_text, time_text
-from duesweep.report.tables import Column, Row
+from duesweep.report.text import Column, Row
 
 PAUSE_COLUMNS = (
     Column("destination", least=12),

@@ -1,19 +1,15 @@
 """What a sweep tells that has nothing to do: when the next message comes due."""
 
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from duesweep.report.quantities import duration_text, time_text
 
-
-class NextDue(NamedTuple):
-    """When the next message comes due, and what time it is, both by the server's clock."""
-
-    instant: datetime
-    now: datetime
+if TYPE_CHECKING:
+    from duesweep.api.look import NextDue
 
 
-def idle_sentence(source: str, next_due: NextDue | None) -> str:
+def idle_sentence(source: str, next_due: "NextDue | None") -> str:
     """The sentence; without a time if there is no next message, or if the store cannot tell."""
     idle = f"{source}: nothing is to be sent now, and nothing is left to settle"
     if next_due is None:

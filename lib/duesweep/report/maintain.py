@@ -6,7 +6,7 @@ from typing import Any
 from duesweep.ledger.base import TableSize
 from duesweep.maintain.report import MaintainReport, TableReport
 from duesweep.report.quantities import count_text, size_text, time_text
-from duesweep.report.tables import Column, Row
+from duesweep.report.text import Column, Row
 
 COLUMNS = (
     Column("table"),

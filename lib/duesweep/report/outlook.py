@@ -7,7 +7,7 @@ from duesweep.core.errors import shorten
 from duesweep.outlook import LATENESS, DestinationOutlook, Outlook
 from duesweep.report.held import held_document, held_sentence
 from duesweep.report.quantities import count_text, duration_text
-from duesweep.report.tables import Column, Row
+from duesweep.report.text import Column, Row
 
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
 COLUMNS = (

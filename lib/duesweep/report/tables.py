@@ -5,37 +5,19 @@ are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 """
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from duesweep.core.errors import make_printable
+from duesweep.report.text import Cell, Column, Row
 
 _GAP = "  "
 _CUT = "…"
-
-
-class Column(NamedTuple):
-    """`is_number`: on the right, and never cut. `least`: how narrow it may become, in characters;
-    None: it keeps its width, as a key has to.
-    """
-
-    title: str
-    is_number: bool = False
-    least: int | None = 8
-
-
-class Cell(NamedTuple):
-    """A text with a style of rich's, such as `red`."""
-
-    text: str
-    style: str = ""
-
-
-Row = Sequence[Cell | str]
+# Longer names do not move the values of all others to the right.
+_WIDEST_NAME = 50
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
@@ -59,6 +41,16 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
         _line(columns, row, widths, part, indent=_GAP if number else "")
         for row in cells
         for number, part in enumerate(parts)
+    ]
+
+
+def fact_lines(values: Mapping[str, str]) -> list[str]:
+    """A line for each name with its value, the values under each other."""
+    names = {name: make_printable(name) for name in values}
+    width = min(_WIDEST_NAME, max(map(cell_len, names.values()), default=0))
+    return [
+        f"  {shown}{' ' * (width - cell_len(shown))}  {make_printable(values[name])}"
+        for name, shown in names.items()
     ]
 
 

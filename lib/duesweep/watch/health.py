@@ -10,9 +10,9 @@ from typing import Any
 
 import structlog
 
+from duesweep.api.look import NextDue
 from duesweep.core.errors import DuesweepError
 from duesweep.core.world import Waits
-from duesweep.report.idle import NextDue
 from duesweep.watch.tick import MOST_TICK_SECONDS, Tick
 
 _log = structlog.get_logger(__name__)

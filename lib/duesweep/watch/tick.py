@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from duesweep.api.engines import opened_engine
-from duesweep.api.look import Look, always_needs_spark, check, is_for_spark, look
+from duesweep.api.look import Look, NextDue, always_needs_spark, check, is_for_spark, look
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import NothingDueError, StoreError
 from duesweep.core.policy import LookAhead
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE
-from duesweep.report.idle import NextDue
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop

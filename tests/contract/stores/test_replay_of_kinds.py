@@ -11,8 +11,8 @@ from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
 from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.ledger import open_ledger
-from duesweep.replay import Choice, Replay, Target, find_errors
-from duesweep.steer import run_command
+from duesweep.operations.change import run_command
+from duesweep.operations.replay import Choice, Replay, Target, find_errors
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint

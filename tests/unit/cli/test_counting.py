@@ -1,17 +1,13 @@
 """The line on the terminal that counts."""
 
 import time
-from collections.abc import Iterator
 from io import StringIO
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from duesweep.cli import counting as module
-from duesweep.cli.counting import counted, counting
-from duesweep.steer import Tally
-from duesweep.stores.base import OperatorTask, SweepRun
+from duesweep.cli import commands as module
+from duesweep.cli.commands import counting
 
 
 class _Stderr(StringIO):
@@ -58,15 +54,3 @@ def test_short_command_shows_nothing_and_so_does_one_without_a_terminal(
         tell(5)
 
     assert stderr.getvalue() == ""
-
-
-def test_work_tells_after_each_batch_what_it_has_changed() -> None:
-    def work(_: OperatorTask, __: SweepRun) -> Iterator[Tally]:
-        yield Tally(changed=2, held=1)
-        yield Tally(changed=3)
-
-    told: list[int] = []
-    batches = counted(work, told.append)(cast(OperatorTask, None), cast(SweepRun, None))
-
-    assert list(batches) == [Tally(changed=2, held=1), Tally(changed=3)]
-    assert told == [2, 5]

@@ -14,10 +14,11 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
+from duesweep.api.look import NextDue
 from duesweep.cli import app, documents
 from duesweep.core.errors import ConfigError, SparkError, StoreError
 from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
-from duesweep.report.idle import NextDue, idle_sentence
+from duesweep.report.idle import idle_sentence
 from support.commands import Ran, run
 
 Meet = Callable[[Callable[[], object]], None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.cli.filters import FilterOptions
+from duesweep.cli.commands import Which
 from duesweep.cli.handover import parse_cutoff
 from duesweep.core.account import SweepSummary
 from duesweep.core.change import DueSpan, MessageFilter
@@ -23,7 +23,8 @@ NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 
 def _read(**given: Any) -> MessageFilter:
     times = {name: parse_moment(text) for name, text in given.items() if name.startswith("due")}
-    return FilterOptions(**given | times).at(NOW)
+    keys = given.pop("keys", ())
+    return Which(**given | times).filter(keys)(NOW)
 
 
 def test_no_option_means_all_messages() -> None:
@@ -32,8 +33,8 @@ def test_no_option_means_all_messages() -> None:
 
 def test_each_option_is_a_condition() -> None:
     read = _read(
-        **{"keys": ["1", "2"], "message_ids": ["m"], "destination": "Bill*", "saga_id": "s"},
-        **{"message_type": "*Cancel*", "headers": ["A=b=*", "C="], "due_after": "-1d"},
+        **{"keys": ["1", "2"], "message_id": ["m"], "destination": "Bill*", "saga_id": "s"},
+        **{"message_type": "*Cancel*", "header": ["A=b=*", "C="], "due_after": "-1d"},
         due_before="2026-12-01T10:00:00+01:00",
     )
 
@@ -51,8 +52,8 @@ def test_each_option_is_a_condition() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"headers": ["Colour"]}, "NAME=PATTERN"),
-        ({"headers": ["=blue"]}, "NAME=PATTERN"),
+        ({"header": ["Colour"]}, "NAME=PATTERN"),
+        ({"header": ["=blue"]}, "NAME=PATTERN"),
         ({"due_after": "+2h", "due_before": "+1h"}, "exchange --due-after and --due-before"),
         ({"due_after": "now", "due_before": "now"}, "exchange --due-after and --due-before"),
     ],

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from duesweep.cli.app import app, main
-from duesweep.cli.endings import SENTENCES, ending
+from duesweep.cli.app import app, ending, main
 
 # What they print has a form of its own.
 WITHOUT_JSON = {
@@ -103,7 +102,7 @@ OTHERS = {("demo",), ("watch",)}
 
 
 def test_each_command_has_its_sentence() -> None:
-    assert COMMANDS.keys() <= SENTENCES.keys()
+    assert [path for path in COMMANDS if ending(path) == ending([])] == []
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path not in OTHERS], ids=" ".join)
@@ -124,11 +123,11 @@ def test_ctrl_c_ends_a_command_with_130_and_its_sentence(
         signal.signal(signal.SIGINT, before)
 
     assert code == 130
-    assert capsys.readouterr() == ("", f"duesweep: interrupted; {SENTENCES[path]}\n")
+    assert capsys.readouterr() == ("", f"duesweep: interrupted; {ending(path)}\n")
 
 
 def test_arguments_after_the_command_do_not_change_the_sentence() -> None:
-    assert ending(["queue", "purge", "list", "--yes"]) == SENTENCES["queue", "purge"]
+    assert ending(["queue", "purge", "list", "--yes"]) == ending(["queue", "purge"])
 
 
 def test_no_promise_is_made_without_a_known_command() -> None:

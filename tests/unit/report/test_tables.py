@@ -18,11 +18,13 @@ from rich.cells import cell_len
 
 from duesweep.core.errors import make_printable
 from duesweep.preview import PreviewEntry
-from duesweep.report import exhausted, message, waiting
+from duesweep.report import exhausted
 from duesweep.report.preview import print_preview
 from duesweep.report.progress import create_watch
 from duesweep.report.quantities import duration_text, size_text, time_text
-from duesweep.report.tables import Cell, Column, Row, lay_out, print_table
+from duesweep.report.tables import lay_out, print_table
+from duesweep.report.text import Cell, Column, Row
+from duesweep.report.views import messages
 
 COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
 KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
@@ -64,11 +66,11 @@ def test_key_is_whole_on_any_terminal_and_no_line_is_longer_than_needed_for_it(w
 @pytest.mark.parametrize(
     ("columns", "titles"),
     [
-        (waiting.COLUMNS, ["key"]),
-        (waiting.FAILING_COLUMNS, ["key"]),
+        (messages.COLUMNS, ["key"]),
+        (messages.FAILING_COLUMNS, ["key"]),
         (exhausted.GROUP_COLUMNS, ["group", "example"]),
         (exhausted.ROW_COLUMNS, ["message id"]),
-        (message.EVENT_COLUMNS, ["sweep or command"]),
+        (messages.EVENT_COLUMNS, ["sweep or command"]),
     ],
 )
 def test_what_other_commands_need_is_whole_at_80_columns(

@@ -1,24 +1,49 @@
 """What `restore` does: stores cancelled messages again, each once.
 
 The ledger's `changes` has each cancelled message whole, and which were restored. A command that
-restores runs alone, and reads that when the ledger has all that earlier ones did (see `steer`).
+restores runs alone, and reads that when the ledger has all that earlier ones did (see `change`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
-from duesweep.core.change import Change, ChangeKind, spellings
-from duesweep.core.errors import UnreadableHeadersError
+from duesweep.api.ledgers import command_ledger
+from duesweep.core.change import (
+    Change,
+    ChangeKind,
+    Command,
+    CommandName,
+    spelled_alike,
+    spellings,
+)
+from duesweep.core.errors import ConfigError, ExitCode, UnreadableHeadersError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.times import Moment
 from duesweep.ledger.base import CHANGES, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.put_back import Refused, put_back
-from duesweep.steer import Tally, Work
+from duesweep.operations.change import (
+    Changed,
+    Refused,
+    Tally,
+    Unchanged,
+    given_by,
+    put_back,
+    require_reason,
+    run_command,
+    settle_earlier,
+)
+from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
 # So many of the messages that were refused are told.
@@ -79,6 +104,102 @@ def cancelled_id(row: LedgerRow) -> CancelledId:
     return CancelledId(row["sweep_id"], row["message_key"])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCancelled:
+    """Cancelled messages that are to be restored. `gone`: so many of the keys that were given lead
+    to none.
+    """
+
+    command: CommandName = CommandName.RESTORE
+    source: str
+    would_change: int
+    gone: int
+    destinations: Mapping[str, int]
+    exit_code: ExitCode = ExitCode.DONE
+    ids: Collection[CancelledId] = field(repr=False)
+    keys: Sequence[str] = field(repr=False)
+    cancelled_by: str | None = field(repr=False)
+    again: bool = field(repr=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each message was named."""
+        return bool(self.keys)
+
+
+def choose_cancelled(
+    context: SweepContext,
+    keys: Sequence[str] = (),
+    command: str | None = None,
+    *,
+    again: bool = False,
+    spark: "SparkSession | None" = None,
+) -> ChosenCancelled:
+    """The messages with these keys, or that a command cancelled, and that may be restored."""
+    _refuse_unclear(keys, command)
+    with command_ledger(context, spark) as ledger:
+        settle_earlier(context, ledger)
+        messages = CancelledMessages(ledger, context.store.source, keys, command)
+        restored = set() if again else messages.restored()
+        destinations: dict[CancelledId, str] = {
+            cancelled_id(row): row["destination"] or ""
+            for row in messages.shown()
+            if cancelled_id(row) not in restored
+        }
+    found = {spelled_alike(one.key) for one in destinations}
+    return ChosenCancelled(
+        source=context.store.source,
+        would_change=len(destinations),
+        gone=len({spelled_alike(key) for key in keys} - found),
+        destinations=dict(Counter(destinations.values()).most_common()),
+        ids=set(destinations),
+        keys=keys,
+        cancelled_by=command,
+        again=again,
+    )
+
+
+def restore_messages(
+    context: SweepContext,
+    chosen: ChosenCancelled,
+    *,
+    due: Moment | None = None,
+    reason: str | None = None,
+    spark: "SparkSession | None" = None,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Store them again, due as before or at `due`."""
+    if not chosen.would_change:
+        code = ExitCode.MESSAGES_FAILED
+        gone = chosen.gone or 1
+        return Unchanged(command=chosen.command, source=chosen.source, gone=gone, exit_code=code)
+    require_reason(reason, chosen.would_change)
+    command = Command(chosen.command, given_by(), reason)
+    with command_ledger(context, spark) as ledger:
+        messages = CancelledMessages(ledger, chosen.source, chosen.keys, chosen.cancelled_by)
+        work = Restore(messages, chosen.ids, context.limits, due, again=chosen.again)
+        report = run_command(context, ledger, command, work, stop=stop, tell=tell)
+    return Changed.of(report, chosen, work.refused)
+
+
+def _refuse_unclear(keys: Sequence[str], command: str | None) -> None:
+    if not keys and command is None:
+        raise ConfigError(
+            "`restore` was told no messages",
+            advice="give the keys that they had, or --command with the id of the command that "
+            "cancelled them",
+        )
+    if command is not None:
+        try:
+            UUID(command)
+        except ValueError as error:
+            raise ConfigError(
+                f"--command {command!r} is not the id of a command",
+                advice="`cancel` prints its id, and the ledger's `changes` has it as sweep_id",
+            ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Restore:
     """The work of `restore`: these of the messages, due as before or at `due`. Those that were
@@ -93,11 +214,8 @@ class Restore:
     again: bool = False
     refused: list[Refused] = field(default_factory=list)
 
-    def work(self) -> Work:
-        """As `run_command` takes it."""
-        return self._work
-
-    def _work(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+        """Restore batch after batch."""
         todo = set(self.chosen)
         if not self.again:
             todo -= self.messages.restored()

@@ -1,0 +1,415 @@
+"""An operator's command from start to end: settle what was left, change messages, settle; and what
+`cancel` and `reschedule` do to messages.
+
+What the command does to messages is its `Work`: it gets a session and the open command, and does
+one batch after another, each in a transaction of its own. A command that dies is closed and settled
+by the next sweep or command, as a sweep is: what its batches committed is in the journal.
+"""
+
+import getpass
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from duesweep.api.ledgers import command_ledger
+from duesweep.core.change import Change, Command, CommandName, DueSpan
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    LedgerError,
+    MessageError,
+    StoreError,
+    SweepClosedError,
+)
+from duesweep.core.message import Message
+from duesweep.core.policy import BatchLimits
+from duesweep.core.routing import UnknownDestination
+from duesweep.core.times import Moment
+from duesweep.core.world import Patience, instant_of, micros
+from duesweep.drivers.statements import retry_lost_transactions
+from duesweep.ledger.ledger import Ledger
+from duesweep.operations.messages import Chosen, Tell, tell_nobody
+from duesweep.stores.base import (
+    Claim,
+    DriverSession,
+    NewMessage,
+    OperatorDriver,
+    OperatorTask,
+    SweepRun,
+    operators_of,
+)
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_command, settle_first
+from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.operations.restore import ChosenCancelled
+
+# Another settler holds its locks for about as long as it takes to settle a sweep.
+_LOCK_SECONDS = 5.0
+# The rest of a message's row, besides its body.
+_USUAL_BYTES = 2_000
+
+
+def given_by() -> str:
+    """The user of the operating system, and the machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def require_reason(reason: str | None, messages: int) -> None:
+    """Raise `ConfigError` for a command on several messages without a reason."""
+    if messages > 1 and not (reason and reason.strip()):
+        raise ConfigError(
+            f"The command is about {messages:,} messages, and no reason is given",
+            advice="give one with --reason; the ledger keeps it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the messages of a batch, or of all. `held` were locked by others, `gone` were
+    not there any more, and `refused` could not be changed as the command asked.
+    """
+
+    changed: int = 0
+    held: int = 0
+    gone: int = 0
+    refused: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.changed + other.changed,
+            self.held + other.held,
+            self.gone + other.gone,
+            self.refused + other.refused,
+        )
+
+
+# Changes messages that are held, in the transaction that holds them. Returns how many it changed.
+_Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
+# Yields after each batch that it has committed.
+Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReport:
+    """What a command did. `ledger_error`: why the ledger has not got it yet; the journal keeps it
+    until the next sweep or command. `is_stopped`: it was stopped between two batches.
+    """
+
+    command_id: str
+    source: str
+    tally: Tally
+    ledger_error: str | None = None
+    is_stopped: bool = False
+
+
+class Refused(NamedTuple):
+    """A message that was not stored, and why."""
+
+    change: Change
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a command did to messages; `held` were locked by others, `gone` were not there, and
+    `refused` could not be changed as the command asked. `command_id` None: it found none. `left`:
+    so many it did not look at, because it was stopped. `error` is the ledger's.
+    """
+
+    command: CommandName
+    command_id: str | None = None
+    source: str
+    changed: int = 0
+    held: int = 0
+    gone: int = 0
+    refused: int = 0
+    is_stopped: bool = False
+    ledger_error: str | None = None
+    exit_code: ExitCode
+    error: str | None = None
+    left: int = field(default=0, repr=False)
+    refusals: Sequence[Refused] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        report: CommandReport,
+        chosen: "Chosen | ChosenCancelled",
+        refusals: Sequence[Refused] = (),
+    ) -> "Changed":
+        """What became of the messages that were chosen."""
+        tally = report.tally + Tally(gone=chosen.gone)
+        asked = chosen.would_change + chosen.gone
+        code = ExitCode.MESSAGES_FAILED if tally.changed < asked else ExitCode.DONE
+        return cls(
+            command=chosen.command,
+            command_id=report.command_id,
+            source=report.source,
+            **asdict(tally),
+            is_stopped=report.is_stopped,
+            ledger_error=report.ledger_error,
+            exit_code=code if report.ledger_error is None else ExitCode.WORK_LEFT,
+            error=report.ledger_error,
+            left=asked - tally.changed - tally.held - tally.gone - tally.refused,
+            refusals=refusals,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged(Changed):
+    """Nothing was chosen. `unknown_destination`: that of the filter, if no message is for it."""
+
+    unknown_destination: UnknownDestination | None = None
+
+
+def run_command(
+    context: SweepContext,
+    ledger: Ledger,
+    command: Command,
+    work: Work,
+    *,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> CommandReport:
+    """Carry a command out, and settle it into the context's ledger. `tell` is told after each batch
+    how many messages are changed by now.
+
+    A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
+    `work` can rely on what it reads there. Raises the `DuesweepError`s of its parts; in every case
+    the journal has what was done.
+    """
+    source, stop = context.store.source, stop or Stop()
+    operators = operators_of(context.store, f"the command `{command.name}`")
+    with operators.open_driver() as session:
+        session.check()
+        with session.undoing() if command.name.undoes else nullcontext():
+            seconds = inf if command.name.undoes else BRIEFLY_SECONDS
+            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
+            earlier = settle_first(session, ledger, patience, seconds)
+            if command.name.undoes:
+                _refuse_unsettled(session, earlier)
+            run = session.open_command(command)
+            done = _Done(run.sweep_id)
+            with done.told_with_errors():
+                with operators.open_changes() as changing:
+                    done.carry_out(work(changing, run), stop, tell)
+                with living_session(context, session, run, stop=stop) as living:
+                    ledger_error = _end(living, ledger, run)
+    return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
+
+
+def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
+    """Settle what dead commands and sweeps left, for who reads the ledger to choose. Raises
+    `LedgerError` where the ledger cannot be written.
+    """
+    with context.store.open_driver() as session:
+        session.check()
+        error = settle_first(session, ledger, Patience(_LOCK_SECONDS), inf)
+    if error is not None:
+        raise error
+
+
+def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
+    if earlier is not None:
+        raise earlier
+    others = [each for each in commands.unsettled() if each.command and each.command.undoes]
+    if others:
+        raise StoreError(
+            f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
+            f"{commands.source}, has not ended yet, and this one has done nothing",
+            advice="try again when that one has ended",
+            transient=True,
+        )
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a command has done so far."""
+
+    command_id: UUID
+    tally: Tally = Tally()
+    is_stopped: bool = False
+
+    def carry_out(self, batches: Iterator[Tally], stop: Stop, tell: Tell) -> None:
+        """Do all batches, or those before a stop."""
+        while not stop.is_wanted:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self.tally += batch
+            tell(self.tally.changed)
+        self.is_stopped = True
+
+    @contextmanager
+    def told_with_errors(self) -> Iterator[None]:
+        """Say in each error what was done before it. A batch that was lost may be done besides."""
+        try:
+            yield
+        except DuesweepError as error:
+            changed = self.tally.changed
+            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
+            told = f"{error.text}. By then command {self.command_id} had {done}"
+            error.args = (told, *error.args[1:])
+            raise
+
+
+def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
+    """Close and settle the command. Returns why the ledger has not got it, if so."""
+    if not session.close_sweep(run.sweep_id, abandoned=False, remaining=0):
+        raise SweepClosedError(
+            f"Another process closed command {run.sweep_id} of {session.source}, because it took "
+            "this one for dead. What the command did before is done, and in the ledger",
+            advice="run the command again for the rest",
+        )
+    try:
+        settle_command(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
+    except (LedgerError, ConfigError) as error:
+        return str(error)
+    return None
+
+
+def change_messages(
+    context: SweepContext,
+    chosen: Chosen,
+    work: Work,
+    reason: str | None,
+    *,
+    spark: "SparkSession | None" = None,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Cancel or reschedule the messages that were chosen. None: nothing is written anywhere."""
+    if not chosen.would_change:
+        return Unchanged(
+            command=chosen.command,
+            source=chosen.source,
+            gone=chosen.gone,
+            exit_code=ExitCode.MESSAGES_FAILED if chosen.gone else ExitCode.DONE,
+            unknown_destination=chosen.unknown_destination,
+        )
+    require_reason(reason, chosen.would_change)
+    command = Command(chosen.command, given_by(), reason)
+    with command_ledger(context, spark) as ledger:
+        report = run_command(context, ledger, command, work, stop=stop, tell=tell)
+    return Changed.of(report, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class NewDue:
+    """A new Due: a moment, or the old Due moved `by` a time."""
+
+    to: Moment | None = None
+    by: timedelta = timedelta()
+
+    def of(self, message: Message, now: datetime) -> datetime | None:
+        """The message's new Due; None: it has none that could be moved, or beyond all times."""
+        if self.to is not None:
+            return self.to.at(now)
+        if message.instant_us is None:
+            return None
+        try:
+            return instant_of(message.instant_us) + self.by
+        except OverflowError:
+            return None
+
+
+def cancel_chosen(chosen: Chosen, limits: BatchLimits) -> Work:
+    """The work of `cancel`."""
+
+    def cancel(
+        session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
+    ) -> int:
+        session.cancel(run, messages, claim.server_us)
+        return len(messages)
+
+    return _in_batches(chosen, limits, cancel)
+
+
+def reschedule_chosen(chosen: Chosen, limits: BatchLimits, due: NewDue) -> Work:
+    """The work of `reschedule`."""
+
+    def reschedule(
+        session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
+    ) -> int:
+        now = run.horizon.server_time
+        dues = [(message, due.of(message, now)) for message in messages]
+        known = [(message, new) for message, new in dues if new is not None]
+        session.reschedule(run, known, claim.server_us)
+        return len(known)
+
+    return _in_batches(chosen, limits, reschedule)
+
+
+def _in_batches(chosen: Chosen, limits: BatchLimits, change: _Change) -> Work:
+    def work(session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+        @retry_lost_transactions
+        def do(lock_keys: Sequence[str]) -> Tally:
+            with session.transaction():
+                claim = session.hold(run, lock_keys)
+                meant = [one for one in claim.messages if _is_in(chosen.wanted.due, one)]
+                changed = change(session, run, claim, meant)
+            return Tally(
+                changed=changed,
+                held=claim.skipped,
+                gone=claim.gone + len(claim.messages) - len(meant),
+                refused=len(meant) - changed,
+            )
+
+        sizes = [size + _USUAL_BYTES for size in chosen.sizes]
+        for batch in limits.batches(chosen.lock_keys, sizes):
+            yield do(batch)
+
+    return work
+
+
+def _is_in(span: DueSpan, message: Message) -> bool:
+    if message.instant_us is None:
+        return span.end is None
+    # Compared as numbers: a Due may be beyond Python's times.
+    starts = span.start is None or message.instant_us >= micros(span.start)
+    return starts and (span.end is None or message.instant_us < micros(span.end))
+
+
+def put_back(
+    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
+) -> list[Refused]:
+    """Store messages again; returns those that the table refused.
+
+    All go in one transaction. If a row is refused, so do their halves, each in its own: SQL Server
+    ends the whole transaction for some errors of a row.
+    """
+    if not messages:
+        return []
+    try:
+        _put_back_all(session, run, messages)
+    except MessageError as error:
+        if len(messages) == 1:
+            ((change, _),) = messages
+            return [Refused(change, str(error))]
+        half = len(messages) // 2
+        return put_back(session, run, messages[:half]) + put_back(session, run, messages[half:])
+    return []
+
+
+@retry_lost_transactions
+def _put_back_all(
+    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
+) -> None:
+    with session.transaction():
+        session.put_back(run, messages, session.hold(run, ()).server_us)

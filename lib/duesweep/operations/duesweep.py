@@ -1,0 +1,265 @@
+"""One endpoint's store and ledger, as Python sees them: each command a method that returns a value.
+
+Nothing is printed and nobody is asked. All errors are `DuesweepError`s.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.core.change import CommandName, MessageFilter
+from duesweep.core.errors import ConfigError
+from duesweep.core.exhausted import ErrorFilter, ErrorRow
+from duesweep.core.times import Moment
+from duesweep.operations.messages import SCAN_LIMIT, Tell, tell_nobody
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.audit.audit import AuditReport
+    from duesweep.core.account import SweepReport
+    from duesweep.maintain.report import MaintainReport
+    from duesweep.operations.change import Changed
+    from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
+    from duesweep.operations.replay import ErrorsReport
+    from duesweep.operations.restore import ChosenCancelled
+    from duesweep.outlook import Outlook
+
+
+@dataclass(frozen=True)
+class Duesweep:
+    """What can be done with the endpoint of a configuration. `spark` is the session to use, also
+    one of Spark Connect; None: the one that is there, or where Spark is needed, a new one.
+
+    A command that changes messages is two methods: the choice returns a value that can be shown,
+    and the act takes that value, or a filter. `stop` ends an act between two batches, and `tell` is
+    told how far it is.
+    """
+
+    config: Config
+    spark: "SparkSession | None" = None
+
+    @cached_property
+    def context(self) -> SweepContext:
+        """What the configuration means: store, queues, ledger and limits."""
+        return sweep_context(self.config)
+
+    def sweep(
+        self, *, max_seconds: float | None = None, max_messages: int | None = None
+    ) -> "SweepReport | None":
+        """Move the messages that are due now. None: nothing was due, and nothing was left over.
+
+        A report does not raise where messages failed or work is left: see its `outcome`, `failed`,
+        `exhausted` and `ledger_error`.
+        """
+        from duesweep.api.engines import opened_engine
+        from duesweep.api.look import look_at
+        from duesweep.sweep.sweep import sweep
+
+        at = None if max_seconds is None else time.time() + max_seconds
+        stop = Stop(at, max_messages)
+        context = self.context
+        look = look_at(context, stop)
+        if not look.has_work:
+            return None
+        on_spark = self.spark is not None or look.needs_spark
+        with opened_engine(context, on_spark=on_spark, spark=self.spark) as engine:
+            return sweep(engine, context, reach=look.reach(context), stop=stop)
+
+    def plan(self) -> "Outlook":
+        """What a sweep would do now. Changes and locks nothing."""
+        from duesweep.api.planning import look_ahead
+
+        return look_ahead(self.context, spark=self.spark)
+
+    def list(
+        self,
+        wanted: "Wanted | None" = None,
+        *,
+        most: int = 20,
+        scan_limit: int = SCAN_LIMIT,
+        show: "Show | None" = None,
+        tell: Tell = tell_nobody,
+    ) -> "Listing":
+        """The `most` first messages that wait, and how many come due how soon. Locks nothing.
+        `show` gets the first messages before all are counted.
+        """
+        from duesweep.operations.messages import list_messages, open_look
+
+        with open_look(self.context.store) as session:
+            now = session.horizon().server_time
+            meant = wanted(now) if callable(wanted) else wanted or MessageFilter()
+            name = self.context.own_name
+            return list_messages(
+                session, meant, name, now, most=most, scan_limit=scan_limit, show=show, tell=tell
+            )
+
+    def show(self, key: str | None = None, *, message_id: str | None = None) -> "Shown":
+        """A message that waits, whole, and its history in the ledger. Locks nothing."""
+        from duesweep.operations.messages import show_message
+
+        return show_message(self.context, key, message_id)
+
+    def choose(
+        self,
+        wanted: "Wanted",
+        command: CommandName = CommandName.CANCEL,
+        *,
+        everything: bool = False,
+        scan_limit: int = SCAN_LIMIT,
+        tell: Tell = tell_nobody,
+    ) -> "Chosen":
+        """The messages that a filter means, which `command` is to change. `everything` has to be
+        said for a filter without conditions.
+        """
+        from duesweep.operations.messages import choose_messages
+
+        if isinstance(wanted, MessageFilter):
+            _refuse_unclear(wanted.is_empty, everything=everything)
+        return choose_messages(self.context, wanted, command, scan_limit=scan_limit, tell=tell)
+
+    def cancel(
+        self,
+        wanted: "MessageFilter | Chosen",
+        *,
+        reason: str | None = None,
+        everything: bool = False,
+        stop: Stop | None = None,
+        tell: Tell = tell_nobody,
+    ) -> "Changed":
+        """Take messages out of the store, whole into the ledger. `everything` has to be said for a
+        filter without conditions, a reason has to be given for more than one message.
+        """
+        from duesweep.operations.change import cancel_chosen, change_messages
+
+        chosen = (
+            self.choose(wanted, everything=everything)
+            if isinstance(wanted, MessageFilter)
+            else wanted
+        )
+        work = cancel_chosen(chosen, self.context.limits)
+        return change_messages(
+            self.context, chosen, work, reason, spark=self.spark, stop=stop, tell=tell
+        )
+
+    def reschedule(
+        self,
+        wanted: "MessageFilter | Chosen",
+        *,
+        to: Moment | None = None,
+        by: timedelta | None = None,
+        reason: str | None = None,
+        everything: bool = False,
+        stop: Stop | None = None,
+        tell: Tell = tell_nobody,
+    ) -> "Changed":
+        """Give messages another Due: at `to`, or moved `by` a time. Otherwise as `cancel`."""
+        from duesweep.operations.change import NewDue, change_messages, reschedule_chosen
+
+        if (to is None) == (by is None):
+            raise ConfigError("`reschedule` takes one of `to` and `by`", advice="give one of them")
+        chosen = (
+            self.choose(wanted, CommandName.RESCHEDULE, everything=everything)
+            if isinstance(wanted, MessageFilter)
+            else wanted
+        )
+        due = NewDue(to) if by is None else NewDue(by=by)
+        work = reschedule_chosen(chosen, self.context.limits, due)
+        return change_messages(
+            self.context, chosen, work, reason, spark=self.spark, stop=stop, tell=tell
+        )
+
+    def choose_cancelled(
+        self, keys: Sequence[str] = (), *, command: str | None = None, again: bool = False
+    ) -> "ChosenCancelled":
+        """Cancelled messages to restore: those with these keys, those that `command` cancelled, or
+        both; `again`: also those that were restored already.
+        """
+        from duesweep.operations.restore import choose_cancelled
+
+        return choose_cancelled(self.context, keys, command, again=again, spark=self.spark)
+
+    def restore(
+        self,
+        chosen: "ChosenCancelled",
+        *,
+        due: Moment | None = None,
+        reason: str | None = None,
+        stop: Stop | None = None,
+        tell: Tell = tell_nobody,
+    ) -> "Changed":
+        """Store cancelled messages again as they were, due when they were or at `due`, each once.
+        A reason has to be given for more than one message.
+        """
+        from duesweep.operations.restore import restore_messages
+
+        return restore_messages(
+            self.context, chosen, due=due, reason=reason, spark=self.spark, stop=stop, tell=tell
+        )
+
+    def errors(self, wanted: ErrorFilter | None = None) -> Sequence[ErrorRow]:
+        """Messages that exhausted their attempts, and were neither replayed nor discarded since."""
+        from duesweep.api.ledgers import command_ledger
+        from duesweep.exhausted import ExhaustedMessages
+        from duesweep.operations.replay import find_errors
+
+        context = self.context
+        with command_ledger(context, self.spark) as ledger:
+            messages = ExhaustedMessages(ledger, context.store.source)
+            messages.check()
+            return list(find_errors(messages, wanted or ErrorFilter()).rows.values())
+
+    def replay(
+        self,
+        wanted: ErrorFilter,
+        *,
+        to: str | None = None,
+        due: Moment | None = None,
+        reason: str | None = None,
+        everything: bool = False,
+    ) -> "ErrorsReport":
+        """Deliver errors again, each once: to their destinations or `to` another one, at once or
+        through the store when they are `due`. Otherwise as `cancel`.
+        """
+        from duesweep.core.change import Command
+        from duesweep.operations.change import given_by
+        from duesweep.operations.replay import Target, replay_errors
+
+        _refuse_unclear(wanted.is_empty, everything=everything)
+        command = Command(CommandName.REPLAY, given_by(), reason)
+        return replay_errors(self.context, wanted, Target(to, due), command, spark=self.spark)
+
+    def audit(self) -> "AuditReport":
+        """Compare store, journal and ledger. What does not agree is in `suspects`."""
+        from duesweep.api.auditing import audit_source
+
+        return audit_source(self.context, self.spark)
+
+    def maintain(self, *, forget: Sequence[str] = ()) -> "MaintainReport":
+        """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
+        whose delayed tables are gone.
+        """
+        from duesweep.api.maintaining import maintain_source
+
+        return maintain_source(self.config, forget, self.spark)
+
+    def table(self, name: str) -> Any:
+        """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""
+        from duesweep.api.tables import read_table
+
+        return read_table(self.context.ledger_root, name, self.spark)
+
+
+def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT001 - a question
+    if is_empty and not everything:
+        raise ConfigError(
+            "A filter without conditions means all messages",
+            advice="give it conditions, or everything=True",
+        )

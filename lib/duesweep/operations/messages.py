@@ -1,0 +1,551 @@
+"""Waiting messages: chosen by a filter, listed, and shown whole with their history."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from duesweep.core.change import (
+    CommandName,
+    DueSpan,
+    MessageFilter,
+    WaitingMessage,
+    spelled_alike,
+    spellings,
+)
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    LedgerError,
+    MessageError,
+    StoreError,
+    shorten,
+)
+from duesweep.core.headers import Headers
+from duesweep.core.routing import UnknownDestination, find_unknown
+from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
+from duesweep.ledger.base import Among, LedgerRow
+from duesweep.ledger.ledger import Ledger, open_for_reading
+from duesweep.stores.base import OperatorDriver, Store, operators_of
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues
+
+# A scan of so many messages takes about half a minute.
+SCAN_LIMIT = 1_000_000
+# So many of the messages that a command is to change are shown.
+_SHOWN = 10
+
+Fits = Callable[[WaitingMessage], bool]
+# A filter, or what it is if it is this time on the server.
+Wanted = MessageFilter | Callable[[datetime], MessageFilter]
+# Told how many messages were looked at, or changed, by now.
+Tell = Callable[[int], None]
+
+
+def tell_nobody(_: int) -> None:
+    """For a caller who waits for the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that waits, less its headers and its body. `destination` None: nobody can tell;
+    `due` None: never. `next_attempt_at` and `error`: why it is in back-off.
+    """
+
+    key: str
+    message_id: str | None
+    message_type: str | None
+    destination: str | None
+    due: datetime | None
+    body_bytes: int
+    attempts: int
+    next_attempt_at: datetime | None
+    error: str | None
+
+    @classmethod
+    def of(cls, found: WaitingMessage, own_name: str) -> "Waiting":
+        """`own_name` stands for the endpoint's own queue."""
+        return cls(**_facts(found, own_name))
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMessage(Waiting):
+    """Such a message, whole. `headers` None: `headers_error` says why they cannot be read."""
+
+    headers: Headers | None
+    headers_error: str | None
+    headers_text: str
+    body: bytes | None
+
+    @classmethod
+    def of(cls, found: WaitingMessage, own_name: str) -> "WholeMessage":
+        """With the body that was read."""
+        message = found.message
+        fault = message.headers if isinstance(message.headers, MessageError) else None
+        return cls(
+            **_facts(found, own_name),
+            headers=None if isinstance(message.headers, MessageError) else message.headers,
+            headers_error=None if fault is None else str(fault),
+            headers_text=message.headers_text,
+            body=message.body,
+        )
+
+
+def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
+    message = found.message
+    return {
+        "key": message.key,
+        "message_id": message.message_id,
+        "message_type": message.message_type,
+        "destination": found.destination(own_name) or None,
+        "due": found.due,
+        "body_bytes": found.body_bytes,
+        "attempts": message.attempts,
+        "next_attempt_at": found.next_attempt_at,
+        "error": found.error,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Messages that `command` is to change; the `first` ones are shown. `gone`: so many of the keys
+    or message ids that were given lead to no message. `unknown_destination`: that of the filter, if
+    no message is for it. One that is not due in the `wanted` span any more, because somebody has
+    rescheduled it, counts as gone later.
+    """
+
+    command: CommandName
+    source: str
+    would_change: int
+    gone: int
+    destinations: Mapping[str, int]
+    messages: Sequence[Waiting]
+    unknown_destination: UnknownDestination | None
+    exit_code: ExitCode = ExitCode.DONE
+    now: datetime = field(repr=False)
+    wanted: MessageFilter = field(repr=False)
+    lock_keys: Sequence[str] = field(repr=False)
+    sizes: Sequence[int] = field(repr=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each message was named."""
+        named = MessageFilter(keys=self.wanted.keys, message_ids=self.wanted.message_ids)
+        return self.wanted == named and not self.wanted.is_empty
+
+
+def choose_messages(
+    context: SweepContext,
+    wanted: Wanted,
+    command: CommandName,
+    *,
+    scan_limit: int = SCAN_LIMIT,
+    tell: Tell = tell_nobody,
+) -> Chosen:
+    """The messages that a filter means. Raises `ConfigError` if more than `scan_limit` would have
+    to be looked at, and for a destination that neither a message nor a queue has: a typing error.
+    """
+    own_name = context.own_name
+    lock_keys: list[str] = []
+    sizes: list[int] = []
+    destinations: Counter[str] = Counter()
+    first: list[WaitingMessage] = []
+    with open_look(context.store) as session:
+        now = session.horizon().server_time
+        meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
+        unfound = set(meant.message_ids)
+        with opened_choice(session, meant, own_name, scan_limit) as choice:
+            for page in choice:
+                lock_keys += [one.lock_key for one in page]
+                sizes += [one.body_bytes for one in page]
+                unfound -= {one.message.message_id for one in page}
+                destinations.update(one.destination(own_name) or "" for one in page)
+                first += page[: _SHOWN - len(first)]
+                tell(choice.looked_at)
+    if choice.is_cut:
+        raise ConfigError(
+            f"There are more than {scan_limit:,} messages to look at, so the filter could "
+            "mean more of them; nothing was changed",
+            advice="choose fewer by their Due (--due-after, --due-before), or raise --scan-limit",
+        )
+    unknown = find_unknown(meant.destination, choice.destinations)
+    refuse_unknown(context, unknown, "waiting message", "`duesweep list` shows the messages")
+    keys = {spelled_alike(key) for key in meant.keys}
+    return Chosen(
+        command=command,
+        source=context.store.source,
+        would_change=len(lock_keys),
+        gone=max(0, len(keys) - len(lock_keys), len(unfound)),
+        destinations=dict(destinations.most_common()),
+        messages=[Waiting.of(one, own_name) for one in first],
+        unknown_destination=unknown,
+        now=now,
+        wanted=meant,
+        lock_keys=lock_keys,
+        sizes=sizes,
+    )
+
+
+def refuse_unknown(
+    context: SweepContext, unknown: UnknownDestination | None, what: str, advice: str
+) -> None:
+    """Raise `ConfigError` for a name that neither `what` was chosen from nor a queue has: a typing
+    error. A queue for which nothing is there (any more), and a pattern, may be meant.
+    """
+    if unknown is None:
+        return
+    name = unknown.pattern
+    if "*" not in name and find_missing_queues(context, [name]):
+        raise ConfigError(
+            f"No {what} is for the destination {shorten(name)!r}, and it has no queue",
+            advice=unknown.similar_text or advice,
+        )
+
+
+class Choice:
+    """The messages that a filter means, in pages, those with the earliest Due first; it is read
+    once. `looked_at` is how many messages were looked at so far, and `destinations` where they go.
+    `is_cut`: there are more, but it stopped at its limit.
+    """
+
+    def __init__(
+        self,
+        pages: Iterator[Sequence[WaitingMessage]],
+        fits: Fits,
+        destinations: Collection[str] = (),
+        most: int | None = None,
+    ) -> None:
+        self.looked_at = 0
+        self.destinations = destinations
+        self.is_cut = False
+        self._pages = pages
+        self._fits = fits
+        self._most = most
+
+    def __iter__(self) -> Iterator[list[WaitingMessage]]:
+        """The messages that fit; a page is empty where none of many does."""
+        for page in self._pages:
+            left = len(page) if self._most is None else self._most - self.looked_at
+            self.is_cut = len(page) > left
+            self.looked_at += min(len(page), left)
+            yield [one for one in page[:left] if self._fits(one)]
+            if self.is_cut:
+                return
+
+
+@contextmanager
+def opened_choice(
+    session: OperatorDriver, wanted: MessageFilter, own_queue: str, scan_limit: int
+) -> Iterator[Choice]:
+    """Open the choice. Messages whose keys are known are found by them; `scan_limit` is for filters
+    that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
+    """
+
+    destinations: set[str] = set()
+
+    def fits(waiting: WaitingMessage) -> bool:
+        destination = waiting.destination(own_queue)
+        if destination is not None:
+            destinations.add(destination)
+        return wanted.matches(waiting, own_queue)
+
+    if wanted.keys:
+        found = [one for one in find_by_keys(session, wanted.keys) if _is_in(one, wanted.due)]
+        yield Choice(iter([found]), fits, destinations)
+        return
+    with session.look(wanted.due) as pages:
+        yield Choice(pages, fits, destinations, scan_limit if wanted.reads_headers else None)
+
+
+def find_by_keys(
+    session: OperatorDriver, keys: Sequence[str], *, with_body: bool = False
+) -> Sequence[WaitingMessage]:
+    """The messages with these keys, however the keys are spelled."""
+    found = {one.lock_key: one for one in session.find(keys, with_body=with_body)}
+    unknown = set(keys).difference(one.message.key for one in found.values())
+    if others := sorted({spelled_alike(key) for key in unknown}.difference(keys)):
+        found |= {one.lock_key: one for one in session.find(others, with_body=with_body)}
+    return list(found.values())
+
+
+@contextmanager
+def open_look(store: Store) -> Iterator[OperatorDriver]:
+    """A session that shows what waits. Raises `ConfigError` if the store has none, and in place of
+    an error of the store if tables or rights are not as a sweep needs them. They are not checked
+    before: to look needs fewer rights.
+    """
+    with operators_of(store, "to show messages").open_driver() as session:
+        try:
+            yield session
+        except StoreError as error:
+            if not error.transient:
+                session.check()
+            raise
+
+
+def _is_in(waiting: WaitingMessage, span: DueSpan) -> bool:
+    if waiting.due is None:
+        return span.end is None
+    starts = span.start is None or waiting.due >= span.start
+    return starts and (span.end is None or waiting.due < span.end)
+
+
+# Called once, with the first messages and the server's time: before all others are counted, which
+# may take its time.
+Show = Callable[[Sequence[Waiting], datetime], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """`messages` are the first ones of the `total` that were chosen, `counts` how many of all are
+    in each of `BUCKETS`. `looked_at`: how many messages were looked at to choose them; None: the
+    store counted. `is_cut`: there are more than `scan_limit`, so the counts are too low.
+    `unknown_destination`: that of the filter, if none of those that were looked at is for it.
+    """
+
+    source: str
+    now: datetime
+    total: int
+    counts: Mapping[str, int]
+    looked_at: int | None
+    is_cut: bool
+    unknown_destination: UnknownDestination | None
+    messages: Sequence[Waiting]
+    scan_limit: int = field(repr=False)
+
+
+def list_messages(
+    session: OperatorDriver,
+    wanted: MessageFilter,
+    own_name: str,
+    now: datetime,
+    *,
+    most: int,
+    scan_limit: int,
+    show: Show | None = None,
+    tell: Tell = tell_nobody,
+) -> Listing:
+    """The `most` first messages that a filter means, and how many it means. `now` is the server's
+    time.
+    """
+    first: list[Waiting] = []
+    counts = [0] * len(BUCKETS)
+    ends = bucket_ends(now)
+    is_counted = wanted == MessageFilter(due=wanted.due)
+    show = show or _show_nobody
+    with opened_choice(session, wanted, own_name, scan_limit) as choice:
+        for page in choice:
+            tell(choice.looked_at)
+            lacking = most - len(first)
+            first += [Waiting.of(one, own_name) for one in page[:lacking]]
+            if 0 < lacking <= len(page):
+                show(first, now)
+            if is_counted and len(first) == most:
+                break
+            for one in page:
+                counts[bucket_of(one.due, ends)] += 1
+    if len(first) < most:
+        show(first, now)
+    if is_counted:
+        counts = _count(session, wanted.due, ends)
+    is_known = is_counted or choice.is_cut
+    return Listing(
+        source=session.source,
+        now=now,
+        total=sum(counts),
+        counts=dict(zip(BUCKETS, counts, strict=True)),
+        looked_at=None if is_counted else choice.looked_at,
+        is_cut=not is_counted and choice.is_cut,
+        unknown_destination=None
+        if is_known
+        else find_unknown(wanted.destination, choice.destinations),
+        messages=first,
+        scan_limit=scan_limit,
+    )
+
+
+def _show_nobody(_: Sequence[Waiting], __: datetime) -> None:
+    """For a caller who waits for the whole listing."""
+
+
+def _count(session: OperatorDriver, span: DueSpan, ends: Sequence[datetime]) -> list[int]:
+    """How many messages of a span are in each bucket, by the store's own count. It counts between
+    all ends of buckets and of the span.
+    """
+    limits = {limit for limit in (span.start, span.end) if limit is not None}
+    points = sorted({*ends, *limits})
+    counts = [0] * len(BUCKETS)
+    starts: list[datetime | None] = [None, *points]
+    for start, end, count in zip(
+        starts, [*points, None], session.count_waiting(points), strict=True
+    ):
+        is_early = span.start is not None and (start is None or start < span.start)
+        is_late = span.end is not None and (end is None or end > span.end)
+        if not is_early and not is_late:
+            counts[0 if start is None else bucket_of(start, ends)] += count
+    return counts
+
+
+class Event(NamedTuple):
+    """A row of the ledger's `table`: when what became of the message, and in which sweep or by
+    which command.
+    """
+
+    at: datetime | None
+    table: str
+    what: str
+    detail: str
+    sweep_id: str | None
+
+
+def read_history(
+    ledger: Ledger, source: str, key: str | None, message_id: str | None
+) -> list[Event]:
+    """The events of a message, the earliest first. It is known by its key, by its message id, or by
+    both; rows of the key tell its message id, and a message that came back has another key.
+    """
+    found = list(
+        _event_rows(ledger, source, "message_key", sorted(spellings([key])) if key else [])
+    )
+    ids = {message_id, *(row.message_id for row in found)} - {None}
+    others = _event_rows(ledger, source, "message_id", sorted(filter(None, ids)))
+    # Those of the key are there already, each as often as the ledger has it.
+    found += [row for row in others if key is None or row.message_key not in spellings([key])]
+    events = [row.event for row in found]
+    return sorted(events, key=lambda event: (event.at is not None, event.at or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The messages that are `named`, whole, and what the ledger tells of them. `history_error`: why
+    that is not known. `looked_at`: nothing was found among so many messages, and the others were
+    not looked at.
+    """
+
+    source: str
+    now: datetime
+    messages: Sequence[WholeMessage]
+    history: Sequence[Event]
+    history_error: str | None
+    named: str = field(repr=False)
+    looked_at: int | None = field(repr=False)
+    exit_code: ExitCode = field(repr=False)
+
+
+def show_message(context: SweepContext, key: str | None, message_id: str | None) -> Shown:
+    """Show a message by its key, or by its message id. The exit code is 3 if neither the store nor
+    the ledger knows it.
+    """
+    if (key is None) == (message_id is None):
+        raise ConfigError(
+            "A message is shown by its key, or by its message id",
+            advice="give either KEY or --message-id ID; `duesweep list` has both",
+        )
+    looked_at = None
+    with open_look(context.store) as session:
+        now = session.horizon().server_time
+        if key is not None:
+            found = find_by_keys(session, [key], with_body=True)
+        else:
+            wanted = MessageFilter(message_ids=(message_id or "",))
+            with opened_choice(session, wanted, context.own_name, SCAN_LIMIT) as choice:
+                keys = [one.message.key for page in choice for one in page]
+            looked_at = choice.looked_at if choice.is_cut and not keys else None
+            found = session.find(keys, with_body=True)
+    ids = message_id or next((one.message.message_id for one in found), None)
+    keyed = key or next((one.message.key for one in found), None)
+    events: Sequence[Event] = ()
+    problem: DuesweepError | None = None
+    try:
+        ledger = open_for_reading(context.ledger_root, context.timeouts)
+        events = read_history(ledger, context.store.source, keyed, ids)
+    except (ConfigError, LedgerError) as error:
+        problem = error
+    code = ExitCode.DONE if found or events else ExitCode.MESSAGES_FAILED
+    return Shown(
+        source=context.store.source,
+        now=now,
+        messages=[WholeMessage.of(one, context.own_name) for one in found],
+        history=events,
+        history_error=None if problem is None else str(problem.problem),
+        named=f"key {key}" if key is not None else f"message id {message_id}",
+        looked_at=looked_at,
+        exit_code=ExitCode.WORK_LEFT if isinstance(problem, LedgerError) else code,
+    )
+
+
+class _FoundRow(NamedTuple):
+    event: Event
+    message_key: str | None
+    message_id: str | None
+
+
+def _event_rows(ledger: Ledger, source: str, column: str, values: list[str]) -> Iterator[_FoundRow]:
+    """The events of all tables."""
+    if not values:
+        return
+    for table, (columns, event) in _EVENTS.items():
+        wanted = Among("source", [source]), Among(column, values)
+        for row in ledger.rows(table, [*columns, "message_key", "message_id"], *wanted):
+            yield _FoundRow(event(row), row["message_key"], row["message_id"])
+
+
+def _tombstone(row: LedgerRow) -> Event:
+    queue = f"to {row['queue']}" if row["queue"] else ""
+    late = "" if row["lateness_ms"] is None else f"{row['lateness_ms']:,} ms late"
+    return Event(
+        row["dispatched_at"],
+        "tombstones",
+        row["outcome"],
+        _joined(queue, late, f"attempt {row['attempts']}"),
+        row["sweep_id"],
+    )
+
+
+def _retry(row: LedgerRow) -> Event:
+    detail = _joined(f"failures so far: {row['attempts']}", row["error_text"])
+    return Event(row["last_failed_at"], "retries", "failed", detail, None)
+
+
+def _error(row: LedgerRow) -> Event:
+    detail = _joined(f"failures: {row['attempts']}", row["error_text"])
+    return Event(row["last_failed_at"], "errors", "exhausted", detail, row["sweep_id"])
+
+
+def _change(row: LedgerRow) -> Event:
+    dues = [_time(row["due_before"]), _time(row["due_after"])]
+    detail = _joined(
+        f"by {row['given_by']}",
+        f"due {' -> '.join(dues)}" if any(dues) else "",
+        f"to {row['queue']}" if row["queue"] else "",
+        row["reason"] or "",
+    )
+    return Event(row["changed_at"], "changes", row["change"], detail, row["sweep_id"])
+
+
+def _time(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+_EVENTS: dict[str, tuple[Iterable[str], Callable[[LedgerRow], Event]]] = {
+    "tombstones": (
+        ("dispatched_at", "outcome", "queue", "lateness_ms", "attempts", "sweep_id"),
+        _tombstone,
+    ),
+    "retries": (("last_failed_at", "attempts", "error_text"), _retry),
+    "errors": (("last_failed_at", "attempts", "error_text", "sweep_id"), _error),
+    "changes": (
+        (
+            *("changed_at", "change", "given_by", "due_before", "due_after", "queue", "reason"),
+            "sweep_id",
+        ),
+        _change,
+    ),
+}

@@ -1,0 +1,89 @@
+"""What a person reads of a value, as blocks; and the blocks on a terminal or in a pipe.
+
+Views (`report/views`) make blocks of the texts as they are, also of those of others. Only here they
+are escaped: what a terminal would obey or hide is shown as an escape.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from duesweep.core.errors import make_printable
+
+
+class Column(NamedTuple):
+    """`is_number`: on the right, and never cut. `least`: how narrow it may become, in characters;
+    None: it keeps its width, as a key has to.
+    """
+
+    title: str
+    is_number: bool = False
+    least: int | None = 8
+
+
+class Cell(NamedTuple):
+    """A text with a style of rich's, such as `red`."""
+
+    text: str
+    style: str = ""
+
+
+Row = Sequence[Cell | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the result."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A remark, which goes to stderr. `with_json`: also beside a JSON document."""
+
+    text: str
+    with_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the result, which fits a terminal, and is whole in a pipe."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with their values under each other."""
+
+    values: Mapping[str, str]
+
+
+Block = Line | Note | Table | Facts
+
+
+def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
+    """Print them and flush: more may take its time. `as_json`: the result is printed as a document,
+    so that only notes are left.
+    """
+    for block in blocks:
+        if isinstance(block, Note):
+            if block.with_json or not as_json:
+                sys.stdout.flush()
+                print(make_printable(f"duesweep: {block.text}"), file=sys.stderr)
+        elif as_json:
+            continue
+        elif isinstance(block, Line):
+            print(make_printable(block.text))
+        else:
+            from duesweep.report import tables  # noqa: PLC0415 - loads rich
+
+            if isinstance(block, Table):
+                tables.print_table(block.columns, block.rows)
+            else:
+                for line in tables.fact_lines(block.values):
+                    print(line)
+    sys.stdout.flush()

@@ -1,0 +1,277 @@
+"""Waiting messages and what commands do to them, as blocks."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from duesweep.core.change import CommandName
+from duesweep.core.errors import shorten
+from duesweep.core.routing import UnknownDestination
+from duesweep.report.bodies import BodyForm, view_body
+from duesweep.report.quantities import count_text, duration_text, size_text, time_text
+from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
+
+if TYPE_CHECKING:
+    from duesweep.operations.change import Changed
+    from duesweep.operations.messages import Chosen, Event, Listing, Shown, Waiting, WholeMessage
+    from duesweep.operations.restore import ChosenCancelled
+
+COLUMNS = (
+    Column("due (UTC)", least=None),
+    Column("in", least=None),
+    Column("destination", least=12),
+    Column("type"),
+    Column("message id", least=8),
+    Column("key", least=None),
+    Column("attempts", is_number=True),
+)
+FAILING_COLUMNS = (
+    Column("attempts", is_number=True),
+    Column("next attempt (UTC)", least=None),
+    Column("destination", least=12),
+    Column("type"),
+    Column("key", least=None),
+    Column("reason", least=20),
+)
+EVENT_COLUMNS = (
+    Column("at (UTC)", least=None),
+    Column("what", least=None),
+    Column("detail", least=20),
+    Column("sweep or command", least=None),
+)
+_BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
+_DESTINATION_COLUMNS = (Column("destination"), Column("messages", is_number=True))
+_MOST_DESTINATIONS = 10
+_FORMAT = "%Y-%m-%d %H:%M:%S"
+_MILLISECOND = timedelta(milliseconds=1)
+# Of headers that nobody can read.
+_LONGEST_HEADERS = 4_000
+# Why a message is not there that a command was told to change.
+_GONE = {
+    CommandName.RESTORE: "the ledger has no such cancelled message, or it was restored already "
+    "(see --again)"
+}
+
+
+def first_messages(
+    messages: Sequence["Waiting"], now: datetime, *, is_failing: bool = False
+) -> Iterator[Block]:
+    """The messages that come first; of those that have failed, why."""
+    if messages:
+        yield (
+            Table(FAILING_COLUMNS, [_failing_row(one, now) for one in messages])
+            if is_failing
+            else Table(COLUMNS, [_row(one, now) for one in messages])
+        )
+        yield Line()
+
+
+def counts(listing: "Listing") -> Iterator[Block]:
+    """How many messages come due how soon, and what was looked at."""
+    rows = [(name.replace("_", " "), f"{count:,}") for name, count in listing.counts.items()]
+    yield Table(_BUCKET_COLUMNS, [*rows, ("all", f"{listing.total:,}")])
+    yield from unknown(listing.unknown_destination, "message that was looked at")
+    if listing.looked_at is not None:
+        looked_at = f"looked at {count_text(listing.looked_at, 'message')}"
+        cut = (
+            ", and stopped there: there are more, so the counts may be too low; raise "
+            f"--scan-limit above {listing.scan_limit:,}, or choose fewer with --due-before"
+        )
+        yield Note(looked_at + cut if listing.is_cut else looked_at)
+    left = listing.total - len(listing.messages)
+    if left and listing.messages:
+        yield Note(f"{left:,} more, which --limit shows")
+
+
+def unknown_message(found: "Chosen") -> Iterator[Block]:
+    """That no message is for the filter's destination."""
+    yield from unknown(found.unknown_destination, "waiting message", with_json=True)
+
+
+def unknown(
+    found: UnknownDestination | None, what: str, *, with_json: bool = False
+) -> Iterator[Block]:
+    """That no such thing is for the destination, and similar ones."""
+    if found is not None:
+        ending = f"; {found.similar_text}" if found.similar else ""
+        text = f"no {what} is for the destination {shorten(found.pattern)!r}{ending}"
+        yield Note(text, with_json)
+
+
+def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
+    """Each message whole, its body in a form, and the history."""
+    if found.looked_at is not None:
+        looked_at = (
+            f"{found.named} is not among the {found.looked_at:,} messages that are due first"
+        )
+        yield Note(f"{looked_at}; the others were not looked at: give the key", with_json=True)
+    for one in found.messages:
+        yield Line("message")
+        yield _facts(one, found.now)
+        yield Line()
+        yield Line("headers")
+        yield from _headers(one)
+        yield Line()
+        if one.body is not None:
+            yield from _body(one.body, form)
+            yield Line()
+    if found.history:
+        yield Line("history in the ledger")
+        yield Table(EVENT_COLUMNS, [_event_row(event) for event in found.history])
+    elif found.messages and found.history_error is None:
+        yield Line("history in the ledger: none")
+    if not found.messages:
+        where = (
+            ""
+            if found.history_error
+            else "; the ledger has its history"
+            if found.history
+            else ", and the ledger has no row of it"
+        )
+        yield Note(f"{found.source} has no message with {found.named}{where}", with_json=True)
+    if found.history_error is not None:
+        yield Note(f"the history is not shown: {found.history_error}", with_json=True)
+
+
+def chosen(found: "Chosen | ChosenCancelled") -> Iterator[Block]:
+    """Where the messages go that a command is to change."""
+    names = list(found.destinations.items())
+    others = sum(count for _, count in names[_MOST_DESTINATIONS:])
+    rows = [(name, f"{count:,}") for name, count in names[:_MOST_DESTINATIONS]]
+    yield Table(_DESTINATION_COLUMNS, [*rows, ("others", f"{others:,}")] if others else rows)
+    yield Line()
+
+
+def chosen_messages(found: "Chosen") -> Iterator[Block]:
+    """The same, and the first of the messages."""
+    yield from chosen(found)
+    yield Table(COLUMNS, [_row(one, found.now) for one in found.messages])
+    if more := found.would_change - len(found.messages):
+        yield Note(f"and {more:,} more")
+
+
+def question(found: "Chosen | ChosenCancelled") -> str:
+    """What a person is asked before the messages are changed."""
+    return f"{found.command.capitalize()} {count_text(found.would_change, 'message')}"
+
+
+def would_change(found: "Chosen | ChosenCancelled") -> Iterator[Block]:
+    """What a dry run says below the messages."""
+    yield Line(f"{found.would_change:,} would be {found.command.done}; nothing was changed.")
+
+
+def changed(found: "Changed") -> Iterator[Block]:
+    """What a command did, and then why it did not do the rest."""
+    done = found.command.done
+
+    def not_done(count: int, why: str) -> Iterator[Block]:
+        if count:
+            yield Note(f"{count_text(count, 'message')} not {done}: {why}")
+
+    for change, reason in found.refusals:
+        yield Note(f"{change.message.key} was not {done}: {reason}", with_json=True)
+    text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
+    yield Line(f"{text} Command {found.command_id}." if found.changed else text)
+    yield from not_done(
+        found.held,
+        "a sweep or another session holds them now. If they still wait afterwards, run the command "
+        "again",
+    )
+    yield from not_done(found.gone, _GONE.get(found.command, "not in the store"))
+    yield from not_done(found.refused, "they have no Due to start from; set one with --to")
+    if found.is_stopped:
+        yield Note(f"stopped; {count_text(found.left, 'message')} not looked at")
+    if found.ledger_error is not None:
+        yield Note(found.ledger_error)
+
+
+def _row(waiting: "Waiting", now: datetime) -> Row:
+    attempts = str(waiting.attempts)
+    return [
+        "never" if waiting.due is None else f"{waiting.due.astimezone(UTC):{_FORMAT}}",
+        _wait_text(waiting.due, now),
+        waiting.destination or "",
+        waiting.message_type or "",
+        waiting.message_id or "",
+        waiting.key,
+        Cell(attempts, "yellow") if waiting.attempts else attempts,
+    ]
+
+
+def _failing_row(waiting: "Waiting", now: datetime) -> Row:
+    if waiting.due is None:
+        when = "never"
+    else:
+        start = max(waiting.due, waiting.next_attempt_at or now, now)
+        when = "next sweep" if start == now else f"{start.astimezone(UTC):{_FORMAT}}"
+    return [
+        f"{waiting.attempts:,}",
+        when,
+        waiting.destination or "",
+        waiting.message_type or "",
+        waiting.key,
+        waiting.error or "",
+    ]
+
+
+def _event_row(event: "Event") -> Row:
+    at = "" if event.at is None else f"{event.at.astimezone(UTC):{_FORMAT}}"
+    return [at, event.what, event.detail, event.sweep_id or ""]
+
+
+def _wait_text(due: datetime | None, now: datetime) -> str:
+    """How long it is until a message is due, or since it was."""
+    if due is None:
+        return ""
+    milliseconds = abs(due - now) / _MILLISECOND
+    return duration_text(milliseconds) if due > now else f"{duration_text(milliseconds)} ago"
+
+
+def _facts(message: "WholeMessage", now: datetime) -> Facts:
+    """What is known of the message besides its headers and its body."""
+    facts = {
+        "key": message.key,
+        "message id": message.message_id,
+        "type": message.message_type,
+        "destination": message.destination,
+        "due": _due_text(message, now),
+        "failures": _failures_text(message, now),
+        "last error": message.error,
+        "body": "none" if message.body is None else size_text(message.body_bytes),
+    }
+    return Facts({name: value for name, value in facts.items() if value})
+
+
+def _headers(message: "WholeMessage") -> Iterator[Block]:
+    """The headers; if they cannot be read, why, and the text."""
+    if message.headers is None:
+        yield Line(f"cannot be read: {message.headers_error}")
+        yield Line(shorten(message.headers_text, _LONGEST_HEADERS))
+        return
+    yield Facts(
+        {name: "(null)" if value is None else value for name, value in message.headers.items()}
+    )
+
+
+def _body(body: bytes, form: BodyForm | None) -> Iterator[Block]:
+    view = view_body(body, form)
+    cut = ", the beginning; --body-to FILE writes all of it" if view.is_cut else ""
+    yield Line(f"body ({size_text(len(body))}, as {view.form}{cut})")
+    if view.problem:
+        yield Line(view.problem)
+    yield from map(Line, view.lines)
+
+
+def _due_text(message: "WholeMessage", now: datetime) -> str:
+    if message.due is None:
+        return "never"
+    wait = _wait_text(message.due, now)
+    return f"{time_text(message.due)} ({wait if message.due <= now else f'in {wait}'})"
+
+
+def _failures_text(message: "WholeMessage", now: datetime) -> str:
+    failures, eligible = message.attempts, message.next_attempt_at
+    if eligible is None or eligible <= now:
+        return str(failures)
+    wait = _wait_text(eligible, now)
+    return f"{failures}; in back-off until {time_text(eligible)} (in {wait})"
