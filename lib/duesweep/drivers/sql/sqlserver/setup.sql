@@ -27,15 +27,16 @@ SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
 -- Returns a table's columns, its kind, and the format that it is marked with. No row: the table does not
--- exist, or this user may not see it.
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+-- exist, or this user may not see it. The views are not joined, for which some servers take a second.
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
+       (SELECT t.TABLE_TYPE
+        FROM {catalog}.INFORMATION_SCHEMA.TABLES t
+        WHERE t.TABLE_SCHEMA = @schema AND t.TABLE_NAME = @table) AS kind,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM {catalog}.sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(@name, 'U') AND p.minor_id = 0
           AND p.name = N'duesweep.format') AS mark
 FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
-JOIN {catalog}.INFORMATION_SCHEMA.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
