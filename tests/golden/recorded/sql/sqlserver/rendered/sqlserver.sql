@@ -514,15 +514,16 @@ SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_table
--- name, schema, table
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+-- schema, table, name, schema, table
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
+       (SELECT t.TABLE_TYPE
+        FROM [nsb].INFORMATION_SCHEMA.TABLES t
+        WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?) AS kind,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM [nsb].sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
           AND p.name = N'duesweep.format') AS mark
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
-JOIN [nsb].INFORMATION_SCHEMA.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
 
@@ -1105,8 +1106,9 @@ SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
        MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
        MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
 FROM INFORMATION_SCHEMA.COLUMNS c
-JOIN INFORMATION_SCHEMA.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+WHERE QUOTENAME(c.TABLE_SCHEMA) + QUOTENAME(c.TABLE_NAME) NOT IN (
+    SELECT QUOTENAME(v.TABLE_SCHEMA) + QUOTENAME(v.TABLE_NAME) FROM INFORMATION_SCHEMA.VIEWS v
+)
 GROUP BY c.TABLE_SCHEMA, c.TABLE_NAME
 HAVING COUNT(CASE
     WHEN c.COLUMN_NAME = 'Id' AND c.DATA_TYPE = 'uniqueidentifier' THEN 1

@@ -1,6 +1,46 @@
 -- without a name
 COMMIT TRANSACTION
 
+-- name: DECLARE @Answer int; EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+-- $1 text, $2 text, $3 text, $4 text, $5 int
+DECLARE @Answer int;
+EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+    @LockTimeout = 10000;
+SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
+       CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
+       CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source)
+            THEN 1 ELSE 0 END AS has_pauses,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us
+FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
+WHERE s.sweep_id = ?;
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+
+-- name: DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH ( message_key bigint '$.key', cut_at int '$.at', cut int '$.length' ) k ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); SELECT @@ROWCOUNT AS messages; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+-- $1 text, $2 text, $3 text, $4 int
+DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
+SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
+JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
+    message_key bigint '$.key', cut_at int '$.at', cut int '$.length'
+) k
+  ON k.message_key = m.[RowVersion]
+WHERE m.[Due] >= @First AND m.[Due] <= @Last
+ORDER BY m.[Due]
+OPTION (HASH JOIN);
+SELECT @@ROWCOUNT AS messages;
+DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+WHERE [Due] >= @First AND [Due] <= @Last;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+
+-- without a name
+IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION
+
 -- without a name
 SAVE TRANSACTION duesweep_1
 
@@ -258,15 +298,16 @@ SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_table
--- $1 text, $2 text, $3 text
-SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type, t.TABLE_TYPE AS kind,
+-- $1 text, $2 text, $3 text, $4 text, $5 text
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
+       (SELECT t.TABLE_TYPE
+        FROM [nsb].INFORMATION_SCHEMA.TABLES t
+        WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?) AS kind,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM [nsb].sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
           AND p.name = N'duesweep.format') AS mark
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
-JOIN [nsb].INFORMATION_SCHEMA.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
 
@@ -457,6 +498,12 @@ ORDER BY m.[Due];
 -- name: find_table
 -- $1 text
 SELECT CASE WHEN OBJECT_ID(?, 'U') IS NULL THEN 0 ELSE 1 END AS found;
+
+-- name: find_triggers
+-- $1 text
+SELECT t.name
+FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
+WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
 
 -- name: forget_attempts
 -- $1 text
@@ -693,8 +740,9 @@ SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
        MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
        MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
 FROM INFORMATION_SCHEMA.COLUMNS c
-JOIN INFORMATION_SCHEMA.TABLES t
-  ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME AND t.TABLE_TYPE = 'BASE TABLE'
+WHERE QUOTENAME(c.TABLE_SCHEMA) + QUOTENAME(c.TABLE_NAME) NOT IN (
+    SELECT QUOTENAME(v.TABLE_SCHEMA) + QUOTENAME(v.TABLE_NAME) FROM INFORMATION_SCHEMA.VIEWS v
+)
 GROUP BY c.TABLE_SCHEMA, c.TABLE_NAME
 HAVING COUNT(CASE
     WHEN c.COLUMN_NAME = 'Id' AND c.DATA_TYPE = 'uniqueidentifier' THEN 1
@@ -803,7 +851,7 @@ ORDER BY p.pattern;
 -- name: read_slice
 SELECT claim_keys, sizes, total FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
-FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'2026-11-24 14:07:02.4700000', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
+FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'19')), (1, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'19'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
@@ -815,7 +863,7 @@ OUTER APPLY (
                COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes,
                ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position
         FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'2026-11-24 14:09:32.5600000', 121) AS datetime)
+        WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime)
           AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
           AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
           AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
@@ -831,7 +879,7 @@ OUTER APPLY (
     ) k
     GROUP BY k.position / 1000
 ) chunk
-) AS due_messages WHERE slice = 0;
+) AS due_messages WHERE slice = 1;
 
 -- name: read_slice_ends
 -- $1 text
