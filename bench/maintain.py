@@ -14,12 +14,12 @@ from testbed import Load, Testbed
 from ticks import make_due
 
 from duesweep.api.engines import opened_engine
-from duesweep.api.maintaining import maintain_source
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
+from duesweep.operations.maintain import maintain
 from duesweep.sweep.sweep import Engine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +99,7 @@ def _tick(config: Config, testbed: Testbed) -> float:
 
 def _maintained(config: Config, ledger: Path) -> dict[str, Any]:
     started = time.monotonic()
-    report = maintain_source(config)
+    report = maintain(config)
     seconds = round(time.monotonic() - started, 1)
     data = {one.name: (one.before.files, one.after.files) for one in report.tables}
     return {"maintain_seconds": seconds, "data_files": data, "end": _disk(ledger)}

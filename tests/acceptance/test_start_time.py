@@ -18,7 +18,15 @@ from support.postgresql_server import PostgreSqlEndpoint
 
 # Each takes from a tenth of a second to several seconds.
 SLOW = {
-    *("deltalake", "duesweep.doctor", "jinja2", "opentelemetry", "pika", "psycopg", "pyarrow"),
+    *(
+        "deltalake",
+        "duesweep.operations.doctor",
+        "jinja2",
+        "opentelemetry",
+        "pika",
+        "psycopg",
+        "pyarrow",
+    ),
     *("pygal", "pyodbc", "pyspark", "urllib.request"),
 }
 DRIVER = {"postgresql": {"psycopg"}, "sqlserver": {"pyodbc"}}

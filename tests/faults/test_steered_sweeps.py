@@ -13,10 +13,10 @@ from datetime import timedelta
 import pytest
 
 from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment
-from duesweep.audit.audit import AuditReport
 from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
+from duesweep.operations.audit import AuditReport
 from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.faults.mover import Mover

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.config.adapters import Needs
-from duesweep.doctor.cluster import spark_facts
-from duesweep.doctor.spark import spark_findings
+from duesweep.operations.doctor_spark import spark_facts, spark_findings
 from support.commands import run_on_shell, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -115,7 +114,7 @@ import json
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.speculation", "true").getOrCreate()
 from dataclasses import asdict
-from duesweep.doctor.cluster import spark_facts
+from duesweep.operations.doctor_spark import spark_facts
 from duesweep.config.adapters import Needs
 print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarrow"])))))
 """

@@ -3,28 +3,17 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from duesweep import config as configuration
-from duesweep.config import Config
-from duesweep.config.adapters import Needs
-from duesweep.core.errors import ExitCode, make_printable
-from duesweep.core.finding import (
-    Check,
-    Finding,
-    Severity,
-    fault,
-    is_to_mend,
-    skipped,
-    without,
-    worst_first,
-)
-from duesweep.doctor.examine import Examination, LedgerBinding, examine_services
-from duesweep.doctor.spark import ledger_finding, not_started, spark_findings
+from duesweep.core.errors import make_printable
+from duesweep.core.finding import Check, Finding, Severity, is_to_mend
+from duesweep.operations.doctor import Diagnosis, examine
+from duesweep.report.document import plain
 from duesweep.report.quantities import count_text
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
@@ -47,33 +36,21 @@ def run(
     of: configuration.EndpointSettings | None, overrides: Sequence[str], options: DoctorOptions
 ) -> int:
     """Run all checks and print the findings; 3 if there is a fault or a warning."""
-    without([], options.ignored)
     config = configuration.load(of, overrides)
-    findings = worst_first(without(_examine(config, options), options.ignored))
-    if options.as_json:
-        print(as_json(config.store.endpoint, findings))
-    elif options.print_sql:
-        print_statements(findings)
+    found = examine(config, ignored=options.ignored, with_spark=options.with_spark)
+    if options.print_sql and not options.as_json:
+        print_statements(found.findings)
+        return found.exit_code
+    return print_diagnosis(found, as_json=options.as_json, is_verbose=options.is_verbose)
+
+
+def print_diagnosis(found: Diagnosis, *, as_json: bool, is_verbose: bool) -> int:
+    """Print what was found; 3 if there is a fault or a warning."""
+    if as_json:
+        print(json.dumps(plain(found)))
     else:
-        print_findings(findings, is_verbose=options.is_verbose)
-    return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE
-
-
-def as_json(endpoint: str, findings: Sequence[Finding]) -> str:
-    """One JSON document: the endpoint, the worst severity, and all findings."""
-    worst = findings[0].severity if findings else Severity.OK
-    is_bad = any(map(is_to_mend, findings))
-    document = {
-        "endpoint": endpoint,
-        "worst": worst if is_bad else Severity.OK,
-        "findings": [_told(finding) for finding in findings],
-    }
-    return json.dumps(document)
-
-
-def _told(finding: Finding) -> dict[str, object]:
-    # Why a sweep does not start is said by the sweep.
-    return {name: value for name, value in asdict(finding).items() if name != "refusal"}
+        _print_findings(found.findings, is_verbose=is_verbose)
+    return found.exit_code
 
 
 def print_statements(findings: Sequence[Finding]) -> None:
@@ -95,7 +72,7 @@ def print_statements(findings: Sequence[Finding]) -> None:
             print(f"{statement};")
 
 
-def print_findings(findings: Sequence[Finding], *, is_verbose: bool = False) -> None:
+def _print_findings(findings: Sequence[Finding], *, is_verbose: bool) -> None:
     """Print a table, worst first. Passed checks are counted; with `is_verbose` each is a row, and
     equal ones share a row.
     """
@@ -135,53 +112,3 @@ def _format_finding(finding: Finding) -> str:
 def _cells(severity: Severity, check: Check, text: str) -> Iterable[Text]:
     # As Text: rich would read brackets in names as mark-up.
     return Text(severity, style=_COLOURS.get(severity, "")), Text(check), Text(text)
-
-
-def _examine(config: Config, options: DoctorOptions) -> list[Finding]:
-    examination: Examination | None = None
-    findings: list[Finding] = []
-    binding = LedgerBinding(problem="The journal was not read")
-    try:
-        examination = _examination(config)
-    except ImportError as error:
-        findings.append(_import_fault(error))
-    if examination is not None:
-        services, binding = examine_services(examination)
-        findings += services
-    if options.with_spark:
-        return [*findings, *_examine_spark(examination, binding)]
-    reason = "--no-spark: Spark, its executors and the ledger were not checked"
-    return [*findings, skipped(Check.SPARK_START, "the Spark session", reason)]
-
-
-def _examination(config: Config) -> Examination:
-    from duesweep.doctor.examine import examination  # noqa: PLC0415 - loads drivers
-
-    return examination(config)
-
-
-def _import_fault(error: ImportError) -> Finding:
-    return fault(
-        Check.DRIVER_IMPORT,
-        "this machine",
-        f"A database driver cannot be loaded: {error}",
-        "Install what the error names",
-    )
-
-
-def _examine_spark(examination: Examination | None, binding: LedgerBinding) -> list[Finding]:
-    from duesweep.doctor.cluster import ledger_facts, spark_facts  # noqa: PLC0415 - loads Spark
-    from duesweep.drivers.spark import SPARK_ERRORS, sentence, spark_session  # noqa: PLC0415
-
-    try:
-        spark = spark_session(configuration.jars())
-    except (*SPARK_ERRORS, RuntimeError) as error:
-        return [not_started(sentence(error))]
-    needs = examination.needs if examination else Needs(["duesweep", "pyarrow"])
-    findings = [*spark_findings(spark_facts(spark, needs))]
-    if examination is not None:
-        context = examination.context
-        ledger = context.open_ledger(spark)
-        facts = ledger_facts(ledger, binding)
-        findings.append(ledger_finding(facts))
-    return findings

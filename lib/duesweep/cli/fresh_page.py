@@ -31,8 +31,8 @@ class FreshPage:
             return self._page
 
     def _make(self) -> Page:
-        from duesweep.page.gather import gather  # noqa: PLC0415 - few look at it
-        from duesweep.page.render import render  # noqa: PLC0415
+        from duesweep.operations.status import status  # noqa: PLC0415 - few look at it
+        from duesweep.report.page import render  # noqa: PLC0415
 
-        facts = [gather(member.config, member.context, _DAYS) for member in self._members]
+        facts = [status(member.config, member.context, _DAYS) for member in self._members]
         return Page(render(facts, datetime.now(UTC)).encode(), "text/html; charset=utf-8")

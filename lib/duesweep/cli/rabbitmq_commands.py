@@ -6,13 +6,12 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from duesweep.cli import queue_commands
-from duesweep.cli.doctor import as_json as document
-from duesweep.cli.doctor import print_findings
+from duesweep.cli.doctor import print_diagnosis
 from duesweep.cli.queue_commands import Target
 from duesweep.config.adapters import rabbitmq
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
-from duesweep.core.finding import is_to_mend, worst_first
 from duesweep.core.message import OutgoingMessage
+from duesweep.operations.doctor import Diagnosis
 from duesweep.report.quantities import duration_text
 
 __all__ = ["Target", "Times", "build_message", "create", "send", "verify"]
@@ -80,12 +79,9 @@ def send(target: Target, name: str, message: OutgoingMessage, *, as_json: bool) 
     return ExitCode.DONE
 
 
-def verify(target: Target, *, as_json: bool) -> ExitCode:
+def verify(target: Target, *, as_json: bool) -> int:
     """Check the delay ladder and print the findings; 3 if there is a fault or a warning."""
     config = target.config()
-    findings = worst_first(rabbitmq.ladder_findings(config, target.connection))
-    if as_json:
-        print(document(config.store.endpoint, findings))
-    else:
-        print_findings(findings, is_verbose=True)
-    return ExitCode.MESSAGES_FAILED if any(map(is_to_mend, findings)) else ExitCode.DONE
+    findings = rabbitmq.ladder_findings(config, target.connection)
+    found = Diagnosis.of(config.store.endpoint, findings)
+    return print_diagnosis(found, as_json=as_json, is_verbose=True)

@@ -9,9 +9,8 @@ from duesweep import config as configuration
 from duesweep.config import EndpointSettings
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
 from duesweep.fleet.members import members_of
-from duesweep.page.facts import SourceFacts
-from duesweep.page.gather import gather
-from duesweep.page.render import render
+from duesweep.operations.status import Status, status
+from duesweep.report.page import render
 
 DEFAULT_DAYS = 7
 _STANDARD_OUTPUT = Path("-")
@@ -34,10 +33,9 @@ def write_page(
     members, failures = members_of(settings or [None], overrides)
     if not members:
         raise failures[0].error
-    facts = [gather(member.config, member.context, days) for member in members]
+    facts = [status(member.config, member.context, days) for member in members]
     facts += [
-        SourceFacts(failure.source, None, None, problems=[str(failure.error)])
-        for failure in failures
+        Status(failure.source, None, None, problems=[str(failure.error)]) for failure in failures
     ]
     page = render(facts, datetime.now(UTC))
     if out == _STANDARD_OUTPUT:

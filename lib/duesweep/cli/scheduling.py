@@ -68,8 +68,7 @@ def _print(form: str, config: Path | None, settings: list[str] | None, every: st
     from duesweep import config as configuration
     from duesweep.config.adapters.endpoint import ledger_root
     from duesweep.ledger.base import local_folder
-    from duesweep.schedule.render import render
-    from duesweep.schedule.values import Scheduled
+    from duesweep.operations.schedule import Scheduled, render
 
     each_time = parse_duration(every)
     if each_time < _SHORTEST:

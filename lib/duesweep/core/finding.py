@@ -4,7 +4,7 @@ that stops it.
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -88,7 +88,7 @@ class Finding:
     advice: str | None = None
     statements: Sequence[str] = ()
     setting: str | None = None
-    refusal: Problem | None = None
+    refusal: Problem | None = field(default=None, repr=False)
 
 
 def ok(check: Check, about: str, found: str) -> Finding:

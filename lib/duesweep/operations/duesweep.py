@@ -23,10 +23,10 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.audit.audit import AuditReport
     from duesweep.core.account import SweepReport
-    from duesweep.maintain.report import MaintainReport
+    from duesweep.operations.audit import AuditReport
     from duesweep.operations.change import Changed
+    from duesweep.operations.maintain import MaintainReport
     from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
     from duesweep.operations.replay import ErrorsReport
     from duesweep.operations.restore import ChosenCancelled
@@ -238,17 +238,17 @@ class Duesweep:
 
     def audit(self) -> "AuditReport":
         """Compare store, journal and ledger. What does not agree is in `suspects`."""
-        from duesweep.api.auditing import audit_source
+        from duesweep.operations.audit import audit
 
-        return audit_source(self.context, self.spark)
+        return audit(self.context, self.spark)
 
     def maintain(self, *, forget: Sequence[str] = ()) -> "MaintainReport":
         """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
         whose delayed tables are gone.
         """
-        from duesweep.api.maintaining import maintain_source
+        from duesweep.operations.maintain import maintain
 
-        return maintain_source(self.config, forget, self.spark)
+        return maintain(self.config, forget, self.spark)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.core.audit import SweepFacts, judge_sweeps
+from duesweep.operations.audit import SweepFacts, judge_sweeps
 from support.trials.messages import Expected, Kind
 from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
 

@@ -9,7 +9,7 @@ from duesweep.config import Config, load
 from duesweep.config.adapters.endpoint import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
-from duesweep.doctor.examine import examination
+from duesweep.operations.doctor import examination
 from duesweep.operations.setup import installer_of
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"

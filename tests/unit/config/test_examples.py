@@ -14,7 +14,7 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.finding import Severity
-from duesweep.doctor.examine import examination
+from duesweep.operations.doctor import examination
 
 _REPEATED = {
     "queues": configuration.QueueConfig,

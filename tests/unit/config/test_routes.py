@@ -13,7 +13,7 @@ from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config import Config, load, mask_secrets, route_notice
 from duesweep.core.errors import Problem
 from duesweep.core.finding import Check, Severity
-from duesweep.doctor.examine import examination
+from duesweep.operations.doctor import examination
 from support.commands import run
 from support.config_files import MINIMAL, SQL_SERVER, file_of
 

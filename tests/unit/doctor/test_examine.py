@@ -26,10 +26,10 @@ from duesweep.core.finding import (
     without,
     worst_first,
 )
-from duesweep.doctor.examine import Examination, examine_services
 from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
+from duesweep.operations.doctor import Examination, examine_services
 from duesweep.stores.checks_postgresql import time_outs
 from duesweep.stores.tables import (
     NOT_SET_UP,

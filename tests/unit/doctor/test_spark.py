@@ -3,19 +3,20 @@
 import json
 import uuid
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from duesweep.config.adapters import Needs
-from duesweep.core.errors import Problem
-from duesweep.core.finding import Check, Severity, is_to_mend
-from duesweep.doctor.question import question
-from duesweep.doctor.spark import (
+from duesweep.core.errors import LedgerError
+from duesweep.core.finding import Check, Finding, Severity, is_to_mend
+from duesweep.operations.doctor import LedgerBinding, ledger_finding
+from duesweep.operations.doctor_spark import (
     ExecutorFacts,
-    LedgerFacts,
     SparkFacts,
     Versions,
-    ledger_finding,
+    question,
     spark_findings,
 )
 
@@ -56,29 +57,52 @@ def test_difference_of_a_session_is_one_finding(
     assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
 
+class _Ledger:
+    """At a root where this ledger is, or where it cannot be read."""
+
+    root = "/ledger"
+
+    def __init__(self, found: uuid.UUID | LedgerError | None) -> None:
+        self._found = found
+
+    def read(self) -> Any:
+        if isinstance(self._found, LedgerError):
+            raise self._found
+        return SimpleNamespace(
+            ledger_id=self._found, refuse_stray=lambda: None, refuse_incomplete=lambda _: None
+        )
+
+
+def _judged(found: uuid.UUID | LedgerError | None, binding: LedgerBinding) -> Finding:
+    ledger: Any = _Ledger(found)
+    return ledger_finding(ledger, binding)
+
+
 @pytest.mark.parametrize("found", [None, FIRST])
 def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUID | None) -> None:
     unknown = "The command `setup` has not run"
 
-    finding = ledger_finding(LedgerFacts("/ledger", found, None, unknown=unknown))
+    finding = _judged(found, LedgerBinding(problem=unknown))
 
     assert (finding.severity, finding.advice) == (Severity.SKIPPED, None)
     assert unknown in finding.found
 
 
 @pytest.mark.parametrize(
-    ("facts", "severity"),
+    ("found", "bound", "severity"),
     [
-        (LedgerFacts("/ledger", None, None), Severity.OK),
-        (LedgerFacts("/ledger", FIRST, None), Severity.OK),
-        (LedgerFacts("/ledger", FIRST, FIRST), Severity.OK),
-        (LedgerFacts("/ledger", FIRST, SECOND), Severity.FAULT),
-        (LedgerFacts("/ledger", None, SECOND), Severity.FAULT),
-        (LedgerFacts("/ledger", None, None, Problem("unreadable")), Severity.FAULT),
+        (None, None, Severity.OK),
+        (FIRST, None, Severity.OK),
+        (FIRST, FIRST, Severity.OK),
+        (FIRST, SECOND, Severity.FAULT),
+        (None, SECOND, Severity.FAULT),
+        (LedgerError("unreadable", transient=False), None, Severity.FAULT),
     ],
 )
-def test_ledger_is_the_journals(facts: LedgerFacts, severity: Severity) -> None:
-    assert ledger_finding(facts).severity == severity
+def test_ledger_is_the_journals(
+    found: uuid.UUID | LedgerError | None, bound: uuid.UUID | None, severity: Severity
+) -> None:
+    assert _judged(found, LedgerBinding(bound)).severity == severity
 
 
 def test_question_is_answered_with_what_cannot_be_loaded() -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
-from duesweep.page.facts import SweepLine
-from duesweep.page.plots import bars
-from duesweep.page.steps import TimeSteps, lateness_steps
+from duesweep.operations.status import SweepLine, TimeSteps, lateness_steps
+from duesweep.report.page import bars
 from duesweep.report.summary import as_json, print_summary
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)

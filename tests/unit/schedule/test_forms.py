@@ -15,7 +15,7 @@ import yaml
 from cronsim import CronSim
 from jinja2 import Environment
 
-from duesweep.schedule.values import Scheduled
+from duesweep.operations.schedule import Scheduled
 from support.commands import run
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)

@@ -1,13 +1,22 @@
-"""Draws bars as SVG, to be put into a page: its style sheet gives the colours, light or dark."""
+"""The report: one page of HTML, with all that it needs. What messages and services brought with
+them is escaped. The style sheet gives the plots' colours, light or dark.
+"""
 
+import shlex
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
 from typing import Any
 
 import pygal
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 from pygal.style import Style
 
-from duesweep.page.facts import Step
+from duesweep.core.errors import make_printable, shorten
+from duesweep.operations.status import Status, Step
+from duesweep.report.quantities import duration_text
 
 # It looks for pygal's own plugins, in a way that Python 3.11 warns of at each import to come.
 sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, pygal.PluginImportFixer)]
@@ -29,6 +38,34 @@ _STYLE = Style(
     label_font_size=12,
     major_label_font_size=12,
 )
+
+
+def render(sources: Sequence[Status], made_at: datetime) -> str:
+    """One document of HTML, with all that it needs."""
+    template = files("duesweep.report").joinpath("page.html").read_text(encoding="utf-8")
+    title = sources[0].source if len(sources) == 1 else f"{len(sources)} endpoints"
+    page = _environment().from_string(template)
+    return page.render(sources=sources, made_at=made_at, title=title)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True
+    )
+    environment.globals["bars"] = lambda steps: Markup(bars(steps))  # noqa: S704 - of numbers
+    environment.filters |= {
+        "count": lambda number: f"{number:,}",
+        "instant": lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        "late": lambda ms: "" if ms is None else duration_text(ms),
+        "quoted": shlex.quote,
+        "short_class": lambda name: name.rpartition(".")[2],
+        "shorten": shorten,
+    }
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    return make_printable(value) if type(value) is str else value
 
 
 def bars(steps: Sequence[Step]) -> str:

@@ -8,15 +8,21 @@ and writers wait for the step.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from duesweep.core.errors import ConfigError
+from duesweep.api.ledgers import command_ledger
+from duesweep.config import Config
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.policy import cut_before
 from duesweep.core.world import Patience
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
-from duesweep.maintain.report import MaintainReport, TableReport
-from duesweep.stores.base import DroppedSource, OperatorDriver
+from duesweep.stores.base import DroppedSource, OperatorDriver, operators_of
 from duesweep.sweep.settle import settle_leftovers, settle_sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The tables of which retention removes rows, with the instant that counts.
 _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}
@@ -26,35 +32,65 @@ _LOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """How long the ledger keeps rows (None: for ever) and files, in days; and which sources, whose
-    endpoints are gone, are to be forgotten.
+class TableReport:
+    """What was done to a table of the ledger. `rows_removed`: for their age. `files_compacted`:
+    small files that were written together. `files_deleted` None: the writer does not tell.
     """
 
-    keep_days: int | None = None
-    vacuum_days: int = 7
-    forget: Sequence[str] = ()
+    table: str
+    before: TableSize
+    after: TableSize
+    rows_removed: int
+    files_compacted: int
+    files_deleted: int | None
 
 
-def maintain(session: OperatorDriver, ledger: Ledger, rules: Rules) -> MaintainReport:
-    """Look after a source. Raises `LedgerError` where the ledger cannot be written, `ConfigError`
-    for a source that is not to be forgotten; what was done by then stays done.
+@dataclass(frozen=True, slots=True)
+class MaintainReport:
+    """What was done. `settled`: sweeps and commands that dead drivers had left. `counters_removed`:
+    retry counters of messages that are gone. `kept_from`: from when on the ledger has all rows;
+    None: it has all there were. `rows_forgotten`: rows of `dropped` sources that were deleted.
     """
-    dropped = session.dropped()
-    for source in rules.forget:
-        _check_dropped(source, dropped)
-    settled = _settle(session, ledger)
-    counters = _remove_counters(session, ledger)
-    cut = _cut(session.source, ledger, rules)
-    return MaintainReport(
-        source=session.source,
-        settled=settled,
-        counters=counters,
-        kept_from=ledger.kept_from(session.source),
-        tables=list(_tables(session.source, ledger, rules, cut=cut)),
-        dropped=dropped,
-        forgotten=_forget(session, rules),
-    )
+
+    source: str
+    settled: int
+    counters_removed: int
+    kept_from: datetime | None
+    tables: Sequence[TableReport]
+    dropped: Sequence[DroppedSource]
+    rows_forgotten: int
+    exit_code: ExitCode = ExitCode.DONE
+    error: None = None
+
+
+def maintain(
+    config: Config, forget: Sequence[str] = (), spark: "SparkSession | None" = None
+) -> MaintainReport:
+    """Look after a source; `forget` are sources, whose endpoints are gone, that are to be
+    forgotten. Raises `LedgerError` where the ledger cannot be written, `ConfigError` for a store
+    that cannot be looked after and a source that is not to be forgotten; what was done by then
+    stays done.
+    """
+    context, kept = sweep_context(config), config.ledger
+    operators = operators_of(context.store, "maintenance")
+    with operators.open_driver() as session, command_ledger(context, spark) as ledger:
+        session.check()
+        dropped = session.dropped()
+        for source in forget:
+            _check_dropped(source, dropped)
+        settled = _settle(session, ledger)
+        counters = _remove_counters(session, ledger)
+        cut = _cut(session.source, ledger, kept.keep_days)
+        tables = _tables(session.source, ledger, cut=cut, vacuum_days=kept.vacuum_days)
+        return MaintainReport(
+            source=session.source,
+            settled=settled,
+            counters_removed=counters,
+            kept_from=ledger.kept_from(session.source),
+            tables=list(tables),
+            dropped=dropped,
+            rows_forgotten=sum(session.forget(source) for source in forget),
+        )
 
 
 def _settle(session: OperatorDriver, ledger: Ledger) -> int:
@@ -75,12 +111,12 @@ def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:
     return gone
 
 
-def _cut(source: str, ledger: Ledger, rules: Rules) -> datetime | None:
+def _cut(source: str, ledger: Ledger, keep_days: int | None) -> datetime | None:
     """Before which rows are to be removed; noted in the ledger."""
-    if rules.keep_days is None:
+    if keep_days is None:
         return None
     rows = ledger.rows("sweeps", ("start", "end"), Among("source", [source]))
-    wanted = datetime.now(UTC) - timedelta(days=rules.keep_days)
+    wanted = datetime.now(UTC) - timedelta(days=keep_days)
     cut = cut_before(wanted, ((row["start"], row["end"]) for row in rows))
     with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
         before = ledger.kept_from(source)
@@ -91,7 +127,7 @@ def _cut(source: str, ledger: Ledger, rules: Rules) -> datetime | None:
 
 
 def _tables(
-    source: str, ledger: Ledger, rules: Rules, *, cut: datetime | None
+    source: str, ledger: Ledger, *, cut: datetime | None, vacuum_days: int
 ) -> Iterator[TableReport]:
     tables = ledger.tables
     for name in (*TABLES, CHANGES):
@@ -105,7 +141,7 @@ def _tables(
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             compacted = tables.compact(name)
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
-            vacuumed = tables.vacuum(name, rules.vacuum_days)
+            vacuumed = tables.vacuum(name, vacuum_days)
         after = tables.size(name) or TableSize()
         yield TableReport(name, before, after, removed, compacted, vacuumed)
 
@@ -123,7 +159,3 @@ def _check_dropped(source: str, dropped: Sequence[DroppedSource]) -> None:
             f"{source} has {found.unsettled} sweeps or commands that its ledger may lack",
             advice="create its delayed table again, empty, and run `duesweep sweep` for it",
         )
-
-
-def _forget(upkeep: OperatorDriver, rules: Rules) -> int:
-    return sum(upkeep.forget(source) for source in rules.forget)

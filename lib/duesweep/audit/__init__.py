@@ -1,1 +1,0 @@
-"""Compares store, journal and ledger of a source: the command `audit`."""

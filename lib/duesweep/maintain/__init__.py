@@ -1,1 +1,0 @@
-"""Looks after a source's journal and its ledger: the command `maintain`."""

@@ -1,0 +1,366 @@
+"""Examines one service after the other, Spark and the ledger. One that is out of reach is a
+finding; the rest goes on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from duesweep.config import Config, jars, route_notice
+from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.roles import (
+    Wanted,
+    destination_queues,
+    required_queues,
+    routed_queues,
+)
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode
+from duesweep.core.finding import (
+    Check,
+    Finding,
+    Severity,
+    capitalized,
+    fault,
+    fault_of,
+    is_to_mend,
+    ok,
+    skipped,
+    unreachable,
+    warning,
+    without,
+    worst_first,
+)
+from duesweep.core.policy import Pause
+from duesweep.ledger.base import probe_writable
+from duesweep.ledger.ledger import Ledger
+from duesweep.stores.base import DriverSession
+from duesweep.stores.tables import NOT_SET_UP
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import refuse_missing_queues
+
+# The doctor reads this many messages, and checks this many of their destinations.
+_MESSAGES, _MOST = 1_000, 50
+_STORE = "store.dsn"
+_START = "the sweep"
+# Nobody plans a pause for longer without saying until when.
+_FORGOTTEN_AFTER = timedelta(days=1)
+_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The findings on an endpoint, worst first, and the worst severity that is to be mended."""
+
+    endpoint: str
+    worst: Severity
+    findings: Sequence[Finding]
+    exit_code: ExitCode = field(repr=False)
+
+    @classmethod
+    def of(cls, endpoint: str, findings: Iterable[Finding]) -> "Diagnosis":
+        """What these findings say of an endpoint."""
+        found = worst_first(findings)
+        is_bad = any(map(is_to_mend, found))
+        worst = found[0].severity if is_bad else Severity.OK
+        return cls(endpoint, worst, found, ExitCode.MESSAGES_FAILED if is_bad else ExitCode.DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerBinding:
+    """The ledger that the journal belongs to, None if it has none yet; or why that is unknown."""
+
+    ledger_id: UUID | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that is to be examined. `routes` are findings that need no service."""
+
+    context: SweepContext
+    services: Sequence[Service]
+    routes: Sequence[Finding]
+    needs: Needs
+
+
+def examine(config: Config, *, ignored: Sequence[str] = (), with_spark: bool = True) -> Diagnosis:
+    """All findings. Raises `ConfigError` for an unknown name among the `ignored` checks."""
+    without([], ignored)
+    findings = without(_examine_all(config, with_spark=with_spark), ignored)
+    return Diagnosis.of(config.store.endpoint, findings)
+
+
+def _examine_all(config: Config, *, with_spark: bool) -> list[Finding]:
+    examined: Examination | None = None
+    findings: list[Finding] = []
+    binding = LedgerBinding(problem="The journal was not read")
+    try:
+        examined = examination(config)
+    except ImportError as error:
+        text = f"A database driver cannot be loaded: {error}"
+        advice = "Install what the error names"
+        findings.append(fault(Check.DRIVER_IMPORT, "this machine", text, advice))
+    if examined is not None:
+        services, binding = examine_services(examined)
+        findings += services
+    if with_spark:
+        return [*findings, *_examine_spark(examined, binding)]
+    reason = "--no-spark: Spark, its executors and the ledger were not checked"
+    return [*findings, skipped(Check.SPARK_START, "the Spark session", reason)]
+
+
+def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list[Finding]:
+    from duesweep.drivers.spark import SPARK_ERRORS, sentence, spark_session  # noqa: PLC0415
+    from duesweep.operations.doctor_spark import (  # noqa: PLC0415 - loads Spark
+        not_started,
+        spark_facts,
+        spark_findings,
+    )
+
+    try:
+        spark = spark_session(jars())
+    except (*SPARK_ERRORS, RuntimeError) as error:
+        return [not_started(sentence(error))]
+    needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
+    findings = [*spark_findings(spark_facts(spark, needs))]
+    if examined is not None:
+        findings.append(ledger_finding(examined.context.open_ledger(spark), binding))
+    return findings
+
+
+def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:
+    """Whether the ledger can be read, and belongs to the journal."""
+    check, root = Check.LEDGER, ledger.root
+    try:
+        identity = ledger.read()
+        identity.refuse_stray()
+        if identity.ledger_id == binding.ledger_id:
+            identity.refuse_incomplete(root)
+    except DuesweepError as error:
+        advice = "Check ledger.root, and who may read and write it"
+        return fault_of(check, root, error.problem, advice)
+    found, bound = identity.ledger_id, binding.ledger_id
+    if binding.problem is not None:
+        there = "no ledger yet" if found is None else f"ledger {found}"
+        text = f"There is {there}; whether it is the journal's is not known: {binding.problem}"
+        return skipped(check, root, text)
+    if bound is None:
+        there = "no ledger yet" if found is None else f"ledger {found}"
+        return ok(check, root, f"There is {there}; the journal takes it with the first sweep")
+    if found == bound:
+        return ok(check, root, f"Ledger {found}, which the journal belongs to")
+    there = "none" if found is None else f"ledger {found}"
+    return fault(
+        check,
+        root,
+        f"The journal belongs to ledger {bound}, and there is {there} here",
+        "Set ledger.root to where the journal's ledger is, or, if that is gone for good, free the "
+        "journal from it with the command `setup --rebind`",
+    )
+
+
+def examine_services(examined: Examination) -> tuple[Sequence[Finding], LedgerBinding]:
+    """Findings on services, routes and the store; and the ledger that the journal is bound to."""
+    findings, ledger = [*examined.routes], list(_ledger_folder(examined.context.ledger_root))
+    for service in examined.services:
+        findings += _examine(service)
+    if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
+        reason = "The store is out of reach"
+        start = skipped(Check.SWEEP_START, _START, reason)
+        return [*findings, start, *ledger], LedgerBinding(problem=reason)
+    more, binding = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
+    if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
+        binding = LedgerBinding(problem=NOT_SET_UP)
+    return [*findings, *more, *ledger], binding
+
+
+def _ledger_folder(root: str) -> Iterator[Finding]:
+    try:
+        probe_writable(root)
+    except DuesweepError as error:
+        yield fault_of(Check.LEDGER, root, error.problem, "Free or repair the storage")
+
+
+def _examine(service: Service) -> Sequence[Finding]:
+    try:
+        return [replace(finding, setting=service.setting) for finding in service.findings()]
+    except DuesweepError as error:
+        return [unreachable(service.setting, error)]
+
+
+def _examine_start(
+    context: SweepContext, *, is_explained: bool
+) -> tuple[list[Finding], LedgerBinding]:
+    """What a sweep checks before it starts. If it would not start, and no other finding explains
+    that, the reason is a fault of its own.
+    """
+    findings: list[Finding] = []
+    binding = LedgerBinding(problem="The journal cannot be read")
+    try:
+        with context.store.open_driver() as session:
+            session.check()
+            findings += _notices(context.store.source, session)
+            binding = LedgerBinding(session.binding())
+            context.queue.check(context.error_queue)
+            # For all stored messages: those that are due later would be refused, too.
+            refuse_missing_queues(context, session, None)
+    except DuesweepError as error:
+        return [*findings, _refusal(error, is_explained=is_explained)], binding
+    return [*findings, ok(Check.SWEEP_START, _START, "A sweep would start")], binding
+
+
+def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
+    notices = session.notices()
+    for notice in notices:
+        advice = capitalized(notice.advice or "look into it")
+        yield warning(Check.STORE_NOTICES, source, notice.text, advice)
+    pauses = session.pauses()
+    for pause in pauses:
+        yield _pause(source, pause)
+    if not notices and not pauses:
+        yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
+
+
+def _pause(source: str, pause: Pause) -> Finding:
+    end = "" if pause.until is None else f", until {pause.until:%Y-%m-%d %H:%M} UTC"
+    text = f"Paused: {pause.pattern}{end}: {pause.reason} ({pause.given_by})"
+    is_old = datetime.now(UTC) - pause.paused_at > _FORGOTTEN_AFTER
+    if pause.until is None and is_old:
+        advice = f"If it is over, give the command: resume {pause.pattern!r}"
+        return warning(Check.STORE_NOTICES, source, f"{text}; for more than a day", advice)
+    return ok(Check.STORE_NOTICES, source, text)
+
+
+def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:
+    if is_explained:
+        reason = f"A sweep would not start: {error}. Correct the other faults first"
+        return skipped(Check.SWEEP_START, _START, reason)
+    told = replace(error.problem, text=f"A sweep would not start: {error.text}")
+    return fault_of(Check.SWEEP_START, _START, told)
+
+
+def _is_bad(finding: Finding, about: str | None = None) -> bool:
+    return finding.severity == Severity.FAULT and about in {None, finding.about}
+
+
+@dataclass(slots=True)
+class _Destinations:
+    """The destinations of waiting messages. The store is asked once, at the first use."""
+
+    config: Config
+    _waiting: Sequence[str] | None = field(default=None, init=False)
+
+    def queues(self) -> Sequence[Wanted]:
+        """The queues of the first of them, with those that a [[route]] names."""
+        return [*self._checked(), *routed_queues(self.config)]
+
+    def findings(self) -> Iterator[Finding]:
+        """Findings for destinations that no route takes, and for those that were not checked."""
+        for one in self._checked():
+            if one.problem is not None:
+                yield fault(
+                    Check.ROUTE,
+                    one.written,
+                    f"No [[route]] takes the destination {one.written!r} of waiting messages: they "
+                    "fail",
+                    f"Add a [[route]] whose destination fits {one.written!r}",
+                )
+        more = len(self._found()) - _MOST
+        if more > 0:
+            text = f"Messages wait for {more} more destinations; their queues were not checked"
+            yield skipped(Check.ROUTE, "destinations", text)
+
+    def _checked(self) -> Sequence[Wanted]:
+        return destination_queues(self.config, self._found()[:_MOST])
+
+    def _found(self) -> Sequence[str]:
+        """Distinct destinations of the messages that are due first. None where they cannot be read:
+        the store's own findings say why.
+        """
+        if self._waiting is None:
+            self._waiting = ()
+            store = self.config.store
+            if not store.is_custom:
+                with suppress(DuesweepError):
+                    self._waiting = adapter(store.dialect).waiting(self.config, _MESSAGES)
+        return self._waiting
+
+
+def examination(config: Config) -> Examination:
+    """What has to be checked: each database that the configuration names, with its queues: the
+    endpoint's own, the error queue, the destinations of waiting messages, and queues of a [[route]]
+    without a wildcard. Connects to nothing; raises `ConfigError` as a sweep does.
+    """
+    required = required_queues(config)
+    return Examination(
+        sweep_context(config),
+        list(_services(config, required)),
+        list(_route_findings(config, required)),
+        _needs(config),
+    )
+
+
+def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
+    found = connections(config)
+    destinations = _Destinations(config)
+
+    def queues(*connections: QueueConnection) -> Sequence[tuple[str, object]]:
+        tables: dict[object, str] = {}
+        for connection in connections:
+            wanted = [one for one in required if one.connection == connection.name]
+            if connection.kind != "rabbitmq":
+                asked = destinations.queues()
+                wanted += [one for one in asked if one.connection == connection.name]
+            for role, table in _tables(connection, wanted):
+                tables.setdefault(table, role)
+        return [(role, table) for table, role in tables.items()]
+
+    if not config.store.is_custom:
+        beside = [connection for connection in found.values() if connection.is_beside]
+        yield adapter(config.store.dialect).service(config, None, partial(queues, *beside))
+        yield Service(_STORE, destinations.findings)
+    for connection in found.values():
+        if not connection.is_beside:
+            look = partial(queues, connection)
+            yield adapter(connection.kind).service(config, connection, look)
+
+
+def _tables(connection: QueueConnection, wanted: Sequence[Wanted]) -> Iterator[tuple[str, object]]:
+    """Roles and tables of queues on a connection. An address that cannot be read is left out: the
+    sweep refuses it with a reason.
+    """
+    for one in wanted:
+        with suppress(ConfigError):
+            (table,) = adapter(connection.kind).queue_tables(connection, [one.name])
+            yield one.role, table
+
+
+def _route_findings(config: Config, required: Sequence[Wanted]) -> Iterator[Finding]:
+    notice = route_notice(config)
+    if notice is not None:
+        yield fault_of(Check.ROUTE, "[[route]]", notice)
+    for one in required if config.route else ():
+        if one.problem is not None:
+            text = f"{one.problem}. It is the {one.role}: messages for it fail"
+            advice = f"Add a [[route]] whose destination fits {one.written!r}"
+            yield fault(Check.ROUTE, one.written, text, advice)
+        else:
+            text = f"The {one.role} is {one.name} on queues.{one.connection}"
+            yield ok(Check.ROUTE, one.written, text)
+
+
+def _needs(config: Config) -> Needs:
+    """What executors have to load, for the store and all connections."""
+    dsns: dict[str, list[str]] = {}
+    if not config.store.is_custom:
+        dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
+    for connection in connections(config).values():
+        own = [connection.dsn.get_secret_value()] if connection.dsn else []
+        dsns.setdefault(connection.kind, []).extend(own)
+    found = [adapter(kind).needs(own) for kind, own in dsns.items()]
+    modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]
+    return Needs(modules, [name for needs in found for name in needs.odbc_drivers])

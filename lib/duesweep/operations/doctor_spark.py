@@ -1,0 +1,285 @@
+"""The doctor's findings on a Spark session and its executors. DataFrame API only."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+import duesweep
+from duesweep.config.adapters import Needs
+from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.drivers.spark import SPARK_ERRORS, sentence
+from duesweep.sweep.spark import SparkEngine
+
+_SESSION = "the Spark session"
+_ENOUGH_TRIES = 2
+_TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
+# A task that ends at once frees its core for the next one, and other executors get none.
+_TASK_SECONDS = 0.2
+# local[4] tries once, local[4,3] three times.
+_LOCAL_MASTER = re.compile(r"local(?:\[[^],]*(?:,\s*(\d+))?\])?")
+_DEFAULT_TRIES = "4"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Of Python and of duesweep; the latter None where it cannot be imported."""
+
+    python: str
+    duesweep: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorFacts:
+    """One machine's Python; `failures` say what could not be loaded there, and why."""
+
+    host: str
+    versions: Versions
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What a session says of itself. `task_tries` None where it cannot be known; `problem` is why
+    no Python ran on the executors, where none did.
+    """
+
+    version: str
+    master: str
+    speculation: bool
+    task_tries: int | None
+    session_zone: str
+    jvm_zone: str | None
+    driver: Versions
+    executors: Sequence[ExecutorFacts]
+    problem: str | None = None
+
+
+def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
+    """Facts about a session; starts one small job."""
+    executors, problem = [], None
+    try:
+        executors = _ask_executors(spark, needs)
+    except SPARK_ERRORS as error:
+        problem = sentence(error)
+    master = _setting(spark, "spark.master", "a cluster")
+    return SparkFacts(
+        version=spark.version,
+        master=master,
+        speculation=_setting(spark, "spark.speculation", "false").lower() == "true",
+        task_tries=_tries(spark, master),
+        session_zone=_setting(spark, "spark.sql.session.timeZone", "UTC"),
+        jvm_zone=_ask_jvm_zone(spark),
+        driver=Versions(_python(), duesweep.__version__),
+        executors=executors,
+        problem=problem,
+    )
+
+
+def _setting(spark: SparkSession, name: str, default: str) -> str:
+    try:
+        return str(spark.conf.get(name, default))
+    except PySparkException:
+        # Some platforms hide some settings.
+        return default
+
+
+def _tries(spark: SparkSession, master: str) -> int | None:
+    local = _LOCAL_MASTER.fullmatch(master)
+    tries = _setting(spark, "spark.task.maxFailures", _DEFAULT_TRIES)
+    if local:
+        tries = local[1] or "1"
+    return int(tries) if tries.isdecimal() else None
+
+
+def _ask_jvm_zone(spark: SparkSession) -> str | None:
+    try:
+        row = spark.sql("SELECT reflect('java.time.ZoneId', 'systemDefault') AS zone").first()
+    except SPARK_ERRORS:
+        return None
+    return str(row["zone"]) if row else None
+
+
+def _ask_executors(spark: SparkSession, needs: Needs) -> list[ExecutorFacts]:
+    tasks = min(SparkEngine(spark).cores * _TASKS_PER_CORE, _MOST_TASKS)
+    # Not by Arrow, which may be missing there.
+    ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
+    answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))
+    answers = sorted({row["answer"] for row in answers_df.collect()})
+    return [_facts(json.loads(answer)) for answer in answers]
+
+
+def _facts(answer: dict[str, Any]) -> ExecutorFacts:
+    versions = Versions(answer["python"], answer["duesweep"])
+    return ExecutorFacts(answer["host"], versions, answer["failures"])
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def question(needs: Needs, seconds: float) -> Callable[[int], str]:
+    """What a task answers about the machine that it runs on, as a function that returns JSON: host,
+    versions, and why something needed cannot be loaded. It takes `seconds`, so that tasks reach all
+    executors. duesweep may be missing there, so it travels as code (functions in functions), and
+    uses plain values only.
+    """
+    load = _loader()
+    wanted = [("module", name) for name in needs.modules]
+    wanted += [("driver", name) for name in needs.odbc_drivers]
+
+    def answer(_: int) -> str:
+        import json  # noqa: PLC0415
+        import platform  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+        import time  # noqa: PLC0415
+
+        failures = {}
+        for kind, name in wanted:
+            try:
+                load(kind, name)
+            except Exception as error:  # noqa: BLE001 - whatever a broken package raises
+                failures[name or "the ODBC driver"] = f"{type(error).__name__}: {error}"
+        time.sleep(seconds)
+        found = {
+            "host": platform.node(),
+            "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "duesweep": getattr(sys.modules.get("duesweep"), "__version__", None),
+            "failures": failures,
+        }
+        return json.dumps(found, sort_keys=True)
+
+    return answer
+
+
+def _loader() -> Callable[[str, str], None]:
+    def load(kind: str, name: str) -> None:
+        import ctypes  # noqa: PLC0415
+        from importlib import import_module  # noqa: PLC0415, TID251 - of drivers
+
+        if name == "pyodbc":
+            import_module("duesweep.drivers.sqlserver.dsn").odbc()
+        elif kind == "module":
+            import_module(name)
+        elif not name:
+            library = import_module("duesweep.drivers.sqlserver.dsn")
+            ctypes.CDLL(library.driver_library())
+        elif "/" in name:
+            ctypes.CDLL(name)
+        elif name not in import_module("pyodbc").drivers():
+            raise LookupError("unixODBC knows no driver of this name")
+
+    return load
+
+
+def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
+    """Findings on the session and its executors."""
+    text = f"Spark {facts.version} runs on {facts.master}"
+    yield ok(Check.SPARK_START, _SESSION, text)
+    yield _speculation(facts)
+    yield _task_tries(facts)
+    yield _session_zone(facts)
+    yield _jvm_zone(facts)
+    yield from _executors(facts)
+
+
+def not_started(error: str) -> Finding:
+    """Spark did not start."""
+    return fault(
+        Check.SPARK_START,
+        _SESSION,
+        f"Spark did not start: {error}",
+        "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
+        "--no-spark it leaves Spark out",
+    )
+
+
+def _speculation(facts: SparkFacts) -> Finding:
+    if not facts.speculation:
+        return ok(Check.SPARK_SPECULATION, _SESSION, "spark.speculation is off")
+    return fault(
+        Check.SPARK_SPECULATION,
+        _SESSION,
+        "spark.speculation is on: Spark starts second copies of slow tasks, which claim beside the "
+        "first and load both databases; where a queue has a connection of its own, the copy that "
+        "is killed may leave messages delivered twice",
+        "Set spark.speculation=false where the session is prepared (--conf, the cluster's policy)",
+    )
+
+
+def _task_tries(facts: SparkFacts) -> Finding:
+    check, tries = Check.SPARK_TASK_RETRIES, facts.task_tries
+    if tries is None:
+        return skipped(check, _SESSION, "It is unknown how often a task is tried")
+    if tries >= _ENOUGH_TRIES:
+        return ok(check, _SESSION, f"A task is tried {tries} times")
+    return warning(
+        check,
+        _SESSION,
+        "A task is tried once: one connection that is cut while the plan is read ends the whole "
+        "sweep early",
+        "Set spark.task.maxFailures=4; in local mode, the master local[*,4]",
+    )
+
+
+def _session_zone(facts: SparkFacts) -> Finding:
+    more = "" if facts.session_zone == "UTC" else "; instants are right, and shown in that zone"
+    text = f"spark.sql.session.timeZone is {facts.session_zone}{more}"
+    return ok(Check.SPARK_TIME_ZONE, _SESSION, text)
+
+
+def _jvm_zone(facts: SparkFacts) -> Finding:
+    if facts.jvm_zone is None:
+        return skipped(Check.JVM_TIME_ZONE, _SESSION, "The JVM's time zone is unknown")
+    text = f"The JVM is in {facts.jvm_zone}, which does not matter for what is due"
+    return ok(Check.JVM_TIME_ZONE, _SESSION, text)
+
+
+def _executors(facts: SparkFacts) -> Iterator[Finding]:
+    if facts.problem is not None:
+        yield fault(
+            Check.EXECUTOR_DRIVERS,
+            "the executors",
+            f"No Python of duesweep's runs there: {facts.problem}",
+            "Give the executors the driver's Python version, by spark-submit.sh, which ships an "
+            "environment, or PYSPARK_PYTHON",
+        )
+    for executor in facts.executors:
+        yield from _drivers(executor)
+        yield _versions(executor, facts.driver)
+
+
+def _drivers(executor: ExecutorFacts) -> Iterator[Finding]:
+    check = Check.EXECUTOR_DRIVERS
+    for name, error in executor.failures.items():
+        yield fault(
+            check,
+            executor.host,
+            f"{name} cannot be loaded: {error}",
+            f"Bring {name} to this host: with the environment that spark-submit.sh ships, as a "
+            "library of the cluster, or, what pyodbc loads, as a package of the system "
+            "(Debian, Ubuntu: libodbc2, libgssapi-krb5-2)",
+        )
+    if not executor.failures:
+        yield ok(check, executor.host, "All drivers can be loaded")
+
+
+def _versions(executor: ExecutorFacts, driver: Versions) -> Finding:
+    check, own = Check.EXECUTOR_VERSIONS, executor.versions
+    text = f"Python {own.python}, duesweep {own.duesweep or '-'}"
+    if own.duesweep is None or own == driver:
+        # That duesweep is missing has been said.
+        return ok(check, executor.host, text)
+    return warning(
+        check,
+        executor.host,
+        f"{text}; the driver has Python {driver.python}, duesweep {driver.duesweep}",
+        "Bring the same package and Python to all hosts, by spark-submit.sh or the cluster's "
+        "libraries",
+    )

@@ -1,1 +1,0 @@
-"""The report: one page of HTML about what was swept, what waits, and what needs a hand."""

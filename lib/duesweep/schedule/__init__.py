@@ -1,1 +1,0 @@
-"""Forms in which other programs run duesweep: cron, systemd, Kubernetes, Airflow."""
