@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.queues.base import Destination
-from duesweep.queues.operations import (
+from duesweep.queues.transport import (
     Handle,
     ReceivedMessage,
     Receiver,
     ReceiverOptions,
+    Transport,
     TransportSession,
 )
-from duesweep.queues.operations.base import QueueStatements
 
 ENDPOINT = "Sales.Orders"
 
@@ -55,22 +55,21 @@ class MemoryTransport:
         raise AssertionError(f"{names} {role} {table}")
 
     @contextmanager
-    def connect(self) -> Iterator["MemoryDialect"]:
+    def connect(self) -> Iterator["MemorySession"]:
         with self.lock:
             self.sessions += 1
         try:
-            yield MemoryDialect(self)
+            yield MemorySession(self)
         finally:
             with self.lock:
                 self.sessions -= 1
 
 
-class MemoryDialect:
+class MemorySession(TransportSession):
     """One session; what it sends arrives when its transaction ends well."""
 
     def __init__(self, transport: MemoryTransport) -> None:
-        self.addresses = transport.addresses
-        self.delayed = None
+        super().__init__(transport.addresses)
         self._transport = transport
         self._sent: list[tuple[str, Row]] = []
 
@@ -93,11 +92,7 @@ class MemoryDialect:
         is_there = _name(table) in self._transport.queues
         return {"id", "expires", "headers", "body"} if is_there else set()
 
-    def statements_for(self, columns: set[str]) -> QueueStatements:
-        assert columns
-        return QueueStatements()
-
-    def named(self, tables: Mapping[str, Destination]) -> "MemoryStatements":
+    def named(self, tables: Mapping[str, Destination]) -> Any:
         return MemoryStatements(self, tables)
 
     def execute(self, name: str, tables: Mapping[str, Destination], **values: Any) -> int:
@@ -144,7 +139,7 @@ class MemoryDialect:
 class MemoryStatements:
     """The statements of a session on some tables."""
 
-    dialect: MemoryDialect
+    dialect: MemorySession
     tables: Mapping[str, Destination]
 
     def row(self, name: str, /, **values: Any) -> Any:
@@ -208,9 +203,14 @@ def receive(
     stop: threading.Event | None = None,
 ) -> threading.Event:
     stop = stop or CountedStop(1)
-    Receiver(transport, "Billing", "error", options).run(handle, stop)
+    receiver_of(transport, options).run(handle, stop)
     assert transport.sessions == 0
     return stop
+
+
+def receiver_of(transport: MemoryTransport, options: ReceiverOptions) -> Receiver:
+    opened = Transport(transport.addresses, transport.connect, transport.script)
+    return Receiver(opened, "Billing", "error", options)
 
 
 def texts(count: int) -> list[str]:

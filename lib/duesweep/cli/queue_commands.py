@@ -11,7 +11,7 @@ from typing import Any
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters.transport import TransportSession, transport_of, transport_session
+from duesweep.config.adapters.transport import TransportSession, transport_of
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, make_printable
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.times import parse_duration
@@ -36,7 +36,7 @@ class Target:
 def open_session(target: Target) -> Iterator[TransportSession]:
     """A session. A `MessageError`, as of an address without a queue, becomes a `ConfigError`."""
     try:
-        with transport_session(target.config(), target.connection) as session:
+        with transport_of(target.config(), target.connection).connect() as session:
             yield session
     except MessageError as error:
         raise ConfigError(error.text, advice=error.advice) from error

@@ -7,8 +7,8 @@ import pytest
 
 from duesweep.core.address import SqlServerAddresses
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.queues.operations.sqlserver import SqlServerDialect, SqlServerTransport
 from duesweep.queues.sqlserver import QueueShape, queue_table_notices, shape_of
+from duesweep.queues.transport.sqlserver import SqlServerTransportSession
 
 
 class Catalog:
@@ -92,7 +92,7 @@ class Refusing:
 
 def _create(error: StoreError) -> None:
     connection: Any = Refusing(error)
-    dialect = SqlServerDialect(connection, SqlServerTransport("Server=h", ADDRESSES))
+    dialect = SqlServerTransportSession(connection, ADDRESSES)
     dialect.create("create_queue", "queue", ADDRESSES.parse("Billing@[no such]"))
 
 

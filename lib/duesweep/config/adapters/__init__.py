@@ -18,8 +18,8 @@ from duesweep.core.policy import Timeouts
 from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
-    from duesweep.queues.operations.base import Transport
     from duesweep.queues.rabbitmq.topology import RabbitMqSetup
+    from duesweep.queues.transport.session import Transport
     from duesweep.stores.setup import SqlSetup
     from duesweep.stores.store import SqlStore
 

@@ -18,7 +18,7 @@ from duesweep.stores.store import SqlStore
 from duesweep.stores.zone import writer_time_zone
 
 if TYPE_CHECKING:
-    from duesweep.queues.operations.postgresql import PostgreSqlTransport
+    from duesweep.queues.transport.session import Transport
 
 
 def store(config: Config) -> SqlStore:
@@ -105,21 +105,22 @@ def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
     return Needs(["psycopg"])
 
 
-def transport(connection: QueueConnection) -> "PostgreSqlTransport":
+def transport(connection: QueueConnection) -> "Transport":
     """The queue tables, with the delayed table if it is beside them."""
-    from duesweep.queues.operations.postgresql import PostgreSqlTransport  # noqa: PLC0415 - no sweep
+    from duesweep.queues.transport.postgresql import postgresql_transport  # noqa: PLC0415 - no sweep
 
     tables = queue(connection)
     dsn = connection.server_dsn
     if connection.dsn is not None or connection.config.store.kind != "postgresql":
-        return PostgreSqlTransport(dsn, tables.addresses, timeouts=tables.timeouts)
+        return postgresql_transport(dsn, tables.addresses, timeouts=tables.timeouts)
     beside = store(connection.config)
-    return PostgreSqlTransport(
+    zone = beside.writer_time_zone
+    return postgresql_transport(
         dsn,
         tables.addresses,
         beside.delayed,
-        lambda session: beside.writer_time_zone or writer_time_zone(session, dsn, beside.delayed),
-        tables.timeouts,
+        find_zone=lambda session: zone or writer_time_zone(session, dsn, beside.delayed),
+        timeouts=tables.timeouts,
     )
 
 

@@ -17,7 +17,7 @@ from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.store import SqlStore
 
 if TYPE_CHECKING:
-    from duesweep.queues.operations.sqlserver import SqlServerTransport
+    from duesweep.queues.transport.session import Transport
 
 
 def store(config: Config) -> SqlStore:
@@ -112,14 +112,16 @@ def needs(dsns: Sequence[str]) -> Needs:
     return Needs(["pyodbc"], sorted(named))
 
 
-def transport(connection: QueueConnection) -> "SqlServerTransport":
+def transport(connection: QueueConnection) -> "Transport":
     """The queue tables, with the delayed table if it is beside them."""
-    from duesweep.queues.operations.sqlserver import SqlServerTransport  # noqa: PLC0415 - no sweep
+    from duesweep.queues.transport.sqlserver import sqlserver_transport  # noqa: PLC0415 - no sweep
 
     tables = queue(connection)
     is_beside = connection.dsn is None and connection.config.store.kind == "sqlserver"
     delayed = store(connection.config).candidates[0] if is_beside else None
-    return SqlServerTransport(connection.server_dsn, tables.addresses, delayed, tables.timeouts)
+    return sqlserver_transport(
+        connection.server_dsn, tables.addresses, delayed, timeouts=tables.timeouts
+    )
 
 
 def _addresses(connection: QueueConnection) -> SqlServerAddresses:

@@ -1,21 +1,15 @@
 """The queue tables that `duesweep queue` and `duesweep subscriptions` work on."""
 
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
-
 from duesweep.config import Config
 from duesweep.config.adapters import adapter, connections
 from duesweep.config.adapters.endpoint import check_shared_transaction, store_of
 from duesweep.core.errors import ConfigError
-from duesweep.queues.operations import TransportSession, open_session
+from duesweep.queues.transport.session import Transport, TransportSession
 
-if TYPE_CHECKING:
-    from duesweep.queues.operations.base import Transport
-
-__all__ = ["TransportSession", "transport_of", "transport_session"]
+__all__ = ["TransportSession", "transport_of"]
 
 
-def transport_of(config: Config, connection: str | None = None) -> "Transport":
+def transport_of(config: Config, connection: str | None = None) -> Transport:
     """The queue tables of a connection (None: the default one), with the endpoint's delayed table
     if it is in the same database. Connects to nothing.
     """
@@ -36,10 +30,3 @@ def transport_of(config: Config, connection: str | None = None) -> "Transport":
     if config.store.is_custom:
         check_shared_transaction(found[name], store_of(config))
     return adapter(found[name].kind).transport(found[name])
-
-
-def transport_session(
-    config: Config, connection: str | None = None
-) -> AbstractContextManager[TransportSession]:
-    """A session on the queue tables of a connection."""
-    return open_session(transport_of(config, connection))

@@ -15,15 +15,14 @@ from duesweep.core.errors import (
     UnreadableAddressError,
 )
 from duesweep.drivers.statements import statement
-from duesweep.queues.operations import (
+from duesweep.queues.transport import (
     OutgoingMessage,
     ReceivedMessage,
     TransportSession,
-    open_session,
 )
 from duesweep_testing.builders import BODY
 from support.endpoint import Endpoint
-from support.operations import (
+from support.transport import (
     BILLING,
     HOUR,
     ReleasedError,
@@ -152,7 +151,7 @@ def test_empty_headers_are_no_headers(subject: Subject, session: TransportSessio
 def test_received_row_is_skipped_by_others(skipping: Subject, session: TransportSession) -> None:
     queue = fill(session.queue(BILLING), 3)
 
-    with open_session(transport_of(skipping)) as other, held(queue) as first:
+    with transport_of(skipping).connect() as other, held(queue) as first:
         theirs = other.queue(BILLING)
         assert theirs.peek() == 2
         assert list(receive_all(theirs)) == [2, 3]
@@ -174,7 +173,7 @@ def test_two_receivers_take_each_message_once(skipping: Subject, session: Transp
     transport = transport_of(skipping)
 
     def receive(_: int) -> list[int | None]:
-        with open_session(transport) as own:
+        with transport.connect() as own:
             # Or one might be done before the other has connected.
             barrier.wait(180)
             return list(receive_all(own.queue(BILLING)))
@@ -194,7 +193,7 @@ def test_queue_is_created_once_by_all_who_create_it_at_once(subject: Subject) ->
     transport = transport_of(subject)
 
     def create(name: str) -> None:
-        with open_session(transport) as session:
+        with transport.connect() as session:
             barrier.wait(60)
             session.queue(address(subject, name)).create(readable_body=True)
 
@@ -202,7 +201,7 @@ def test_queue_is_created_once_by_all_who_create_it_at_once(subject: Subject) ->
         with ThreadPoolExecutor(4) as pool:
             for done in [pool.submit(create, f"Queue{attempt}") for _ in range(4)]:
                 done.result()
-        with open_session(transport) as session:
+        with transport.connect() as session:
             queue = session.queue(address(subject, f"Queue{attempt}"))
             queue.send(message())
             assert list(receive_all(queue)) == [1]
@@ -324,7 +323,7 @@ def test_table_that_is_no_queue_is_never_touched(
     queue = fill(session.queue(BILLING), 1)
     subject.execute(f"ALTER TABLE {subject.server.quoted(queue.destination)} DROP COLUMN headers")
 
-    with open_session(transport_of(subject)) as other:
+    with transport_of(subject).connect() as other:
         stranger = other.queue(BILLING)
         for attempt in (stranger.check, stranger.purge, stranger.peek, stranger.create):
             with pytest.raises(NotAQueueError, match="lacks headers"):

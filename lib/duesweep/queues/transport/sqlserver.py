@@ -1,8 +1,7 @@
-"""The operations on SQL Server."""
+"""Queue tables of the SQL Server transport, for its own operations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, StoreError
@@ -12,50 +11,46 @@ from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueStatements
+from duesweep.queues.transport.session import QueueStatements, Transport, TransportSession
 
 _OF_VERSION_1 = {"correlationid", "replytoaddress"}
 
 
-@dataclass(frozen=True, slots=True)
-class SqlServerTransport:
+def sqlserver_transport(
+    dsn: str,
+    addresses: SqlServerAddresses,
+    delayed: SqlServerTable | None = None,
+    *,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Transport:
     """Queue tables of one server, in the database of `dsn` and in others, and the endpoint's
     delayed table if it is there too.
     """
 
-    dsn: str = field(repr=False)
-    addresses: SqlServerAddresses
-    delayed: SqlServerTable | None = None
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
-
-    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
-        """The statements of these names, as `SqlServerDialect.create` runs them, in batches for the
-        command-line tools of SQL Server.
-        """
-        assert isinstance(table, SqlServerTable)  # it comes from `addresses`
-        return script(table.catalog, [creation(name, **{role: table}) for name in names])
-
     @contextmanager
-    def connect(self) -> Iterator["SqlServerDialect"]:
-        """A session of its own."""
-        with connect(self.dsn, self.timeouts.driver) as connection:
-            yield SqlServerDialect(connection, self)
+    def open_session() -> Iterator[TransportSession]:
+        with connect(dsn, timeouts.driver) as connection:
+            yield SqlServerTransportSession(connection, addresses, delayed)
+
+    return Transport(addresses, open_session, _script)
 
 
-class SqlServerDialect:
-    """Names are bracket_name three-part names, values are bound."""
+class SqlServerTransportSession(TransportSession):
+    """Names are bracketed three-part names, values are bound."""
 
-    def __init__(self, connection: SqlServerSession, transport: SqlServerTransport) -> None:
-        self.addresses = transport.addresses
-        self.delayed = transport.delayed
+    def __init__(
+        self,
+        connection: SqlServerSession,
+        addresses: SqlServerAddresses,
+        delayed: SqlServerTable | None = None,
+    ) -> None:
+        super().__init__(addresses, delayed)
         self._connection = connection
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
     def named(self, tables: Mapping[str, Destination]) -> Session:
-        """The session's statements, with these tables."""
         return self._connection.named(table_names(**_tables(tables)))
 
     def create(self, name: str, role: str, table: Destination) -> None:
@@ -76,7 +71,6 @@ class SqlServerDialect:
             ) from error
 
     def columns(self, table: Destination) -> set[str]:
-        """The columns' names."""
         assert isinstance(table, SqlServerTable)  # ours: it comes from these addresses
         found = find_table(self._connection, table)
         return {name.lower() for name in found.columns} if found else set()
@@ -93,6 +87,12 @@ class SqlServerDialect:
     def writers_zone(self) -> AbstractContextManager[None]:
         """On SQL Server all writers store Due in UTC."""
         return self._connection.transaction()
+
+
+def _script(names: Sequence[str], role: str, table: Destination) -> str:
+    """In batches for the command-line tools of SQL Server."""
+    assert isinstance(table, SqlServerTable)  # it comes from `addresses`
+    return script(table.catalog, [creation(name, **{role: table}) for name in names])
 
 
 def _tables(tables: Mapping[str, Destination]) -> dict[str, SqlServerTable]:

@@ -9,14 +9,20 @@ from structlog.testing import capture_logs
 from duesweep.core.errors import ConfigError, QueueNotFoundError, StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
 from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE
-from duesweep.queues.operations import (
+from duesweep.queues.transport import (
     OutgoingMessage,
     ReceivedMessage,
-    Receiver,
     ReceiverOptions,
     TransportSession,
 )
-from support.memory_transport import CountedStop, Handler, MemoryTransport, receive, texts
+from support.memory_transport import (
+    CountedStop,
+    Handler,
+    MemoryTransport,
+    receive,
+    receiver_of,
+    texts,
+)
 
 
 @pytest.fixture
@@ -295,7 +301,7 @@ def test_peek_delay_that_is_not_recommended_is_cautioned_about() -> None:
     options = ReceiverOptions(peek_delay=timedelta(seconds=11))
 
     with capture_logs() as logs:
-        Receiver(MemoryTransport(), "Billing", "error", options)
+        receiver_of(MemoryTransport(), options)
 
     assert [(log["log_level"], log["queue"]) for log in logs] == [("warning", "Billing")]
     assert "11 s is not recommended" in logs[0]["caution"]

@@ -9,10 +9,10 @@ import pytest
 from duesweep.config.adapters.transport import transport_of
 from duesweep.core.errors import ConfigError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.queues.operations import OutgoingMessage, TransportSession, open_session
+from duesweep.queues.transport import OutgoingMessage, TransportSession
 from duesweep_testing.builders import BODY, ENDPOINT
 from support.endpoint import Endpoint
-from support.operations import BILLING, Subject, fill, message, receive_all
+from support.transport import BILLING, Subject, fill, message, receive_all
 
 DELAY = timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
 # What NServiceBus's PostgreSQL transport would store, in a session of the writers' zone.
@@ -91,7 +91,7 @@ def test_postgresql_stores_due_in_the_writers_zone(endpoint: Endpoint, zone: str
         endpoint.execute(f"ALTER DATABASE {name} SET TimeZone = '{zone}'")
     settings = {"store__writer_time_zone": zone} if how == "set" else {}
 
-    with open_session(transport_of(endpoint.config(**settings))) as session:
+    with transport_of(endpoint.config(**settings)).connect() as session:
         with session.transaction():
             session.queue(BILLING).send(message(1, delay=DELAY))
             # The zone applies to the stored message only.
@@ -110,7 +110,7 @@ def test_queues_in_another_database_have_no_delayed_table_beside_them(endpoint: 
     config = endpoint.config(queues__default__dsn=endpoint.dsn)
 
     with (
-        open_session(transport_of(config)) as session,
+        transport_of(config).connect() as session,
         pytest.raises(ConfigError, match="in another database"),
     ):
         session.queue(BILLING).send(message(1, delay=DELAY))

@@ -4,14 +4,14 @@ import threading
 from collections import Counter
 from datetime import timedelta
 
-from duesweep.queues.operations import (
+from duesweep.queues.transport import (
     OutgoingMessage,
     ReceivedMessage,
     Receiver,
     ReceiverOptions,
     TransportSession,
 )
-from support.operations import (
+from support.transport import (
     BILLING,
     Subject,
     change,

@@ -4,9 +4,9 @@ import pytest
 
 from duesweep.config.adapters.transport import transport_of
 from duesweep.core.errors import StoreError
-from duesweep.queues.operations import TransportSession, open_session
-from support.operations import BILLING, HAS_SERVER, HOUR, fill, message, receive_all
+from duesweep.queues.transport import TransportSession
 from support.sqlserver_server import SqlServerEndpoint
+from support.transport import BILLING, HAS_SERVER, HOUR, fill, message, receive_all
 
 if not HAS_SERVER:
     reason = "DUESWEEP_TEST_SQLSERVER names no SQL Server (docs/testing.md)"
@@ -24,7 +24,7 @@ def test_both_shapes_of_queue_tables_are_filled(sqlserver_endpoint: SqlServerEnd
     endpoint = sqlserver_endpoint.set_up("Older", "Newer")
     _make_newer(endpoint, endpoint.addresses.parse("Newer").sql)
 
-    with open_session(transport_of(endpoint.config())) as session:
+    with transport_of(endpoint.config()).connect() as session:
         for name in ("Older", "Newer"):
             queue = session.queue(name)
             queue.send(message(1, time_to_be_received=HOUR))
@@ -38,7 +38,7 @@ def test_both_shapes_of_queue_tables_are_filled(sqlserver_endpoint: SqlServerEnd
 def test_shape_that_changes_costs_one_attempt(sqlserver_endpoint: SqlServerEndpoint) -> None:
     endpoint = sqlserver_endpoint.set_up(BILLING)
 
-    with open_session(transport_of(endpoint.config())) as session:
+    with transport_of(endpoint.config()).connect() as session:
         queue = fill(session.queue(BILLING), 1)
         _make_newer(endpoint, endpoint.addresses.parse(BILLING).sql)
         with pytest.raises(StoreError):
@@ -55,7 +55,7 @@ def test_queue_in_another_database_is_used_by_its_three_part_name(
     address = f"{BILLING}@[{endpoint.schema}]@[{catalog}]"
     endpoint.create_queue(address)
 
-    with open_session(transport_of(endpoint.config())) as session:
+    with transport_of(endpoint.config()).connect() as session:
         _use(session, address)
     assert endpoint.queue_rows(address) == []
 
@@ -81,7 +81,7 @@ def test_columns_of_a_sender_of_version_1_are_received_as_headers(
         " VALUES (NEWID(), 'c-1', 'Sales@[dbo]', 1, N'{\"n\":\"1\"}')"
     )
 
-    with open_session(transport_of(endpoint.config())) as session:
+    with transport_of(endpoint.config()).connect() as session:
         queue = session.queue(BILLING)
         queue.send(message(2))
         with queue.receive() as old, queue.receive() as new:
@@ -101,7 +101,7 @@ def test_receiving_from_a_table_that_lost_its_columns_costs_one_attempt(
 ) -> None:
     endpoint = sqlserver_endpoint.set_up(BILLING)
 
-    with open_session(transport_of(endpoint.config())) as session:
+    with transport_of(endpoint.config()).connect() as session:
         queue = fill(session.queue(BILLING), 1)
         _make_newer(endpoint, endpoint.addresses.parse(BILLING).sql)
         with pytest.raises(StoreError), queue.receive():

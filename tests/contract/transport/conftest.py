@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from duesweep.queues.operations import TransportSession, open_session
+from duesweep.queues.transport import TransportSession
 from support.endpoint import Endpoint
-from support.operations import HAS_SERVER, transport_of
+from support.transport import HAS_SERVER, transport_of
 
 # Without a server these tests are not there twice; test_sqlserver_tables.py says in one line why.
 FIXTURES = {"postgresql": "endpoint", **({"sqlserver": "sqlserver_endpoint"} if HAS_SERVER else {})}
@@ -30,5 +30,5 @@ def skipping(subject: Endpoint[Any]) -> Endpoint[Any]:
 
 @pytest.fixture
 def session(subject: Endpoint[Any]) -> Iterator[TransportSession]:
-    with open_session(transport_of(subject)) as opened:
+    with transport_of(subject).connect() as opened:
         yield opened

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.queues.operations import Subscriptions, TransportSession, open_session
-from support.operations import Subject, address, transport_of
+from duesweep.queues.transport import Subscriptions, TransportSession
+from support.transport import Subject, address, transport_of
 
 PLACED, BILLED = "Sales.Messages.OrderPlaced", "Sales.Messages.OrderBilled"
 
@@ -65,14 +65,14 @@ def test_table_can_be_created_by_many_at_once_and_have_any_name(subject: Subject
     )
 
     def create(_: int) -> None:
-        with open_session(transport_of(subject)) as session:
+        with transport_of(subject).connect() as session:
             barrier.wait(60)
             session.subscriptions(table).create()
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(create, range(3)))
 
-    with open_session(transport_of(subject)) as session:
+    with transport_of(subject).connect() as session:
         session.subscriptions(table).subscribe("Shipping", "Shipping", PLACED)
         assert len(session.subscriptions(table).subscribers([PLACED])) == 1
         subject.execute(f"DROP TABLE {subject.server.quoted(session.queue(table).destination)}")
@@ -84,7 +84,7 @@ def test_many_subscribe_at_once_and_one_is_subscribed(
     barrier, transport = threading.Barrier(4), transport_of(skipping)
 
     def subscribe(number: int) -> None:
-        with open_session(transport) as session:
+        with transport.connect() as session:
             barrier.wait(60)
             session.subscriptions().subscribe("Shipping", f"Shipping{number}", PLACED)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.queues.operations import TransportSession
+from duesweep.queues.transport import TransportSession
 from support.commands import Ran
-from support.operations import BILLING, Subject, change, fill, receive_all, rows, transport_of
+from support.transport import BILLING, Subject, change, fill, receive_all, rows, transport_of
 
 Run = Callable[..., Ran]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from duesweep.config.adapters import transport
 from duesweep.queues.base import Destination
-from duesweep.queues.operations import OutgoingMessage, QueueTable, ReceivedMessage
+from duesweep.queues.transport import OutgoingMessage, QueueTable, ReceivedMessage
 from duesweep_testing.builders import BODY
 from support.endpoint import Endpoint
 

@@ -1,9 +1,8 @@
-"""The operations on PostgreSQL."""
+"""Queue tables of the PostgreSQL transport, for its own operations."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.errors import ConfigError
@@ -11,50 +10,51 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, find_table, text_of
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueStatements
+from duesweep.queues.transport.session import Transport, TransportSession
 
 FindZone = Callable[[PostgreSqlSession], str]
 
 
-@dataclass(frozen=True, slots=True)
-class PostgreSqlTransport:
+def postgresql_transport(
+    dsn: str,
+    addresses: PostgreSqlAddresses,
+    delayed: TableName | None = None,
+    *,
+    find_zone: FindZone = lambda _: "UTC",
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Transport:
     """Queue tables of one database, and the endpoint's delayed table if it is there too. Delayed
-    messages are stored in the time zone of the table's writers, which `find_zone` returns.
+    messages are stored in the time zone of the table's writers, which `find_zone` returns. A
+    session may be idle in a transaction as long as a handler runs.
     """
 
-    dsn: str = field(repr=False)
-    addresses: PostgreSqlAddresses
-    delayed: TableName | None = None
-    find_zone: FindZone = field(default=lambda _: "UTC", repr=False)
-    timeouts: Timeouts = DEFAULT_TIMEOUTS
-
-    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
-        """The statements of these names, as `PostgreSqlDialect.create` runs them."""
-        return "\n".join(text_of(name, _tables({role: table})) for name in names)
-
     @contextmanager
-    def connect(self) -> Iterator["PostgreSqlDialect"]:
-        """Open a session. It may be idle in a transaction as long as a handler runs."""
-        with connect(self.dsn, self.timeouts.handler) as connection:
-            yield PostgreSqlDialect(connection, self)
+    def open_session() -> Iterator[TransportSession]:
+        with connect(dsn, timeouts.handler) as connection:
+            yield PostgreSqlTransportSession(connection, addresses, delayed, find_zone)
+
+    return Transport(addresses, open_session, _script)
 
 
-class PostgreSqlDialect:
+class PostgreSqlTransportSession(TransportSession):
     """Names are quoted tables, values are bound."""
 
-    def __init__(self, connection: PostgreSqlSession, transport: PostgreSqlTransport) -> None:
-        self.addresses = transport.addresses
-        self.delayed = transport.delayed
+    def __init__(
+        self,
+        connection: PostgreSqlSession,
+        addresses: PostgreSqlAddresses,
+        delayed: TableName | None,
+        find_zone: FindZone,
+    ) -> None:
+        super().__init__(addresses, delayed)
         self._connection = connection
-        self._find_zone = transport.find_zone
+        self._find_zone = find_zone
         self._zone: str | None = None
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A transaction; nested, a savepoint."""
         return self._connection.transaction()
 
     def named(self, tables: Mapping[str, Destination]) -> Session:
-        """The session's statements, with these tables."""
         return self._connection.named(_tables(tables))
 
     def create(self, name: str, role: str, table: Destination) -> None:
@@ -71,14 +71,9 @@ class PostgreSqlDialect:
             self._connection.script(text_of(name, names))
 
     def columns(self, table: Destination) -> set[str]:
-        """The columns' names."""
         found = _tables({"table": table})["table"]
         described = find_table(self._connection, found)
         return set(described.columns) if described else set()
-
-    def statements_for(self, columns: set[str]) -> QueueStatements:  # noqa: ARG002 - the contract's
-        """The same for all tables: they have had only one shape."""
-        return QueueStatements()
 
     @contextmanager
     def writers_zone(self) -> Iterator[None]:
@@ -90,6 +85,10 @@ class PostgreSqlDialect:
             yield
             # The setting would outlive a savepoint.
             self._connection.row("set_zone", zone="UTC")
+
+
+def _script(names: Sequence[str], role: str, table: Destination) -> str:
+    return "\n".join(text_of(name, _tables({role: table})) for name in names)
 
 
 def _tables(tables: Mapping[str, Destination]) -> dict[str, TableName]:

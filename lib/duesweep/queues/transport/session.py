@@ -1,22 +1,22 @@
-"""One queue table on one session: create, send, receive, peek, purge."""
+"""Queue tables as NServiceBus's transports use them: create, send, receive, peek, purge; and the
+table of subscriptions. On one session, in transactions that the caller may open.
+"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.times import Parts, split_duration
+from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
-from duesweep.queues.operations.base import QueueStatements
-from duesweep.queues.tables import SHARED_COLUMNS
-
-if TYPE_CHECKING:
-    from duesweep.queues.operations.base import QueueDialect
-
+from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE, Addresses
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -30,6 +30,79 @@ _HEADER_COLUMNS = {
     "NServiceBus.CorrelationId": "correlation_id",
     "NServiceBus.ReplyToAddress": "reply_to_address",
 }
+# The length of the columns of a table of subscriptions.
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatements:
+    """The names of the statements that send to a queue table and receive from it."""
+
+    send: str = "send"
+    receive: str = "receive"
+
+
+class TransportSession(ABC):
+    """One session on the queue tables of a database, and on the endpoint's delayed table, if it is
+    there too; not thread-safe.
+    """
+
+    def __init__(self, addresses: Addresses, delayed: Destination | None = None) -> None:
+        self.addresses = addresses
+        self.delayed = delayed
+        # The statements for each table, chosen by its columns.
+        self.known: dict[Destination, QueueStatements] = {}
+
+    def queue(self, address: str | None) -> "QueueTable":
+        """The queue at `address`, even if it does not exist; None is the endpoint's own.
+
+        Raises `UnreadableAddressError` for an address that can name no table.
+        """
+        return QueueTable(self, self.addresses.parse(address))
+
+    def subscriptions(self, table: str = SUBSCRIPTION_TABLE) -> "Subscriptions":
+        """The table of subscriptions at an address."""
+        return Subscriptions(self, self.addresses.parse(table))
+
+    # What a dialect does in its own way.
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction; nested, a savepoint."""
+
+    @abstractmethod
+    def named(self, tables: Mapping[str, Destination]) -> Session:
+        """The session's statements, with these tables."""
+
+    @abstractmethod
+    def create(self, name: str, role: str, table: Destination) -> None:
+        """Run a named statement that creates or alters a table. Several processes may do so at
+        once.
+        """
+
+    @abstractmethod
+    def columns(self, table: Destination) -> set[str]:
+        """The columns' names, in lower case; none if there is no such table."""
+
+    @abstractmethod
+    def writers_zone(self) -> AbstractContextManager[None]:
+        """A transaction in the zone of those who write to the delayed table."""
+
+    def statements_for(self, columns: set[str]) -> QueueStatements:  # noqa: ARG002 - a dialect's
+        """The statements for a queue table with these columns."""
+        return QueueStatements()
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A database with an endpoint's queues. `connect` opens a session. `script` returns the
+    statements of these names, as `TransportSession.create` runs them for a table of this role, for
+    the server's command-line tools.
+    """
+
+    addresses: Addresses
+    connect: Callable[[], AbstractContextManager[TransportSession]] = field(repr=False)
+    script: Callable[[Sequence[str], str, Destination], str] = field(repr=False)
 
 
 class QueueTable:
@@ -37,26 +110,21 @@ class QueueTable:
     is no such table, and `NotAQueueError` where it is another kind of table.
     """
 
-    def __init__(
-        self,
-        dialect: "QueueDialect",
-        destination: Destination,
-        known: dict[Destination, QueueStatements],
-    ) -> None:
+    def __init__(self, session: TransportSession, destination: Destination) -> None:
         self.destination = destination
-        self._dialect = dialect
-        self._statements = dialect.named({"queue": destination})
-        # Shared by the session: the statements for each table, chosen by its columns.
-        self._known = known
+        self._session = session
+        self._statements = session.named({"queue": destination})
+        # Shared by all queues of the session.
+        self._known = session.known
 
     def create(self, *, readable_body: bool = False) -> None:
         """Create the table unless it exists. Several processes may do so at once. `readable_body`
         adds a column in which people can read bodies.
         """
-        self._dialect.create("create_queue", "queue", self.destination)
+        self._session.create("create_queue", "queue", self.destination)
         # Check first: even an ALTER that changes nothing waits for all other users of the table.
-        if readable_body and _BODY_STRING not in self._dialect.columns(self.destination):
-            self._dialect.create("add_body_string", "queue", self.destination)
+        if readable_body and _BODY_STRING not in self._session.columns(self.destination):
+            self._session.create("add_body_string", "queue", self.destination)
         self._known.pop(self.destination, None)
         self.check()
 
@@ -89,7 +157,7 @@ class QueueTable:
         """
         statement = self._own_statements().receive
         while True:
-            with self._dialect.transaction():
+            with self._session.transaction():
                 row = self._receive_row(statement)
                 if row is None or not _is_expired(row):
                     yield row and _read_message(row)
@@ -130,7 +198,7 @@ class QueueTable:
 
     def _own_statements(self) -> QueueStatements:
         if self.destination not in self._known:
-            columns = self._dialect.columns(self.destination)
+            columns = self._session.columns(self.destination)
             if not columns:
                 raise QueueNotFoundError(
                     f"There is no queue table {self.destination}",
@@ -140,7 +208,7 @@ class QueueTable:
                 raise NotAQueueError(
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )
-            self._known[self.destination] = self._dialect.statements_for(columns)
+            self._known[self.destination] = self._session.statements_for(columns)
         return self._known[self.destination]
 
     def _append(
@@ -157,10 +225,10 @@ class QueueTable:
     def _send_later(self, message: OutgoingMessage, delay: Parts) -> None:
         delayed = self._find_delayed_table()
         headers = _set_destination(
-            message.headers, self.destination, self._dialect.addresses.own_queue
+            message.headers, self.destination, self._session.addresses.own_queue
         )
-        with self._dialect.writers_zone():
-            self._dialect.named({"delayed": delayed}).execute(
+        with self._session.writers_zone():
+            self._session.named({"delayed": delayed}).execute(
                 _SEND_LATER,
                 headers=write_json(headers),
                 body=message.body,
@@ -168,7 +236,7 @@ class QueueTable:
             )
 
     def _find_delayed_table(self) -> Destination:
-        delayed = self._dialect.delayed
+        delayed = self._session.delayed
         if delayed is None:
             raise ConfigError(
                 "A delayed message cannot be sent from here: the endpoint's delayed table is in "
@@ -176,7 +244,7 @@ class QueueTable:
                 advice="send it without a delay, or through the store's own database",
             )
         if delayed not in self._known:
-            if not self._dialect.columns(delayed):
+            if not self._session.columns(delayed):
                 raise ConfigError(
                     f"There is no delayed table {delayed}",
                     advice="correct store.delayed_table, or create it with the command `setup`",
@@ -191,6 +259,59 @@ class QueueTable:
             self._known.pop(self.destination, None)
             raise
         return rows[0] if rows else None
+
+
+class Subscriptions:
+    """One table of subscriptions on one session; a topic is a type's full name."""
+
+    def __init__(self, session: TransportSession, table: Destination) -> None:
+        self._session = session
+        self._table = table
+        self._statements = session.named({"subscriptions": table})
+
+    def create(self) -> None:
+        """Create the table unless it exists. Several processes may do so at once."""
+        self._session.create("create_subscriptions", "subscriptions", self._table)
+
+    def subscribe(self, endpoint: str, address: str, topic: str) -> None:
+        """Let messages published under `topic` go to the queue at `address` for this endpoint. An
+        older subscription of the endpoint to the topic is replaced.
+        """
+        queue_address = str(self._session.addresses.parse(address))
+        names = {"endpoint": endpoint, "queue_address": queue_address, "topic": topic}
+        self._check(**names)
+        with self._session.transaction():
+            self._statements.execute("subscribe", **names)
+
+    def unsubscribe(self, endpoint: str, topic: str) -> bool:
+        """End a subscription. Returns whether there was one."""
+        self._check(endpoint=endpoint, topic=topic)
+        removed = self._statements.execute("unsubscribe", endpoint=endpoint, topic=topic)
+        return removed > 0
+
+    def subscribers(self, topics: Sequence[str]) -> Sequence[str]:
+        """The addresses that are subscribed to any of these topics, each once, sorted."""
+        self._check(**{f"topic {topic[:20]}": topic for topic in topics})
+        found = set()
+        # One query for each topic. An IN list would need a statement for each number of topics. A
+        # list in JSON would be compared in the collation of another database.
+        for topic in topics:
+            rows = self._statements.rows("list_subscribers", topic=topic)
+            found |= {str(row.queue_address) for row in rows}
+        return sorted(found)
+
+    def _check(self, **names: str) -> None:
+        for what, name in names.items():
+            if not name.strip() or len(name) > _LONGEST_NAME:
+                raise ConfigError(
+                    f"The {what.replace('_', ' ')} {name!r} cannot be in a subscription",
+                    advice=f"give 1 to {_LONGEST_NAME} characters",
+                )
+        if not self._session.columns(self._table):
+            raise ConfigError(
+                f"There is no table of subscriptions {self._table}",
+                advice="correct its name, or create it with the command `subscriptions create`",
+            )
 
 
 def _set_destination(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
