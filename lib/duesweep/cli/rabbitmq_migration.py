@@ -1,20 +1,27 @@
 """`duesweep rabbitmq delays migrate`: progress and result."""
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import FrameType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from duesweep.cli.queue_commands import Target
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.config.adapters import rabbitmq
-from duesweep.config.adapters.rabbitmq import LevelReport, MigrationProgress, MigrationReport
+from duesweep.config.adapters.rabbitmq import LevelReport, MigrationReport
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable
+from duesweep.sweep.stop import Stop
 
 __all__ = ["Target", "count", "run"]
 
@@ -44,8 +51,8 @@ def run(target: Target, *, as_json: bool) -> ExitCode:
     migration = rabbitmq.migration(target.config(), target.connection)
     report = MigrationReport()
     try:
-        with _progress_bar() as bar, _stop_on_signals() as stop:
-            migration.run(report, _Progress(stop, bar))
+        with _progress_bar() as tell, stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
+            migration.run(report, lambda: stop.is_wanted, tell)
     except DuesweepError:
         # Before the first level there is no result to print.
         if report.levels:
@@ -57,39 +64,11 @@ def run(target: Target, *, as_json: bool) -> ExitCode:
     return ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
 
 
-class _Stop:
-    """Whether a signal asked the migration to stop."""
-
-    is_wanted = False
-
-
-class _Progress(MigrationProgress):
-    """Shows a bar for each level on a terminal; elsewhere nothing: `run` prints all levels."""
-
-    def __init__(self, stop: _Stop, bar: Progress | None) -> None:
-        self._stop = stop
-        self._bar = bar
-        self._tasks: dict[str, object] = {}
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the migration has to stop."""
-        return self._stop.is_wanted
-
-    def tell(self, level: LevelReport) -> None:
-        """Show the progress of a level."""
-        if self._bar is None or not level.waiting:
-            return
-        if level.queue not in self._tasks:
-            self._tasks[level.queue] = self._bar.add_task(level.queue, total=level.waiting)
-        task = self._tasks[level.queue]
-        self._bar.update(task, completed=level.moved + level.poison)  # type: ignore[arg-type]
-
-
 @contextmanager
-def _progress_bar() -> Iterator[Progress | None]:
+def _progress_bar() -> Iterator[Callable[[LevelReport], None]]:
+    """Shows a bar for each level on a terminal; elsewhere nothing: `run` prints all levels."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda _: None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -97,32 +76,16 @@ def _progress_bar() -> Iterator[Progress | None]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
+    tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        yield bar
 
+        def tell(level: LevelReport) -> None:
+            if level.waiting:
+                if level.queue not in tasks:
+                    tasks[level.queue] = bar.add_task(level.queue, total=level.waiting)
+                bar.update(tasks[level.queue], completed=level.moved + level.poison)
 
-@contextmanager
-def _stop_on_signals() -> Iterator[_Stop]:
-    """At the first signal, ask the migration to stop; the second signal has its usual effect.
-
-    A message that the broker confirmed but that was not acknowledged would exist twice, so the
-    first signal must not interrupt.
-    """
-    stop = _Stop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in signals}
-
-    def ask(number: int, _: FrameType | None) -> None:
-        stop.is_wanted = True
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in signals:
-        signal.signal(number, ask)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        yield tell
 
 
 def _print(report: MigrationReport, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import link
-from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
+from duesweep.queues.rabbitmq.migration import POISON_QUEUE
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from support.proxy import Proxy, proxied
 from support.rabbitmq.broker import Broker

@@ -19,7 +19,7 @@ from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.checks import examine_ladder
-from duesweep.queues.rabbitmq.migration.migrate import Migration
+from duesweep.queues.rabbitmq.migration import Migration
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.stores import tombstone

@@ -16,8 +16,7 @@ from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher, PublishResult
 from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.migration.plan import POISON_QUEUE
-from duesweep.queues.rabbitmq.migration.report import LevelReport, MigrationReport
+from duesweep.queues.rabbitmq.migration import POISON_QUEUE, LevelReport, MigrationReport
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer
 from support.rabbitmq.commands import LIB, process, run
@@ -55,7 +54,7 @@ def test_results_are_the_recorded_ones(shared: Broker) -> None:
     now = datetime.strptime(sent, "%Y-%m-%d %H:%M:%S:%f %z") + timedelta(seconds=2.25)
 
     report = MigrationReport()
-    migration(shared, now).run(report, Onlooker())
+    migration(shared, now).run(report, *Onlooker())
 
     assert (report.moved, report.poison, report.left, report.redelivered) == (20, 0, 0, 0)
     moved = shared.take_all(topology.level_name(13), 20)
@@ -226,11 +225,11 @@ def test_stop_finishes_what_is_on_its_way(shared: Broker) -> None:
         delay(shared, "Billing", message_id=f"{number}")
 
     first, second = MigrationReport(), MigrationReport()
-    migration(shared, max_in_flight=20).run(first, Onlooker(batches=3))
+    migration(shared, max_in_flight=20).run(first, *Onlooker(batches=3))
     assert first.is_stopped
     assert 0 < first.moved < 100
     assert first.left == 100 - first.moved
-    migration(shared).run(second, Onlooker())
+    migration(shared).run(second, *Onlooker())
 
     assert (first.moved + second.moved, second.left) == (100, 0)
     bodies = Counter(body for _, _, body in shared.take_all(topology.level_name(16), 100))
@@ -252,7 +251,7 @@ def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker)
     for _ in range(10):
         delay(shared, "Billing")
     report, sender = MigrationReport(), Sender()
-    migration(shared).run(report, sender)
+    migration(shared).run(report, *sender)
 
     assert report.moved >= 20
     assert report.moved + report.left == sender.sent

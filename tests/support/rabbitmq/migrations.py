@@ -1,6 +1,6 @@
 """The delay ladder of the transport's first versions, messages in it, and its migration."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,8 +10,7 @@ import pika
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.migration.migrate import Migration
-from duesweep.queues.rabbitmq.migration.report import LevelReport
+from duesweep.queues.rabbitmq.migration import LevelReport, Migration
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Style, Topology
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
@@ -96,7 +95,11 @@ class Onlooker:
     def __init__(self, batches: int | None = None) -> None:
         self._left = batches
 
-    @property
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        """As a migration takes it."""
+        yield self.is_stopped
+        yield self.tell
+
     def is_stopped(self) -> bool:
         return self._left is not None and self._left <= 0
 

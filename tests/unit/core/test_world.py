@@ -32,7 +32,7 @@ _BANNED = {
 
 
 # Commands of their own, apart from sweeps.
-_COMMANDS = ("queues/transport", "queues/rabbitmq/migration")
+_COMMANDS = ("queues/transport", "queues/rabbitmq/migration.py")
 
 
 @pytest.mark.parametrize("package", ["sweep", "stores", "queues", "ledger"])

@@ -8,17 +8,12 @@ from duesweep.config.adapters import Needs, QueueConnection, Service, connection
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
-from duesweep.queues.rabbitmq.migration.migrate import Migration
-from duesweep.queues.rabbitmq.migration.report import (
-    LevelReport,
-    MigrationProgress,
-    MigrationReport,
-)
+from duesweep.queues.rabbitmq.migration import LevelReport, Migration, MigrationReport
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqSender, open_sender
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 
 # For the command that migrates.
-__all__ = ["LevelReport", "Migration", "MigrationProgress", "MigrationReport"]
+__all__ = ["LevelReport", "Migration", "MigrationReport"]
 
 
 def queue(connection: QueueConnection) -> RabbitMqQueue:

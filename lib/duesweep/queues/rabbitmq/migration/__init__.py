@@ -1,1 +1,0 @@
-"""From the first delay ladder to the second, with the messages that wait in it."""
