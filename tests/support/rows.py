@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.errors import StoreError
 
-# Of a statement; the values of each by the names of their columns.
+# Of a statement; the values of each by the names of their columns. A function makes a value anew.
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -30,7 +30,12 @@ class RecordedSession:
         self.asked.append(name)
         if name in self._refused:
             raise StoreError(self._refused[name], transient=False)
-        return [SimpleNamespace(**row) for row in self._rows[name]]
+        return [
+            SimpleNamespace(
+                **{key: each() if callable(each) else each for key, each in row.items()}
+            )
+            for row in self._rows[name]
+        ]
 
     def row(self, name: str, /, **values: object) -> Any:
         rows = self.rows(name, **values)

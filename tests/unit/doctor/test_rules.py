@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ ROWS = {
         {"version": "16.2", "version_number": 160_002, "is_replica": False, "role": "sweeper"}
     ],
     "describe_session": [{"is_read_only": False, "encoding": "UTF8"}],
-    "doctor_clock": [{"now": datetime.now(UTC), "backend": 1}],
+    "doctor_clock": [{"now": partial(datetime.now, UTC), "backend": 1}],
     "doctor_time_outs": [],
     "describe_table": [
         {
@@ -145,7 +146,7 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
 
 
 _TWO_BACKENDS = {
-    "doctor_clock": [{"now": datetime.now(UTC), "backend": n} for n in (1, 2, 1)],
+    "doctor_clock": [{"now": partial(datetime.now, UTC), "backend": n} for n in (1, 2, 1)],
 }
 
 

@@ -26,7 +26,7 @@ ROWS = {
         }
     ],
     "describe_session": [{"updateability": "READ_WRITE"}],
-    "doctor_clock": [{"now": datetime.now(UTC).replace(tzinfo=None)}],
+    "doctor_clock": [{"now": lambda: datetime.now(UTC).replace(tzinfo=None)}],
     "doctor_json": [{"joined": "1"}],
     "read_lists": [{"value": "1"}],
 }
