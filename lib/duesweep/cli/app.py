@@ -20,7 +20,6 @@ from duesweep.cli import (
     endings,
     errors,
     messages,
-    pausing,
     queue,
     rabbitmq,
     scheduling,
@@ -200,7 +199,6 @@ def demo(
 
 
 app.registered_commands += messages.app.registered_commands
-pausing.add_to(app)
 upkeep.add_to(app)
 
 

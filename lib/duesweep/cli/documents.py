@@ -18,7 +18,7 @@ _SWEEPS = {("sweep",), ("handover",)}
 _ONE_DOCUMENT = {
     *(("plan",), ("setup",)),
     *(("errors", each) for each in ("list", "show", "replay", "discard")),
-    *(("pause",), ("resume",), ("paused",), ("doctor",), ("audit",), ("maintain",)),
+    *(("doctor",), ("audit",), ("maintain",)),
     *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),
     *(("rabbitmq", "delays", "create"), ("rabbitmq", "delays", "verify")),
     *(("rabbitmq", "endpoint", "create"),),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duesweep.cli.commands import (
+    AGAIN,
     CHANGES,
     NOTHING,
     Act,
@@ -40,6 +41,14 @@ Keys = Annotated[
     typer.Argument(metavar="[KEY]...", help="Keys, as `duesweep list` prints them."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All messages that wait.")]
+Pattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="DESTINATION",
+        help="A destination as messages name it, with * for any text; the endpoint's own queue has "
+        "the endpoint's name; * alone is the whole endpoint.",
+    ),
+]
 NewTime = Annotated[
     Moment | None,
     typer.Option(
@@ -247,6 +256,52 @@ def restore(
     chosen = duesweep.choose_cancelled(keys or (), command=cancelled_by, again=again)
     do = partial(duesweep.restore, chosen, due=to, reason=act.reason)
     return act.on(common, chosen, views.chosen(chosen), do)
+
+
+@command(app, "pause", ending=AGAIN, short="Let nothing go to a destination.")
+def pause(
+    destination: Pattern,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who meet the pause.")],
+    common: Common,
+    until: Annotated[
+        Moment | None,
+        typer.Option(
+            parser=parse_moment,
+            metavar="TIME",
+            help="When it ends by itself, as in +2h, or in full; default: when somebody resumes "
+            "it.",
+        ),
+    ] = None,
+) -> Result:
+    """Let no sweep deliver to a destination. Its messages stay, and no attempt is counted.
+
+    Sweeps that run obey from their next batch on. Batches under way end within about 5 seconds.
+
+    Example: duesweep pause 'Billing*' --until +2h --reason 'the bank is down'
+    """
+    made = common.duesweep().pause(destination, until=until, reason=reason)
+    return Result(made, views.paused(made, destination))
+
+
+@command(app, "resume", ending=AGAIN, short="End a pause.")
+def resume(destination: Pattern, *, common: Common) -> Result:
+    """End the pause of just this destination or pattern. Exits with 3 if there is none.
+
+    Example: duesweep resume 'Billing*'
+    """
+    resumed = common.duesweep().resume(destination)
+    return Result(resumed, views.resumed(resumed))
+
+
+@command(app, "paused", ending=NOTHING, short="List the pauses.")
+def paused(*, common: Common) -> Result:
+    """List the pauses in force.
+
+    Example: duesweep paused
+    """
+    found = common.duesweep().paused()
+    return Result(found, views.pauses(found))
 
 
 def _wanted(

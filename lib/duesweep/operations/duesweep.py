@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from duesweep.operations.change import Changed
     from duesweep.operations.maintain import MaintainReport
     from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
+    from duesweep.operations.pauses import Pauses, Resumed
     from duesweep.operations.replay import ErrorsReport
     from duesweep.operations.restore import ChosenCancelled
     from duesweep.outlook import Outlook
@@ -203,6 +204,24 @@ class Duesweep:
         return restore_messages(
             self.context, chosen, due=due, reason=reason, spark=self.spark, stop=stop, tell=tell
         )
+
+    def pause(self, destination: str, *, reason: str, until: Moment | None = None) -> "Pauses":
+        """Let no sweep deliver to a destination or pattern, `until` a time or until `resume`."""
+        from duesweep.operations.pauses import pause
+
+        return pause(self.context.store, destination, until, reason)
+
+    def resume(self, destination: str) -> "Resumed":
+        """End the pause of just this destination or pattern."""
+        from duesweep.operations.pauses import resume
+
+        return resume(self.context.store, destination)
+
+    def paused(self) -> "Pauses":
+        """The pauses in force."""
+        from duesweep.operations.pauses import list_pauses
+
+        return list_pauses(self.context.store)
 
     def errors(self, wanted: ErrorFilter | None = None) -> Sequence[ErrorRow]:
         """Messages that exhausted their attempts, and were neither replayed nor discarded since."""

@@ -14,6 +14,7 @@ from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Ta
 if TYPE_CHECKING:
     from duesweep.operations.change import Changed
     from duesweep.operations.messages import Chosen, Event, Listing, Shown, Waiting, WholeMessage
+    from duesweep.operations.pauses import Pauses, Resumed
     from duesweep.operations.restore import ChosenCancelled
 
 COLUMNS = (
@@ -38,6 +39,13 @@ EVENT_COLUMNS = (
     Column("what", least=None),
     Column("detail", least=20),
     Column("sweep or command", least=None),
+)
+_PAUSE_COLUMNS = (
+    Column("destination", least=12),
+    Column("since (UTC)", least=None),
+    Column("until (UTC)", least=None),
+    Column("by", least=8),
+    Column("reason", least=12),
 )
 _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
 _DESTINATION_COLUMNS = (Column("destination"), Column("messages", is_number=True))
@@ -183,6 +191,51 @@ def changed(found: "Changed") -> Iterator[Block]:
         yield Note(f"stopped; {count_text(found.left, 'message')} not looked at")
     if found.ledger_error is not None:
         yield Note(found.ledger_error)
+
+
+def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
+    """What a new pause does."""
+    for one in found.of(pattern):
+        end = "somebody resumes it" if one.until is None else time_text(one.until)
+        text = f"{found.source}: {shorten(pattern)} is paused until {end}."
+        yield Line(f"{text} Batches under way end within 5 s or so.")
+
+
+def resumed(found: "Resumed") -> Iterator[Block]:
+    """What the end of a pause does, and what still holds the destination."""
+    pattern, holding = found.pattern, found.holding(found.pattern)
+    if found.resumed:
+        goes_on = f"{pattern} goes on with the next batch"
+        text = f"the pause of {pattern} has ended" if holding else goes_on
+        yield Line(f"{found.source}: {text}.")
+    else:
+        known = ", ".join(one.what or "" for one in found.pauses) or "nothing"
+        yield Note(f"{pattern} is not paused; paused is: {known}", with_json=True)
+    for one in holding:
+        yield Note(
+            f"the pause of {one.what} still holds {pattern}; end it with: resume {one.what!r}",
+            with_json=True,
+        )
+
+
+def pauses(found: "Pauses") -> Iterator[Block]:
+    """The pauses in force."""
+    if found.pauses:
+        yield Table(
+            _PAUSE_COLUMNS,
+            [
+                (
+                    one.what or "",
+                    f"{one.paused_at:{_FORMAT}}",
+                    "" if one.until is None else f"{one.until:{_FORMAT}}",
+                    one.given_by,
+                    one.reason,
+                )
+                for one in found.pauses
+            ],
+        )
+    else:
+        yield Line(f"{found.source}: nothing is paused.")
 
 
 def _row(waiting: "Waiting", now: datetime) -> Row:

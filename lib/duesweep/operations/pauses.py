@@ -1,0 +1,117 @@
+"""Pauses: nothing goes to the destinations that fit a pattern, until somebody resumes them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+
+from duesweep.core.account import HeldBack, held_by_pause
+from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.policy import Pause
+from duesweep.core.routing import fits_destination
+from duesweep.core.times import Moment
+from duesweep.operations.change import given_by
+from duesweep.stores.base import OperatorDriver, Store, operators_of
+
+# Longer than any address, and short enough for an index.
+_LONGEST_PATTERN = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPause(HeldBack):
+    """A pause in force: what it holds back, and since when; `what` is its pattern."""
+
+    paused_at: datetime
+    given_by: str
+    reason: str
+
+    @classmethod
+    def of(cls, pause: Pause) -> "ListedPause":
+        """As the store has it."""
+        return cls(
+            **asdict(held_by_pause(pause)),
+            paused_at=pause.paused_at,
+            given_by=pause.given_by,
+            reason=pause.reason,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The pauses in force."""
+
+    source: str
+    pauses: Sequence[ListedPause]
+
+    def of(self, pattern: str) -> Sequence[ListedPause]:
+        """That of just this pattern, if it is there."""
+        return [one for one in self.pauses if one.what == pattern]
+
+    def holding(self, pattern: str) -> Sequence[ListedPause]:
+        """Those that hold what fits this pattern."""
+        return [one for one in self.pauses if fits_destination(pattern, one.what or "")]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Pauses):
+    """The pauses that are left. `resumed`: there was one of this `pattern`."""
+
+    resumed: bool
+    exit_code: ExitCode
+    pattern: str = field(repr=False)
+
+
+def pause(store: Store, pattern: str, until: Moment | None, reason: str) -> Pauses:
+    """Pause the destinations that fit a pattern; `until` None: until somebody resumes them."""
+    _refuse_unclear(pattern, reason)
+    with _opened(store, "pause") as session:
+        now = session.horizon().server_time
+        end = None if until is None else until.at(now)
+        if end is not None and end <= now:
+            raise ConfigError(
+                f"--until is {end:%Y-%m-%d %H:%M:%S} UTC, which is over; nothing was paused",
+                advice="give a time to come, as in +2h",
+            )
+        session.pause(pattern, end, given_by(), reason.strip())
+        return Pauses(session.source, _listed(session))
+
+
+def resume(store: Store, pattern: str) -> Resumed:
+    """End the pause of just this pattern."""
+    with _opened(store, "resume") as session:
+        resumed = session.resume(pattern)
+        code = ExitCode.DONE if resumed else ExitCode.MESSAGES_FAILED
+        return Resumed(session.source, _listed(session), resumed, code, pattern)
+
+
+def list_pauses(store: Store) -> Pauses:
+    """The pauses in force."""
+    with _opened(store, "paused") as session:
+        return Pauses(session.source, _listed(session))
+
+
+def _refuse_unclear(pattern: str, reason: str) -> None:
+    if not reason.strip():
+        raise ConfigError("--reason is empty", advice="say why, for those who meet the pause")
+    if not pattern or len(pattern) > _LONGEST_PATTERN:
+        raise ConfigError(
+            f"The destination has {len(pattern):,} characters",
+            advice=f"give one with 1 to {_LONGEST_PATTERN}",
+        )
+    if pattern != pattern.strip():
+        raise ConfigError(
+            f"The destination {pattern!r} begins or ends with a blank",
+            advice="give it without: SQL Server cannot tell the two apart",
+        )
+
+
+@contextmanager
+def _opened(store: Store, command: str) -> Iterator[OperatorDriver]:
+    operators = operators_of(store, f"the command `{command}`")
+    with operators.open_driver() as session:
+        session.check()
+        yield session
+
+
+def _listed(session: OperatorDriver) -> Sequence[ListedPause]:
+    return [ListedPause.of(one) for one in session.pauses()]
