@@ -8,13 +8,13 @@ from importlib import import_module  # noqa: TID251 - public names, late
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duesweep.api.configuration import load_config as load_config
     from duesweep.core.change import DueSpan as DueSpan
     from duesweep.core.change import MessageFilter as MessageFilter
     from duesweep.core.errors import DuesweepError as DuesweepError
     from duesweep.core.exhausted import ErrorFilter as ErrorFilter
     from duesweep.core.times import Moment as Moment
     from duesweep.operations.duesweep import Duesweep as Duesweep
+    from duesweep.operations.duesweep import load_config as load_config
 
 __version__ = "0.1.0"
 
@@ -26,7 +26,7 @@ _MODULES = {
     "ErrorFilter": "duesweep.core.exhausted",
     "MessageFilter": "duesweep.core.change",
     "Moment": "duesweep.core.times",
-    "load_config": "duesweep.api.configuration",
+    "load_config": "duesweep.operations.duesweep",
 }
 
 

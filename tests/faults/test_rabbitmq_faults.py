@@ -20,7 +20,7 @@ from duesweep.core.errors import StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.handover import handover
-from duesweep.operations.replay import ErrorsReport
+from duesweep.operations.replay import Discarded, Replayed
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine
@@ -150,7 +150,7 @@ def test_each_error_arrives_once_with_its_headers_and_its_body_to_the_byte(
     again = _replay(opened)
 
     assert (done.chosen, done.failed) == (_ROWS, 0)
-    assert (again.chosen, again.done_before, again.done) == (0, _ROWS, None)
+    assert (again.chosen, again.done_before, again.command_id) == (0, _ROWS, None)
     taken = broker.take_all("Billing", _ROWS)
     arrived = {properties.message_id: (properties.headers, body) for _, properties, body in taken}
     assert (len(taken), set(arrived)) == (_ROWS, set(rows))
@@ -182,7 +182,7 @@ def test_connection_that_is_cut_leaves_open_what_was_not_confirmed(
             if _replay(opened).chosen == 0:
                 break
 
-    assert opened.errors() == []
+    assert opened.error_groups().open == 0
     times = Counter(one.message_id for one in broker.drain("Billing"))
     assert set(times) == set(rows)
     # What was sent and not confirmed before the cut is sent again.
@@ -203,7 +203,7 @@ def _fail(endpoint: Endpoint, broker: Broker) -> dict[str, DelayedRow]:
     return {str(read_json(row.headers)[MESSAGE_ID]): row for row in rows}
 
 
-def _replay(opened: Duesweep) -> ErrorsReport:
+def _replay(opened: Duesweep) -> Replayed | Discarded:
     return opened.replay(ErrorFilter(), reason="the queue is there", everything=True)
 
 

@@ -118,7 +118,7 @@ class _Operator:
 
     def replay(self, to: str) -> None:
         report = self.commands.replay(ErrorFilter(), to=to, reason="at random", everything=True)
-        if report.done is None:
+        if report.command_id is None:
             raise _NothingToReplay
 
     def pause(self, pattern: str) -> None:

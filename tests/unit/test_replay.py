@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from duesweep.core.change import ChangeKind
+from duesweep.core.change import ChangeKind, CommandName
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
@@ -30,9 +30,9 @@ from duesweep.core.policy import (
 )
 from duesweep.core.times import Moment
 from duesweep.core.world import SettableClock
-from duesweep.exhausted import ExhaustedMessages, Fate
 from duesweep.operations.change import Tally
-from duesweep.operations.replay import Choice, Replay, Target
+from duesweep.operations.errors import ExhaustedMessages, Fate
+from duesweep.operations.replay import ChosenErrors, Replay, Target
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
@@ -77,8 +77,9 @@ class _World:
 
     def replay(self, target: Target | None = None, *, again: bool = False) -> Replay:
         rows = {error: _row(error) for error in self.ledger.messages}
-        choice = Choice(cast(ExhaustedMessages, self.ledger), rows, again)
-        return Replay(self.context, ENDPOINT, choice, target or Target())
+        messages = cast(ExhaustedMessages, self.ledger)
+        chosen = ChosenErrors(command=CommandName.REPLAY, source="s", rows=rows, again=again)
+        return Replay(self.context, messages, chosen, target or Target())
 
     def do(self, work: Replay) -> list[Tally]:
         return list(work(MemoryChangeSession(self.store), self.run))
@@ -90,7 +91,7 @@ class _World:
     def reasons(self, replay: Replay) -> dict[str, str]:
         """Why messages were not replayed, by key."""
         assert replay.account.failed == len(replay.account.failures)
-        return {failure.error.key: failure.reason for failure in replay.account.failures}
+        return {failure.key: failure.reason for failure in replay.account.failures}
 
     @property
     def arrived(self) -> dict[str, int]:
@@ -200,7 +201,7 @@ def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later
     tallies = world.do(replay := world.replay())
 
     assert tallies == [Tally(refused=2)]
-    reasons = {failure.error.key: failure.reason for failure in replay.account.failures}
+    reasons = {failure.key: failure.reason for failure in replay.account.failures}
     no_answer = "The queue did not say whether the message arrived: it may have"
     assert reasons == {"k0": f"{no_answer}; then: it rests", "k1": no_answer}
     assert [address for address, _ in queue.delivered].count("Shipping") == 3
@@ -241,7 +242,7 @@ def test_messages_with_one_key_are_in_batches_of_their_own() -> None:
     tallies = world.do(replay := world.replay())
 
     assert tallies == [Tally(refused=1), Tally(changed=1)]
-    assert [failure.error.sweep_id for failure in replay.account.failures] == ["sweep"]
+    assert [failure.sweep_id for failure in replay.account.failures] == ["sweep"]
     assert world.journal() == [("replayed", "k0", "later sweep", "Billing")]
 
 
@@ -278,4 +279,4 @@ def test_messages_are_put_back_with_a_new_due() -> None:
     (entry,) = world.store.changes[world.run.sweep_id]
     assert (entry.new_key, entry.of) == (row.key, "sweep")
     assert world.arrived == {}
-    assert [failure.error.key for failure in replay.account.failures] == ["unreadable"]
+    assert [failure.key for failure in replay.account.failures] == ["unreadable"]

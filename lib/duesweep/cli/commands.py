@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from duesweep.operations.change import Changed
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Chosen, Tell
+    from duesweep.operations.replay import ChosenErrors
     from duesweep.operations.restore import ChosenCancelled
+
+    AnyChosen = Chosen | ChosenCancelled | ChosenErrors
+
+Ended = TypeVar("Ended")
 
 # What is true when a command is interrupted or terminated.
 NOTHING = "nothing was changed"
@@ -287,24 +292,36 @@ class Act:
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
-        """The dialogue before a change, and the change. Whoever names each message, or says
-        `--yes`, means it; others see what was chosen, and are asked.
-        """
-        from duesweep.operations.change import require_reason  # noqa: PLC0415 - loads the pipeline
-        from duesweep.sweep.stop import Stop  # noqa: PLC0415
-
+        """The dialogue before a change, and the change; `show` is what was chosen."""
         if self.dry_run:
             shown = show if chosen.would_change else ()
             return Result(chosen, chain(shown, views.would_change(chosen)))
+        if not self.agrees(chosen, views.question(chosen), lambda: common.print(show)):
+            return Result(Declined(), [Note(NOTHING, with_json=True)])
+        changed = self.do(chosen, do)
+        return Result(changed, views.changed(changed))
+
+    def agrees(
+        self, chosen: "AnyChosen", question: str, show: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Whether somebody means it: whoever names each message, or says `--yes`, does; others are
+        shown what was chosen, and asked.
+        """
+        from duesweep.operations.change import require_reason  # noqa: PLC0415 - loads the pipeline
+
         require_reason(self.reason, chosen.would_change)
-        if chosen.would_change and not (self.yes or chosen.is_exact):
-            common.print(show)
-            if not confirm(views.question(chosen)):
-                return Result(Declined(), [Note(NOTHING, with_json=True)])
+        if self.yes or chosen.is_exact or not chosen.would_change:
+            return True
+        show()
+        return confirm(question)
+
+    def do(self, chosen: "AnyChosen", do: Callable[..., Ended]) -> Ended:
+        """Do it, until the first signal, with a line that counts."""
+        from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
+
         done = chosen.command.done
         with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(done) as tell:
-            changed = do(stop=stop, tell=tell)
-        return Result(changed, views.changed(changed))
+            return do(stop=stop, tell=tell)
 
 
 def confirm(question: str) -> bool:

@@ -17,7 +17,6 @@ _SWEEPS = {("sweep",), ("handover",)}
 # `rabbitmq delays migrate`, its own document after an error.
 _ONE_DOCUMENT = {
     *(("plan",), ("setup",)),
-    *(("errors", each) for each in ("list", "show", "replay", "discard")),
     *(("doctor",), ("audit",), ("maintain",)),
     *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),
     *(("rabbitmq", "delays", "create"), ("rabbitmq", "delays", "verify")),

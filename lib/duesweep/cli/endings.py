@@ -4,7 +4,7 @@ does not say it where it is declared.
 
 from collections.abc import Mapping, Sequence
 
-from duesweep.cli.commands import AGAIN, CHANGES, NOTHING
+from duesweep.cli.commands import AGAIN, NOTHING
 
 _SENT = "the message may have been sent or not; look before you send it again"
 _PURGED = "it may have removed messages already; those that it did not remove are still there"
@@ -21,10 +21,6 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("plan",): NOTHING,
     ("audit",): NOTHING,
     ("maintain",): AGAIN,
-    ("errors", "list"): NOTHING,
-    ("errors", "show"): NOTHING,
-    ("errors", "replay"): CHANGES,
-    ("errors", "discard"): CHANGES,
     ("schedule", "cron"): NOTHING,
     ("schedule", "systemd"): NOTHING,
     ("schedule", "kubernetes"): NOTHING,

@@ -1,12 +1,31 @@
 """`duesweep errors …`: messages that exhausted their attempts."""
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli import commands
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.commands import (
+    CHANGES,
+    NOTHING,
+    Act,
+    Common,
+    Destination,
+    MessageType,
+    Result,
+    command,
+)
+from duesweep.core.change import CommandName
+from duesweep.core.errors import ConfigError
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment, parse_moment
+from duesweep.report.views import errors as views
+
+if TYPE_CHECKING:
+    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,94 +34,114 @@ app = typer.Typer(
 )
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids or keys.")]
-Group = Annotated[
-    str | None, typer.Option(metavar="GROUP", help="A group, as `errors list` names it.")
-]
-ErrorClass = Annotated[
-    str | None,
-    typer.Option("--error", metavar="PATTERN", help="The error's class; * stands for any text."),
-]
-Since = Annotated[
-    Moment | None,
-    typer.Option(
-        parser=parse_moment,
-        metavar="TIME",
-        help="Failed at this time or later, as in 2026-12-01T08:00:00Z or -12h.",
-    ),
-]
-Until = Annotated[
-    Moment | None,
-    typer.Option(parser=parse_moment, metavar="TIME", help="Failed before this time."),
-]
 All = Annotated[bool, typer.Option("--all", help="All errors that are open.")]
-Reason = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Why; required for more than one message. It is kept."),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what it would hit; change nothing.")]
-OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-@app.command("list")
-def list_errors(  # noqa: PLR0913 - its options
+@dataclass(frozen=True, slots=True)
+class WhichErrors:
+    """By what errors are chosen. All conditions have to hold."""
+
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="A group, as `errors list` names it.")
+    ] = None
+    error: Annotated[
+        str | None,
+        typer.Option(
+            "--error", metavar="PATTERN", help="The error's class; * stands for any text."
+        ),
+    ] = None
+    destination: Destination = None
+    message_type: MessageType = None
+    since: Annotated[
+        Moment | None,
+        typer.Option(
+            parser=parse_moment,
+            metavar="TIME",
+            help="Failed at this time or later, as in 2026-12-01T08:00:00Z or -12h.",
+        ),
+    ] = None
+    until: Annotated[
+        Moment | None,
+        typer.Option(parser=parse_moment, metavar="TIME", help="Failed before this time."),
+    ] = None
+
+    def filter(self, ids: Sequence[str] = ()) -> ErrorFilter:
+        """What it means by this machine's clock, with `ids` besides."""
+        now = datetime.now(UTC)
+        return ErrorFilter(
+            ids=tuple(ids),
+            group=self.group,
+            error_class=self.error,
+            destination=self.destination,
+            message_type=self.message_type,
+            since=None if self.since is None else self.since.at(now),
+            until=None if self.until is None else self.until.at(now),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActOnErrors(Act):
+    """`Act`, in the words of these commands."""
+
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why; required for more than one message. It is kept."),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what it would hit; change nothing.")
+    ] = False
+
+
+@command(app, "list", ending=NOTHING)
+def list_errors(
     *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    group: Group = None,
-    error: ErrorClass = None,
-    destination: commands.Destination = None,
-    message_type: commands.MessageType = None,
-    since: Since = None,
-    until: Until = None,
+    common: Common,
+    which: WhichErrors,
     discarded: Annotated[
         bool, typer.Option("--discarded", help="Show those that were discarded, too.")
     ] = False,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show N groups, or errors of a group.")
     ] = 50,
-    as_json: OneDocument = False,
-) -> int:
+) -> Result:
     """List errors by class, destination and message type; with --group each of them, newest first.
 
     Example: duesweep errors list --since -12h
     """
-    from duesweep.cli import errors_listing as command
+    duesweep, wanted = common.duesweep(), which.filter()
+    if which.group is None:
+        groups = duesweep.error_groups(wanted, most=limit, with_discarded=discarded)
+        return Result(groups, views.groups(groups))
+    errors = duesweep.errors(wanted, most=limit, with_discarded=discarded)
+    if not (errors.errors or common.as_json):
+        raise ConfigError(
+            f"There is no error of group {which.group}",
+            advice="list the groups with `errors list`, discarded ones with --discarded",
+        )
+    return Result(errors, views.errors(errors))
 
-    chosen = command.ErrorOptions((), group, error, destination, message_type, since, until)
-    options = command.ListOptions(chosen, limit, with_discarded=discarded, as_json=as_json)
-    return command.list_errors(config, settings or [], options)
 
-
-@app.command()
+@command(app, "show", ending=NOTHING)
 def show(
     message: Annotated[str, typer.Argument(metavar="ID", help="A message id or a key.")],
     *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    as_json: OneDocument = False,
-) -> int:
+    common: Common,
+) -> Result:
     """Show an error: what was done with it, headers, body and stack.
 
     Example: duesweep errors show 5b0f3a52-6a1c-4b7e-9d0a-3c1f5f0e8a11
     """
-    from duesweep.cli import errors_listing as command
+    shown = common.duesweep().show_errors(message)
+    return Result(shown, views.shown(shown))
 
-    return command.show(config, settings or [], message, as_json=as_json)
 
-
-@app.command()
-def replay(  # noqa: PLR0913 - its options
+@command(app, "replay", ending=CHANGES)
+def replay(
     ids: Ids = None,
     *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    group: Group = None,
-    error: ErrorClass = None,
-    destination: commands.Destination = None,
-    message_type: commands.MessageType = None,
-    since: Since = None,
-    until: Until = None,
+    common: Common,
+    which: WhichErrors,
     everything: All = False,
     to: Annotated[
         str | None, typer.Option(metavar="DESTINATION", help="Deliver there instead.")
@@ -118,57 +157,68 @@ def replay(  # noqa: PLR0913 - its options
     again: Annotated[
         bool, typer.Option("--again", help="Also what was replayed or discarded before.")
     ] = False,
-    reason: Reason = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    as_json: OneDocument = False,
-) -> int:
+    act: ActOnErrors,
+) -> Result:
     """Deliver errors again, each once: to their destinations, or through the store with --due.
 
     Exits with 3 if something was not replayed.
 
     Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
-    from duesweep.cli import errors_steering as command
-    from duesweep.cli.errors_listing import ErrorOptions
-    from duesweep.cli.errors_telling import CommandOptions
-    from duesweep.operations.replay import Target
-
-    chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
-    common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)
-    return command.replay(
-        command.Call(config, settings or [], chosen, common, everything),
-        Target(to, due),
-        again=again,
+    wanted = _wanted(ids or (), which, everything=everything)
+    duesweep = common.duesweep()
+    chosen = duesweep.choose_errors(
+        wanted, again=again, everything=everything, delivers=due is None
     )
+    do = partial(duesweep.replay, chosen, to=to, due=due, reason=act.reason)
+    return _act(common, act, chosen, question=views.replay_question(chosen, to, due), do=do)
 
 
-@app.command()
-def discard(  # noqa: PLR0913 - its options
+@command(app, "discard", ending=CHANGES)
+def discard(
     ids: Ids = None,
     *,
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    group: Group = None,
-    error: ErrorClass = None,
-    destination: commands.Destination = None,
-    message_type: commands.MessageType = None,
-    since: Since = None,
-    until: Until = None,
+    common: Common,
+    which: WhichErrors,
     everything: All = False,
-    reason: Reason = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    as_json: OneDocument = False,
-) -> int:
+    act: ActOnErrors,
+) -> Result:
     """Mark errors as done without a replay. The ledger keeps them, and why.
 
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
     """
-    from duesweep.cli import errors_steering as command
-    from duesweep.cli.errors_listing import ErrorOptions
-    from duesweep.cli.errors_telling import CommandOptions
+    wanted = _wanted(ids or (), which, everything=everything)
+    duesweep = common.duesweep()
+    chosen = duesweep.choose_errors(wanted, CommandName.DISCARD, everything=everything)
+    do = partial(duesweep.discard, chosen, reason=act.reason)
+    return _act(common, act, chosen, question=views.discard_question(chosen), do=do)
 
-    chosen = ErrorOptions(tuple(ids or ()), group, error, destination, message_type, since, until)
-    common = CommandOptions(reason, yes=yes, is_dry_run=dry_run, as_json=as_json)
-    return command.discard(command.Call(config, settings or [], chosen, common, everything))
+
+def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> ErrorFilter:
+    """What is to be done. Raises `ConfigError` unless something says which errors."""
+    wanted = which.filter(ids)
+    if wanted.is_empty and not everything:
+        raise ConfigError(
+            "Nothing says which errors are meant",
+            advice="give message ids or keys, a filter such as --group, or --all",
+        )
+    if everything and not wanted.is_empty:
+        raise ConfigError(
+            "--all is given with ids or a filter", advice="give --all, or what is meant, not both"
+        )
+    return wanted
+
+
+def _act(
+    common: Common,
+    act: Act,
+    chosen: "ChosenErrors",
+    *,
+    question: str,
+    do: "Callable[..., Replayed | Discarded]",
+) -> Result:
+    common.print(views.chosen(chosen))
+    if act.dry_run:
+        return Result(chosen.undone, views.would_change(chosen))
+    ended = act.do(chosen, do) if act.agrees(chosen, question) else chosen.declined
+    return Result(ended, views.changed(ended, chosen))

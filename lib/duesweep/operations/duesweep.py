@@ -4,17 +4,21 @@ Nothing is printed and nobody is asked. All errors are `DuesweepError`s.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.change import CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
-from duesweep.core.exhausted import ErrorFilter, ErrorRow
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
 from duesweep.operations.messages import SCAN_LIMIT, Tell, tell_nobody
 from duesweep.sweep.job import SweepContext
@@ -24,14 +28,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.core.account import SweepReport
+    from duesweep.ledger.ledger import Ledger
     from duesweep.operations.audit import AuditReport
     from duesweep.operations.change import Changed
+    from duesweep.operations.errors import (
+        ErrorListing,
+        ExhaustedMessages,
+        GroupListing,
+        ShownErrors,
+    )
     from duesweep.operations.maintain import MaintainReport
     from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
     from duesweep.operations.pauses import Pauses, Resumed
-    from duesweep.operations.replay import ErrorsReport
+    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
     from duesweep.operations.restore import ChosenCancelled
     from duesweep.outlook import Outlook
+
+__all__ = ["Duesweep", "Stop", "load_config"]
 
 
 @dataclass(frozen=True)
@@ -223,37 +236,100 @@ class Duesweep:
 
         return list_pauses(self.context.store)
 
-    def errors(self, wanted: ErrorFilter | None = None) -> Sequence[ErrorRow]:
-        """Messages that exhausted their attempts, and were neither replayed nor discarded since."""
-        from duesweep.api.ledgers import command_ledger
-        from duesweep.exhausted import ExhaustedMessages
-        from duesweep.operations.replay import find_errors
+    def error_groups(
+        self, wanted: ErrorFilter | None = None, *, most: int = 50, with_discarded: bool = False
+    ) -> "GroupListing":
+        """Exhausted messages in groups, those with the most open ones first."""
+        from duesweep.operations.errors import list_groups
 
-        context = self.context
-        with command_ledger(context, self.spark) as ledger:
-            messages = ExhaustedMessages(ledger, context.store.source)
-            messages.check()
-            return list(find_errors(messages, wanted or ErrorFilter()).rows.values())
+        meant = wanted or ErrorFilter()
+        with self._errors() as messages:
+            return list_groups(messages, meant, most, with_discarded=with_discarded)
+
+    def errors(
+        self, wanted: ErrorFilter | None = None, *, most: int = 50, with_discarded: bool = False
+    ) -> "ErrorListing":
+        """Exhausted messages, those that failed last first."""
+        from duesweep.operations.errors import list_errors
+
+        meant = wanted or ErrorFilter()
+        with self._errors() as messages:
+            return list_errors(messages, meant, most, with_discarded=with_discarded)
+
+    def show_errors(self, message: str) -> "ShownErrors":
+        """All errors of the message with this message id or key, whole."""
+        from duesweep.operations.errors import show_errors
+
+        with self._errors() as messages:
+            return show_errors(messages, message)
+
+    def choose_errors(
+        self,
+        wanted: ErrorFilter,
+        command: CommandName = CommandName.REPLAY,
+        *,
+        again: bool = False,
+        everything: bool = False,
+        delivers: bool = True,
+    ) -> "ChosenErrors":
+        """The errors that a filter means, which `command` is about; `again`: also those that were
+        replayed or discarded before. `delivers`: False for a replay through the store.
+        """
+        from duesweep.operations.replay import choose_errors
+
+        _refuse_unclear(wanted.is_empty, everything=everything)
+        with self._ledger() as ledger:
+            return choose_errors(
+                self.context, ledger, wanted, command, again=again, delivers=delivers
+            )
 
     def replay(
         self,
-        wanted: ErrorFilter,
+        wanted: "ErrorFilter | ChosenErrors",
         *,
         to: str | None = None,
         due: Moment | None = None,
         reason: str | None = None,
         everything: bool = False,
-    ) -> "ErrorsReport":
+        stop: Stop | None = None,
+        tell: Tell = tell_nobody,
+    ) -> "Replayed | Discarded":
         """Deliver errors again, each once: to their destinations or `to` another one, at once or
         through the store when they are `due`. Otherwise as `cancel`.
         """
-        from duesweep.core.change import Command
-        from duesweep.operations.change import given_by
-        from duesweep.operations.replay import Target, replay_errors
+        from duesweep.operations.replay import Target, act_on_errors
 
-        _refuse_unclear(wanted.is_empty, everything=everything)
-        command = Command(CommandName.REPLAY, given_by(), reason)
-        return replay_errors(self.context, wanted, Target(to, due), command, spark=self.spark)
+        chosen = (
+            self.choose_errors(wanted, everything=everything, delivers=due is None)
+            if isinstance(wanted, ErrorFilter)
+            else wanted
+        )
+        with self._ledger() as ledger:
+            return act_on_errors(
+                self.context, ledger, chosen, Target(to, due), reason=reason, stop=stop, tell=tell
+            )
+
+    def discard(
+        self,
+        wanted: "ErrorFilter | ChosenErrors",
+        *,
+        reason: str | None = None,
+        everything: bool = False,
+        stop: Stop | None = None,
+        tell: Tell = tell_nobody,
+    ) -> "Replayed | Discarded":
+        """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
+        from duesweep.operations.replay import Target, act_on_errors
+
+        chosen = (
+            self.choose_errors(wanted, CommandName.DISCARD, everything=everything)
+            if isinstance(wanted, ErrorFilter)
+            else wanted
+        )
+        with self._ledger() as ledger:
+            return act_on_errors(
+                self.context, ledger, chosen, Target(), reason=reason, stop=stop, tell=tell
+            )
 
     def audit(self) -> "AuditReport":
         """Compare store, journal and ledger. What does not agree is in `suspects`."""
@@ -270,10 +346,38 @@ class Duesweep:
         return maintain(self.config, forget, self.spark)
 
     def table(self, name: str) -> Any:
-        """A table of the ledger: a lazy Spark DataFrame if `spark` is given, else in Arrow."""
-        from duesweep.api.tables import read_table
+        """A table of the ledger: with `spark` a `pyspark.sql.DataFrame`, which reads nothing yet,
+        else a `pyarrow.Table`. Raises `ConfigError` for a name that no table has.
+        """
+        from duesweep.ledger.base import CHANGES, TABLES, table_name
+        from duesweep.ledger.ledger import require_delta_rs_root
 
-        return read_table(self.context.ledger_root, name, self.spark)
+        root, names = self.context.ledger_root, (*TABLES, CHANGES)
+        if name not in names:
+            known = f"one of {', '.join(names)}"
+            raise ConfigError(f"The ledger has no table {name!r}", advice=known)
+        if self.spark is not None:
+            return self.spark.read.table(table_name(root, name))
+        require_delta_rs_root(root)
+        from duesweep.ledger.delta_rs import DeltaRsTables
+
+        return DeltaRsTables(root).arrow(name)
+
+    @contextmanager
+    def _ledger(self) -> "Iterator[Ledger]":
+        from duesweep.api.ledgers import command_ledger
+
+        with command_ledger(self.context, self.spark) as ledger:
+            yield ledger
+
+    @contextmanager
+    def _errors(self) -> "Iterator[ExhaustedMessages]":
+        from duesweep.operations.errors import ExhaustedMessages
+
+        with self._ledger() as ledger:
+            messages = ExhaustedMessages(ledger, self.context.store.source)
+            messages.check()
+            yield messages
 
 
 def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT001 - a question
@@ -282,3 +386,19 @@ def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT00
             "A filter without conditions means all messages",
             advice="give it conditions, or everything=True",
         )
+
+
+def load_config(
+    file: str | PathLike[str] | None = None, overrides: Mapping[str, object] | None = None
+) -> Config:
+    """The configuration of a TOML file, by default `duesweep.toml` if it is there. The environment
+    overrides it, and `overrides` as in `{"sweep.batch_rows": 500}` override both.
+
+    Raises `ConfigError` for what is wrong with it.
+    """
+    given = [f"{name}={_text(value)}" for name, value in (overrides or {}).items()]
+    return configuration.load(None if file is None else Path(file), given)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

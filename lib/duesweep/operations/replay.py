@@ -8,13 +8,12 @@ are two ways to replay a batch: deliver it to queues, or put it back into the st
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from duesweep.api.ledgers import command_ledger
-from duesweep.core.change import Change, ChangeKind, Command
-from duesweep.core.errors import MessageError
+from duesweep.core.change import Change, ChangeKind, Command, CommandName
+from duesweep.core.errors import ExitCode, MessageError
 from duesweep.core.exhausted import (
     ErrorFilter,
     ErrorId,
@@ -25,19 +24,28 @@ from duesweep.core.exhausted import (
 )
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, BatchResult, Message
 from duesweep.core.policy import Paused, RateLimit, RateLimits
+from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import retry_lost_transactions, try_again
-from duesweep.exhausted import ExhaustedMessages, Fate
-from duesweep.operations.change import CommandReport, Tally, put_back, require_reason, run_command
+from duesweep.ledger.ledger import Ledger
+from duesweep.operations.change import (
+    CommandReport,
+    Tally,
+    given_by,
+    put_back,
+    require_reason,
+    run_command,
+    settle_earlier,
+)
+from duesweep.operations.errors import ExhaustedMessages, Fate, ListedGroup, grouped
+from duesweep.operations.messages import Tell, refuse_unknown, tell_nobody
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LOST = "The ledger does not have it any more"
 # So often a message that gets no answer is sent, and so often in a row none may be reached.
@@ -63,7 +71,8 @@ class Item(NamedTuple):
 class Failure(NamedTuple):
     """An error that was not replayed, and why."""
 
-    error: ErrorId
+    key: str
+    sweep_id: str
     reason: str
 
 
@@ -81,7 +90,7 @@ class Account:
         """Note that an error was not replayed."""
         self.failed += 1
         if len(self.failures) < _MOST_FAILURES:
-            self.failures.append(Failure(error, reason))
+            self.failures.append(Failure(error.key, error.sweep_id, reason))
 
 
 class Delivery:
@@ -245,46 +254,119 @@ def _change(error: ErrorId, message: Message) -> Change:
     return Change(ChangeKind.REPLAYED, message, of=error.sweep_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Errors that a filter means: `rows` are to be done. `done_rows` are left out, because of what
-    was done with them; `done` has that, also of rows that are wanted again.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenErrors:
+    """Errors that `command` is about: `rows` are to be done, unless somebody does them meanwhile.
+    `done_rows` are left out, because of what was `done` with them; with `again` none are. `ids` are
+    those that were given. `copies`: how many have a copy in an error queue, by queue.
+    `unknown_destination`: that of the filter, if no error was ever for it.
     """
 
+    command: CommandName
+    source: str
     rows: Mapping[ErrorId, ErrorRow]
-    done_rows: Mapping[ErrorId, ErrorRow]
-    done: Mapping[ErrorId, Fate]
+    done_rows: Mapping[ErrorId, ErrorRow] = field(default_factory=dict)
+    done: Mapping[ErrorId, Fate] = field(default_factory=dict)
+    again: bool = False
+    ids: Sequence[str] = ()
+    copies: Mapping[str, int] = field(default_factory=dict)
+    unknown_destination: UnknownDestination | None = None
+
+    @property
+    def would_change(self) -> int:
+        """How many are to be done."""
+        return len(self.rows)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether ids were given that lead to one error each at most."""
+        return bool(self.ids) and all(len(self.named(each)) <= 1 for each in self.ids)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each id that was given leads to an error that is to be done."""
+        return all(self.named(each) for each in self.ids)
+
+    def named(self, wanted: str) -> Sequence[ErrorRow]:
+        """Those to be done that this id leads to."""
+        return _named(self.rows, wanted)
+
+    def named_before(self, wanted: str) -> Sequence[ErrorRow]:
+        """Those that are left out."""
+        return _named(self.done_rows, wanted)
+
+    @property
+    def groups(self) -> Sequence[ListedGroup]:
+        """What is to be done, in groups."""
+        seen = ((row, self.done.get(error)) for error, row in self.rows.items())
+        return [ListedGroup.of(group) for group in grouped(seen)]
+
+    @property
+    def undone(self) -> "Replayed | Discarded":
+        """What came of it if nobody says more."""
+        return _ended(self, Account(), None)
+
+    @property
+    def declined(self) -> "Replayed | Discarded":
+        """What came of it if somebody says no."""
+        return replace(self.undone, exit_code=ExitCode.MESSAGES_FAILED)
 
 
-def find_errors(messages: ExhaustedMessages, chosen: ErrorFilter, *, again: bool = False) -> Found:
-    """What a command would act on, as far as the ledger knows now."""
+def _named(rows: Mapping[ErrorId, ErrorRow], wanted: str) -> Sequence[ErrorRow]:
+    named = ErrorFilter(ids=(wanted,))
+    return [row for row in rows.values() if named.matches(row)]
+
+
+def choose_errors(
+    context: SweepContext,
+    ledger: Ledger,
+    wanted: ErrorFilter,
+    command: CommandName,
+    *,
+    again: bool = False,
+    delivers: bool = True,
+) -> ChosenErrors:
+    """The errors that a filter means. What dead commands did with them is settled before: the
+    ledger would call them open. `delivers`: whether queues have to be there. Raises `ConfigError`
+    for a destination that neither an error nor a queue has: a typing error.
+    """
+    messages = ExhaustedMessages(ledger, context.store.source)
+    messages.check()
+    settle_earlier(context, ledger)
     done = messages.fates()
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
-    for row in messages.rows(chosen):
+    for row in messages.rows(wanted):
         kept = done_rows if row.id in done and not again else rows
         kept[row.id] = row
-    return Found(rows, done_rows, done)
+    is_replay = command is CommandName.REPLAY
+    if is_replay and delivers and rows:
+        context.queue.check(None)
+    unknown = None if rows or done_rows else messages.unknown_destination(wanted)
+    refuse_unknown(context, unknown, "error", "`duesweep errors list` shows the errors")
+    return ChosenErrors(
+        command=command,
+        source=messages.source,
+        rows=rows,
+        done_rows=done_rows,
+        done=done,
+        again=again,
+        ids=wanted.ids,
+        copies=messages.in_error_queues(rows) if is_replay and rows else {},
+        unknown_destination=unknown,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Errors that an operator chose. Those that were replayed or discarded meanwhile are left out,
-    unless they are wanted `again`.
-    """
-
-    messages: ExhaustedMessages
-    rows: Mapping[ErrorId, ErrorRow]
-    again: bool = False
-
-    def still_open(self, account: Account) -> dict[ErrorId, ErrorRow]:
-        """What there is to do."""
-        if self.again:
-            return dict(self.rows)
-        done = self.messages.fates()
-        rows = {error: row for error, row in self.rows.items() if error not in done}
-        account.done_before = len(self.rows) - len(rows)
-        return rows
+def _still_open(
+    messages: ExhaustedMessages, chosen: ChosenErrors, account: Account
+) -> dict[ErrorId, ErrorRow]:
+    """What there is to do when the command runs alone."""
+    if chosen.again:
+        return dict(chosen.rows)
+    done = messages.fates()
+    rows = {error: row for error, row in chosen.rows.items() if error not in done}
+    account.done_before = len(chosen.rows) - len(rows)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,17 +381,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The work of `errors replay`. `endpoint` is the endpoint's name."""
+    """The work of `errors replay`."""
 
     context: SweepContext
-    endpoint: str
-    choice: Choice
+    messages: ExhaustedMessages
+    chosen: ChosenErrors
     target: Target = field(default_factory=Target)
     account: Account = field(default_factory=Account)
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Replay batch after batch."""
-        todo = self.choice.still_open(self.account)
+        todo = _still_open(self.messages, self.chosen, self.account)
         if todo:
             with self._way(session, run) as way:
                 for batch in self._batches(todo):
@@ -333,7 +415,7 @@ class Replay:
         limits = self.context.limits
         batch: dict[str, Item] = {}
         weight = 0
-        for error, kept in self.choice.messages.kept(todo):
+        for error, kept in self.messages.kept(todo):
             # A ledger that was restored may have a row twice.
             if todo.pop(error, None) is None:
                 continue
@@ -348,7 +430,7 @@ class Replay:
             yield list(batch.values())
 
     def _replayable(self, kept: KeptMessage) -> Replayable:
-        found, elsewhere = make_replayable(kept, self.endpoint), self.target.destination
+        found, elsewhere = make_replayable(kept, self.context.own_name), self.target.destination
         if elsewhere is None or isinstance(found.message.headers, MessageError):
             return found
         message = found.message._replace(destination=elsewhere)
@@ -360,12 +442,13 @@ class Discard:
     """The work of `errors discard`."""
 
     context: SweepContext
-    choice: Choice
+    messages: ExhaustedMessages
+    chosen: ChosenErrors
     account: Account = field(default_factory=Account)
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Discard batch after batch."""
-        todo = list(self.choice.still_open(self.account).values())
+        todo = list(_still_open(self.messages, self.chosen, self.account).values())
         rows = self.context.limits.rows
         for start in range(0, len(todo), rows):
             batch = [_discarded(row) for row in todo[start : start + rows]]
@@ -385,39 +468,97 @@ def _discarded(row: ErrorRow) -> Change:
     return Change(ChangeKind.DISCARDED, message, of=row.id.sweep_id)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorsReport:
-    """What became of the errors that were chosen. `done` None: there was nothing to do.
-    `done_before` were replayed or discarded before; `failures` are the first of the `failed`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What became of the errors that were chosen. `command_id` None: nothing was to be done, or was
+    done. `done_before` were replayed or discarded before; `failures` are the first of the `failed`.
     """
 
+    command: CommandName
+    source: str
+    command_id: str | None
     chosen: int
+    replayed: int
     done_before: int
-    done: CommandReport | None = None
-    failed: int = 0
-    failures: Sequence[Failure] = ()
+    failed: int
+    failures: Sequence[Failure]
+    is_stopped: bool
+    ledger_error: str | None
+    unknown_destination: UnknownDestination | None
+    exit_code: ExitCode
 
 
-def replay_errors(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """The same of errors that were discarded."""
+
+    command: CommandName
+    source: str
+    command_id: str | None
+    chosen: int
+    discarded: int
+    done_before: int
+    failed: int
+    failures: Sequence[Failure]
+    is_stopped: bool
+    ledger_error: str | None
+    unknown_destination: UnknownDestination | None
+    exit_code: ExitCode
+
+
+def act_on_errors(
     context: SweepContext,
-    wanted: ErrorFilter,
+    ledger: Ledger,
+    chosen: ChosenErrors,
     target: Target,
-    command: Command,
     *,
-    spark: "SparkSession | None" = None,
-) -> ErrorsReport:
-    """Replay the errors that a filter means, except those that were replayed or discarded."""
-    with command_ledger(context, spark) as ledger:
-        messages = ExhaustedMessages(ledger, context.store.source)
-        messages.check()
-        found = find_errors(messages, wanted)
-        if not found.rows:
-            return ErrorsReport(0, len(found.done_rows))
-        require_reason(command.reason, len(found.rows))
-        if target.due is None:
-            context.queue.check(None)
-        work = Replay(context, context.own_name, Choice(messages, found.rows), target)
-        done = run_command(context, ledger, command, work)
-    account = work.account
-    before = len(found.done_rows) + account.done_before
-    return ErrorsReport(len(found.rows), before, done, account.failed, tuple(account.failures))
+    reason: str | None,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Replayed | Discarded:
+    """Replay or discard what was chosen. `target` is for a replay."""
+    if not chosen.rows:
+        return chosen.undone
+    require_reason(reason, len(chosen.rows))
+    messages = ExhaustedMessages(ledger, chosen.source)
+    work: Replay | Discard = (
+        Replay(context, messages, chosen, target)
+        if chosen.command is CommandName.REPLAY
+        else Discard(context, messages, chosen)
+    )
+    command = Command(chosen.command, given_by(), reason)
+    report = run_command(context, ledger, command, work, stop=stop, tell=tell)
+    return _ended(chosen, work.account, report)
+
+
+def _ended(
+    chosen: ChosenErrors, account: Account, report: CommandReport | None
+) -> Replayed | Discarded:
+    changed = 0 if report is None else report.tally.changed
+    facts: dict[str, Any] = {
+        "command": chosen.command,
+        "source": chosen.source,
+        "command_id": None if report is None else report.command_id,
+        "chosen": len(chosen.rows),
+        "done_before": len(chosen.done_rows) + account.done_before,
+        "failed": account.failed,
+        "failures": tuple(account.failures),
+        "is_stopped": report is not None and report.is_stopped,
+        "ledger_error": None if report is None else report.ledger_error,
+        "unknown_destination": chosen.unknown_destination,
+        "exit_code": _exit_code(chosen, account, report),
+    }
+    if chosen.command is CommandName.REPLAY:
+        return Replayed(**facts, replayed=changed)
+    return Discarded(**facts, discarded=changed)
+
+
+def _exit_code(chosen: ChosenErrors, account: Account, report: CommandReport | None) -> ExitCode:
+    """Whether all was done that was asked."""
+    if report is not None and report.ledger_error:
+        return ExitCode.WORK_LEFT
+    was_overtaken = chosen.is_exact and account.done_before
+    was_stopped = report is not None and report.is_stopped
+    if not chosen.is_whole or account.failed or was_overtaken or was_stopped:
+        return ExitCode.MESSAGES_FAILED
+    return ExitCode.DONE

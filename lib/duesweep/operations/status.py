@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeVar
 from duesweep.api.ledgers import reading_ledger
 from duesweep.config import Config
 from duesweep.core.errors import DuesweepError
-from duesweep.core.exhausted import ErrorFilter, ErrorGroup, ErrorGroups
+from duesweep.core.exhausted import ErrorFilter, ErrorGroup
 from duesweep.core.finding import Finding, is_to_mend, worst_first
 from duesweep.core.policy import Pause
-from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
+from duesweep.operations.errors import ExhaustedMessages, grouped
 from duesweep.operations.messages import open_look
 from duesweep.stores.base import Store
 from duesweep.sweep.job import SweepContext
@@ -208,7 +208,7 @@ def _read_history(ledger: Ledger, source: str, since: datetime, now: datetime) -
         lateness=lateness_steps(latest),
         lateness_of=len(latest),
         failing=_failing(ledger, of_source),
-        errors=[group for group in _errors(messages).sorted() if group.open],
+        errors=[group for group in grouped(messages.seen(ErrorFilter())) if group.open],
     )
 
 
@@ -262,15 +262,6 @@ def _failing(ledger: Ledger, of_source: Condition) -> Sequence[Failing]:
                 text if is_later else before.example,
             )
     return sorted(groups.values(), key=lambda each: -each.messages)
-
-
-def _errors(messages: ExhaustedMessages) -> ErrorGroups:
-    fates = messages.fates()
-    groups = ErrorGroups()
-    for row in messages.rows(ErrorFilter()):
-        fate = fates.get(row.id)
-        groups.add(row, None if fate is None else fate.kind)
-    return groups
 
 
 def lateness_steps(milliseconds: Iterable[int | None]) -> Sequence[Step]:

@@ -44,12 +44,12 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
     ]
 
 
-def fact_lines(values: Mapping[str, str]) -> list[str]:
+def fact_lines(values: Mapping[str, str], indent: str) -> list[str]:
     """A line for each name with its value, the values under each other."""
     names = {name: make_printable(name) for name in values}
     width = min(_WIDEST_NAME, max(map(cell_len, names.values()), default=0))
     return [
-        f"  {shown}{' ' * (width - cell_len(shown))}  {make_printable(values[name])}"
+        f"{indent}{shown}{' ' * (width - cell_len(shown))}  {make_printable(values[name])}".rstrip()
         for name, shown in names.items()
     ]
 

@@ -60,6 +60,7 @@ class Facts:
     """Names with their values under each other."""
 
     values: Mapping[str, str]
+    indent: str = "  "
 
 
 Block = Line | Note | Table | Facts
@@ -84,6 +85,6 @@ def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
             if isinstance(block, Table):
                 tables.print_table(block.columns, block.rows)
             else:
-                for line in tables.fact_lines(block.values):
+                for line in tables.fact_lines(block.values, block.indent):
                     print(line)
     sys.stdout.flush()

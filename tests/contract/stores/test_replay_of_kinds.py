@@ -6,13 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from duesweep.core.change import Command, CommandName
+from duesweep.core.change import CommandName
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
-from duesweep.exhausted import ExhaustedMessages
 from duesweep.ledger.ledger import open_ledger
-from duesweep.operations.change import run_command
-from duesweep.operations.replay import Choice, Replay, Target, find_errors
+from duesweep.operations.replay import Replayed, Target, act_on_errors, choose_errors
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -47,12 +45,11 @@ def _rows(endpoint: Endpoint[Any]) -> list[DelayedRow]:
 
 def _replay(context: SweepContext, target: Target, *, again: bool = False) -> int:
     ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
-    messages = ExhaustedMessages(ledger, context.store.source)
-    found = find_errors(messages, ErrorFilter(), again=again)
-    work = Replay(context, "Sales.Orders", Choice(messages, found.rows, again), target)
-    report = run_command(context, ledger, Command(CommandName.REPLAY, "test", None), work)
-    assert (report.ledger_error, work.account.failures) == (None, [])
-    return report.tally.changed
+    chosen = choose_errors(context, ledger, ErrorFilter(), CommandName.REPLAY, again=again)
+    done = act_on_errors(context, ledger, chosen, target, reason="a test")
+    assert isinstance(done, Replayed)
+    assert (done.ledger_error, done.failures) == (None, ())
+    return done.replayed
 
 
 def _sweep(context: SweepContext) -> tuple[int, int]:

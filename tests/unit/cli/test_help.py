@@ -82,6 +82,8 @@ def test_shells_complete_commands(
 # What a command does not do without.
 NEEDS: dict[tuple[str, ...], list[str]] = {
     ("cancel",): ["--all", "--reason", "x"],
+    ("errors", "discard"): ["--all"],
+    ("errors", "replay"): ["--all"],
     ("errors", "show"): ["1"],
     ("pause",): ["Billing", "--reason", "x"],
     ("queue", "purge"): ["Billing", "--yes"],

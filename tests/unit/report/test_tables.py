@@ -18,13 +18,12 @@ from rich.cells import cell_len
 
 from duesweep.core.errors import make_printable
 from duesweep.preview import PreviewEntry
-from duesweep.report import exhausted
 from duesweep.report.preview import print_preview
 from duesweep.report.progress import create_watch
 from duesweep.report.quantities import duration_text, size_text, time_text
 from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row
-from duesweep.report.views import messages
+from duesweep.report.views import errors, messages
 
 COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
 KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
@@ -68,8 +67,8 @@ def test_key_is_whole_on_any_terminal_and_no_line_is_longer_than_needed_for_it(w
     [
         (messages.COLUMNS, ["key"]),
         (messages.FAILING_COLUMNS, ["key"]),
-        (exhausted.GROUP_COLUMNS, ["group", "example"]),
-        (exhausted.ROW_COLUMNS, ["message id"]),
+        (errors.GROUP_COLUMNS, ["group", "example"]),
+        (errors.ERROR_COLUMNS, ["message id"]),
         (messages.EVENT_COLUMNS, ["sweep or command"]),
     ],
 )

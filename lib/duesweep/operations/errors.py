@@ -1,16 +1,24 @@
-"""Reads from the ledger which messages exhausted their attempts, and what became of them since.
+"""Messages that exhausted their attempts: in groups, one by one, whole; and what became of them.
 
-It connects to no store. What a journal holds that is not settled yet is not in the ledger.
+All is read from the ledger. What a journal holds that is not settled yet is not in it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from duesweep.core.change import ChangeKind
-from duesweep.core.errors import ConfigError
-from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
+from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.exhausted import (
+    ErrorFilter,
+    ErrorGroup,
+    ErrorGroups,
+    ErrorId,
+    ErrorRow,
+    KeptMessage,
+)
 from duesweep.core.message import first_type
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
@@ -38,10 +46,23 @@ class Fate:
     command_id: str
 
 
+# An error, and what became of it; None: nobody has touched it.
+Seen = tuple[ErrorRow, Fate | None]
+
+
+def grouped(seen: Iterable[Seen]) -> Sequence[ErrorGroup]:
+    """Errors in groups, those with the most open errors first. Holds an example of each group."""
+    groups = ErrorGroups()
+    for row, fate in seen:
+        groups.add(row, None if fate is None else fate.kind)
+    return groups.sorted()
+
+
 class ExhaustedMessages:
     """One source's rows of the ledger's `errors`."""
 
     def __init__(self, ledger: Ledger, source: str) -> None:
+        self.source = source
         self._ledger = ledger
         self._source = Among("source", [source])
 
@@ -63,6 +84,14 @@ class ExhaustedMessages:
             row = _row(found)
             if chosen.matches(row):
                 yield row
+
+    def seen(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Seen"]:
+        """The same, each with what became of it."""
+        fates = self.fates()
+        for row in self.rows(chosen):
+            fate = fates.get(row.id)
+            if with_discarded or fate is None or fate.kind is not ChangeKind.DISCARDED:
+                yield row, fate
 
     def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
         """The filter's destination, if no error was ever for it."""
@@ -90,8 +119,8 @@ class ExhaustedMessages:
                 yield error, _kept(row)
 
     def details(self, error: ErrorId) -> LedgerRow:
-        """All that the ledger has of an error."""
-        columns = (*_ROW, "headers", "headers_text", "body", "stack")
+        """What is large of an error."""
+        columns = ("headers", "headers_text", "body", "stack")
         (row, *_) = self._ledger.rows(
             "errors",
             columns,
@@ -136,6 +165,169 @@ class ExhaustedMessages:
         yield self._source
         yield Between("last_failed_at", min(row.last_failed_at for row in chosen.values()))
         yield from _among_sweeps(chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedError:
+    """An error, less what is large. `state` is `open`, or what was done with it last."""
+
+    key: str
+    sweep_id: str
+    group: str
+    message_id: str | None
+    message_type: str | None
+    destination: str | None
+    attempts: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    error_class: str
+    error_text: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeError(ListedError):
+    """An error, whole. `headers` None: they cannot be read. `changes`: what operators did with it,
+    the first thing first.
+    """
+
+    headers: Mapping[str, str | None] | None
+    headers_text: str | None
+    body: bytes | None
+    stack: str | None
+    changes: Sequence[LedgerRow]
+
+
+class Example(NamedTuple):
+    """One of a group."""
+
+    message_id: str | None
+    key: str
+    sweep_id: str
+    error_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedGroup:
+    """Errors of the same class, destination and message type."""
+
+    group: str
+    error_class: str
+    destination: str | None
+    message_type: str | None
+    count: int
+    open: int
+    replayed: int
+    discarded: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    example: Example
+
+    @classmethod
+    def of(cls, group: ErrorGroup) -> "ListedGroup":
+        """What is shown of a group."""
+        row = group.example
+        return cls(
+            group=group.id,
+            error_class=row.error_class,
+            destination=row.destination,
+            message_type=row.message_type,
+            count=group.count,
+            open=group.open,
+            replayed=group.replayed,
+            discarded=group.discarded,
+            first_failed_at=group.first,
+            last_failed_at=group.last,
+            example=Example(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """The `groups` with the most `open` errors of those that a filter means. `unknown_destination`:
+    that of the filter, if no error was ever for it.
+    """
+
+    source: str
+    groups_in_all: int
+    open: int
+    groups: Sequence[ListedGroup]
+    unknown_destination: UnknownDestination | None
+    is_filtered: bool = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorListing:
+    """The errors that failed last of those that a filter means."""
+
+    source: str
+    errors_in_all: int
+    errors: Sequence[ListedError]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownErrors:
+    """All errors of a message that is `named`, the last one first."""
+
+    source: str
+    errors: Sequence[WholeError]
+    exit_code: ExitCode
+    named: str = field(repr=False)
+
+
+def list_groups(
+    messages: ExhaustedMessages, wanted: ErrorFilter, most: int, *, with_discarded: bool
+) -> GroupListing:
+    """The first groups of the errors that a filter means."""
+    found = grouped(messages.seen(wanted, with_discarded=with_discarded))
+    return GroupListing(
+        source=messages.source,
+        groups_in_all=len(found),
+        open=sum(group.open for group in found),
+        groups=[ListedGroup.of(group) for group in found[:most]],
+        unknown_destination=None if found else messages.unknown_destination(wanted),
+        is_filtered=not wanted.is_empty,
+    )
+
+
+def list_errors(
+    messages: ExhaustedMessages, wanted: ErrorFilter, most: int, *, with_discarded: bool
+) -> ErrorListing:
+    """The last errors that a filter means. Holds `most` of them."""
+    total = 0
+
+    def counted() -> Iterator[Seen]:
+        nonlocal total
+        for each in messages.seen(wanted, with_discarded=with_discarded):
+            total += 1
+            yield each
+
+    last = heapq.nlargest(most, counted(), key=lambda each: (each[0].last_failed_at, each[0].id))
+    return ErrorListing(messages.source, total, [ListedError(**_facts(*each)) for each in last])
+
+
+def show_errors(messages: ExhaustedMessages, named: str) -> ShownErrors:
+    """The errors of the message with this message id or key. The exit code is 3 if it has none."""
+    rows = list(messages.rows(ErrorFilter(ids=(named,))))
+    rows.sort(key=lambda row: row.last_failed_at, reverse=True)
+    fates = messages.fates() if rows else {}
+    errors = [
+        WholeError(
+            **_facts(row, fates.get(row.id)),
+            **messages.details(row.id),
+            changes=messages.changes(row.id),
+        )
+        for row in rows
+    ]
+    code = ExitCode.DONE if rows else ExitCode.MESSAGES_FAILED
+    return ShownErrors(messages.source, errors, code, named)
+
+
+def _facts(row: ErrorRow, fate: Fate | None) -> dict[str, Any]:
+    facts = row._asdict()
+    error: ErrorId = facts.pop("id")
+    state = "open" if fate is None else fate.kind.value
+    return facts | {**error._asdict(), "group": row.group, "state": state}
 
 
 def _among_sweeps(chosen: Collection[ErrorId]) -> Iterator[Condition]:

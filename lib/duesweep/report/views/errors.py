@@ -1,0 +1,259 @@
+"""Messages that exhausted their attempts, and what becomes of them, as blocks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from duesweep.report.bodies import view_body
+from duesweep.report.quantities import count_text, size_text, time_text
+from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
+from duesweep.report.views.messages import unknown
+
+if TYPE_CHECKING:
+    from duesweep.core.exhausted import ErrorId
+    from duesweep.operations.errors import (
+        ErrorListing,
+        Fate,
+        GroupListing,
+        ListedError,
+        ListedGroup,
+        ShownErrors,
+        WholeError,
+    )
+    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
+
+GROUP_COLUMNS = (
+    Column("group", least=None),
+    Column("open", is_number=True, least=None),
+    Column("replayed", is_number=True, least=None),
+    Column("discarded", is_number=True, least=None),
+    Column("first (UTC)", least=None),
+    Column("last (UTC)", least=None),
+    Column("error", least=12),
+    Column("destination", least=12),
+    Column("type", least=12),
+    Column("example", least=None),
+)
+ERROR_COLUMNS = (
+    Column("failed (UTC)", least=None),
+    Column("state", least=None),
+    Column("message id", least=None),
+    Column("error", least=12),
+    Column("destination", least=12),
+    Column("type", least=12),
+    Column("text", least=12),
+)
+_SHOWN_FAILURES = 20
+
+
+def groups(found: "GroupListing") -> Iterator[Block]:
+    """Groups of errors, or that there is none."""
+    if found.groups:
+        yield _group_table(found.groups)
+        yield from _rest(found.groups_in_all - len(found.groups))
+        return
+    none = "no error is meant" if found.is_filtered else "no message has exhausted its attempts"
+    failing = "`duesweep list --failing` shows messages that have failed and are tried again"
+    yield Line(f"{found.source}: {none}. {failing}.")
+    yield from unknown(found.unknown_destination, "error")
+
+
+def errors(found: "ErrorListing") -> Iterator[Block]:
+    """Errors one by one."""
+    yield Table(ERROR_COLUMNS, [_error_row(one) for one in found.errors])
+    yield from _rest(found.errors_in_all - len(found.errors))
+
+
+def shown(found: "ShownErrors") -> Iterator[Block]:
+    """All of each error, the longest last."""
+    if not found.errors:
+        yield Note(
+            f"the ledger has no error of {found.source} with message id or key {found.named}",
+            with_json=True,
+        )
+    for one in found.errors:
+        yield from _whole(one)
+        yield Line()
+
+
+def chosen(found: "ChosenErrors") -> Iterator[Block]:
+    """What a command is to do, by groups, and what to know before. From an error queue somebody may
+    replay errors, too.
+    """
+    for queue, count in sorted(found.copies.items()):
+        yield Note(
+            f"the error queue {queue} has got copies of {count_text(count, 'error')}: whoever "
+            "returns them from there doubles them",
+            with_json=True,
+        )
+    for text in _named(found):
+        yield Note(text, with_json=True)
+    yield from unknown(found.unknown_destination, "error", with_json=True)
+    if found.rows and not found.is_exact:
+        yield _group_table(found.groups)
+
+
+def replay_question(found: "ChosenErrors", destination: str | None, due: object) -> str:
+    """What a person is asked before errors are replayed."""
+    text = f"Replay {count_text(len(found.rows), 'error')}"
+    where = "their destinations" if destination is None else destination
+    return f"{text} to {where}" if due is None else f"{text} through the store, to {where}"
+
+
+def discard_question(found: "ChosenErrors") -> str:
+    """The same before they are discarded."""
+    return f"Discard {count_text(len(found.rows), 'error')}"
+
+
+def would_change(found: "ChosenErrors") -> Iterator[Block]:
+    """What a dry run says."""
+    count = count_text(len(found.rows), "error")
+    yield Line(f"{found.source}: {count} would be {found.command.done}.")
+    yield from _left_out(found, 0)
+
+
+def changed(ended: "Replayed | Discarded", found: "ChosenErrors") -> Iterator[Block]:
+    """What a command did, and why it did not do the rest."""
+    done = ended.command.done
+    # The field has the name of what was done.
+    text = f"{ended.source}: {done} {count_text(getattr(ended, done), 'error')}"
+    yield Line(f"{text}, command {ended.command_id}." if ended.command_id else f"{text}.")
+    yield from _left_out(found, ended.done_before - len(found.done_rows))
+    for failure in ended.failures[:_SHOWN_FAILURES]:
+        yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
+    if ended.failed > _SHOWN_FAILURES:
+        more = f"{ended.failed:,} were not {done} in all; --json has more reasons"
+        yield Note(more, with_json=True)
+    if ended.is_stopped:
+        yield Note("stopped between two batches; the same command does the rest", with_json=True)
+    if ended.ledger_error:
+        yield Note(ended.ledger_error, with_json=True)
+
+
+def _left_out(found: "ChosenErrors", meanwhile: int) -> Iterator[Block]:
+    # Of those that were named it was told before.
+    before = 0 if any(_named(found)) else len(found.done_rows)
+    if skipped := before + meanwhile:
+        text = f"left out {count_text(skipped, 'error')}: replayed or discarded before"
+        yield Note(text, with_json=True)
+
+
+def _named(found: "ChosenErrors") -> Iterator[str]:
+    """What is to be said of ids that do not lead to one error."""
+    for each in found.ids:
+        rows, before = found.named(each), found.named_before(each)
+        if len(rows) > 1:
+            yield f"{each} means {len(rows)} errors"
+        elif not rows and not before:
+            yield f"the ledger has no error with message id or key {each}"
+        elif not rows:
+            for row in before:
+                told = _fate_text(row.id, found.done[row.id])
+                yield f"{told}; `errors replay --again` replays it once more"
+
+
+def _group_table(found: Sequence["ListedGroup"]) -> Table:
+    return Table(GROUP_COLUMNS, [_group_row(group) for group in found])
+
+
+def _group_row(group: "ListedGroup") -> Row:
+    return [
+        group.group,
+        Cell(f"{group.open:,}", "red") if group.open else "0",
+        f"{group.replayed:,}",
+        f"{group.discarded:,}",
+        _short_time(group.first_failed_at),
+        _short_time(group.last_failed_at),
+        _short_class(group.error_class),
+        group.destination or "",
+        group.message_type or "",
+        group.example.message_id or group.example.key,
+    ]
+
+
+def _error_row(error: "ListedError") -> Row:
+    return [
+        _short_time(error.last_failed_at),
+        Cell(error.state, "red") if error.state == "open" else error.state,
+        error.message_id or error.key,
+        _short_class(error.error_class),
+        error.destination or "",
+        error.message_type or "",
+        error.error_text,
+    ]
+
+
+def _whole(error: "WholeError") -> Iterator[Block]:
+    yield Facts(
+        {
+            "message id": error.message_id or "none",
+            "key": error.key,
+            "type": error.message_type or "unknown",
+            "destination": error.destination or "unknown",
+            "group": error.group,
+            "sweep": error.sweep_id,
+            "attempts": f"{error.attempts}, from {time_text(error.first_failed_at)} to "
+            f"{time_text(error.last_failed_at)}",
+            "error": f"{error.error_class}: {error.error_text}",
+        },
+        indent="",
+    )
+    for change in error.changes:
+        yield Line(_change_text(change))
+    yield Line()
+    yield Line("headers:")
+    # Where they cannot be read, their text has to tell why.
+    if error.headers is None:
+        yield from map(Line, (error.headers_text or "").splitlines())
+    else:
+        headers = dict(error.headers).items()
+        yield Facts({name: "null" if text is None else text for name, text in headers}, indent="")
+    yield Line()
+    yield from _body(error.body)
+    yield Line()
+    yield Line("stack:")
+    yield from map(Line, (error.stack or "").splitlines())
+
+
+def _body(body: bytes | None) -> Iterator[Block]:
+    if body is None:
+        yield Line("no body")
+        return
+    view = view_body(body)
+    cut = ", its beginning" if view.is_cut else ""
+    yield Line(f"body, {size_text(len(body))}, as {view.form}{cut}:")
+    yield from map(Line, view.lines)
+
+
+def _change_text(change: Mapping[str, Any]) -> str:
+    """What an operator did with an error, as a sentence."""
+    where = f" to {change['queue']}" if change["queue"] else ""
+    where += f" into the store as {change['new_key']}" if change.get("new_key") else ""
+    why = f": {change['reason']}" if change["reason"] else ""
+    when = time_text(change["changed_at"])
+    return f"{change['change']}{where} on {when} by {change['given_by']}{why}"
+
+
+def _fate_text(error: "ErrorId", fate: "Fate") -> str:
+    """What was done with an error before, as a sentence."""
+    done = {
+        "change": fate.kind.value,
+        "queue": fate.queue,
+        "reason": fate.reason,
+        "changed_at": fate.changed_at,
+        "given_by": fate.given_by,
+    }
+    return f"{error.key} was {_change_text(done)}"
+
+
+def _rest(left: int) -> Iterator[Block]:
+    if left:
+        yield Note(f"{left:,} more, which --limit shows")
+
+
+def _short_class(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _short_time(moment: datetime) -> str:
+    return time_text(moment).removesuffix(" UTC")
