@@ -1,22 +1,27 @@
 """Configuration. No other part of the package reads the environment."""
 
 from duesweep.config.dsn import holds_password
-from duesweep.config.fleet import EndpointSettings, settings_of
-from duesweep.config.load import load, mask_secrets
-from duesweep.config.model import Config
-from duesweep.config.otlp_environment import otlp_settings
-from duesweep.config.own_command import given_variables, own_command
-from duesweep.config.reload import keep_fixed
-from duesweep.config.rules import route_notice
-from duesweep.config.running import MetricsConfig
-from duesweep.config.sections import DEFAULT_SCHEMAS, LimitConfig, QueueConfig, RouteConfig
-from duesweep.config.spark_environment import (
+from duesweep.config.environment import (
+    given_variables,
     has_cluster_files,
     has_prepared_session,
     jars,
+    otlp_settings,
+    own_command,
     spark_command,
+    started,
 )
-from duesweep.config.started import started
+from duesweep.config.files import EndpointSettings, settings_of
+from duesweep.config.load import load, mask_secrets
+from duesweep.config.model import (
+    DEFAULT_SCHEMAS,
+    Config,
+    LimitConfig,
+    MetricsConfig,
+    QueueConfig,
+    RouteConfig,
+)
+from duesweep.config.rules import keep_fixed, route_notice
 
 __all__ = [
     "DEFAULT_SCHEMAS",

@@ -3,27 +3,36 @@
 Unknown keys are refused. Defaults are applied once, after merging.
 """
 
+import math
 import os
-import re
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from duesweep.config.file import content_of
-from duesweep.config.fleet import Content, EndpointSettings, example_of, settings_of
-from duesweep.config.model import ENVIRONMENT, Config
-from duesweep.config.places import Part, Places, refuse_two_spellings
+from duesweep.config.files import (
+    Content,
+    EndpointSettings,
+    Part,
+    content_of,
+    example_of,
+    merged,
+    settings_of,
+)
+from duesweep.config.model import Config, QueueConfig
 from duesweep.config.rules import first_problem
-from duesweep.config.values import as_text
 from duesweep.config.wording import (
+    ENVIRONMENT,
+    Places,
     placed,
     problems_of,
     settings,
+    shown,
     unknown_setting,
     variable_of,
 )
@@ -36,6 +45,15 @@ _MASK = "**********"
 _SHOWN = 20
 # No setting has so many parts, and each nests the next.
 _DEEPEST = 100
+_BOOLEANS = {"true": True, "false": False}
+
+
+class _Given(NamedTuple):
+    """A setting as text: of the environment, or of the command line."""
+
+    path: Sequence[str]
+    text: str
+    place: str
 
 
 def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> Config:
@@ -46,25 +64,19 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
     contradicts others.
     """
     content, parts = _content(of)
-    Config.content.set(content)
-    refuse_two_spellings()
-    _refuse_unknown_variables()
-    given = _nest(overrides)
-    _refuse_unknown_sections(given)
+    faults: list[Problem] = []
+    variables = _nest(_variables(content), "another variable", faults)
+    options = _nest(_options(overrides), "another --set", faults)
     try:
-        config = Config(**as_text(given))
+        config = Config.model_validate(merged(merged(content, variables), options))
     except ValidationError as error:
         found = error.errors()
         lacks_file = not parts and any(each["type"] == "missing" for each in found)
         problems = problems_of(found, Places(parts, overrides))
-        raise _refusal([_no_file(), *problems] if lacks_file else problems) from error
-    except SettingsError as error:
-        raise _unreadable_section(str(error)) from error
-    except RecursionError as error:
-        raise ConfigError(
-            "A variable of the environment, or a --set, is nested too deeply",
-            advice="shorten the one that is much longer than the others",
-        ) from error
+        first = [_no_file()] if lacks_file else []
+        raise _refusal([*first, *problems, *faults]) from error
+    if faults:
+        raise _refusal(faults)
     problem = first_problem(config)
     if problem is not None:
         # Each begins with the name of its setting.
@@ -85,17 +97,6 @@ def _refusal(problems: Iterable[Problem]) -> ConfigError:
     first = [replace(one, text=shorten(one.text)) for one in islice(problems, _SHOWN + 1)]
     more = [Problem("and more")] if len(first) > _SHOWN else []
     return ConfigError.of([*first[:_SHOWN], *more])
-
-
-def _unreadable_section(text: str) -> ConfigError:
-    """The error of an environment variable that stands for a whole section."""
-    found = re.search(r'field "(\w+)"', text)
-    section = found[1] if found else ""
-    keys = [variable_of(path) for path in settings() if path.startswith(f"{section}.")]
-    return ConfigError(
-        f"{variable_of(section)} is set in the environment, but {section} is a section",
-        advice=f"set each of its settings, as {', '.join(keys[:3]) or variable_of('section.key')}",
-    )
 
 
 def mask_secrets(config: Config) -> dict[str, Any]:
@@ -124,8 +125,7 @@ def _content(given: Path | EndpointSettings | None) -> tuple[Content, Sequence[P
     return _content(found[0])
 
 
-def _nest(overrides: Sequence[str]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+def _options(overrides: Sequence[str]) -> Iterator[_Given]:
     for override in overrides:
         path, separator, value = override.partition("=")
         if not separator:
@@ -133,45 +133,123 @@ def _nest(overrides: Sequence[str]) -> dict[str, Any]:
                 f"--set {shorten(override)!r} is not of the form section.key=value",
                 advice="write it as in --set sweep.batch_rows=500",
             )
-        *sections, key = path.strip().split(".")
-        if len(sections) > _DEEPEST:
+        parts = path.strip().split(".")
+        if len(parts) > _DEEPEST:
             raise ConfigError(
                 f"--set {shorten(path)} has too many parts", advice="give it as section.key=value"
             )
-        at = nested
-        for section in sections:
-            at = at.setdefault(section, {})
-            if not isinstance(at, dict):
-                raise ConfigError(
-                    f"--set {path}: another --set gives {section} a value, so it is no section",
-                    advice="remove one of the two",
-                )
-        at[key] = value
-    return nested
+        yield _Given(parts, value, f"--set {path.strip()}")
 
 
-def _refuse_unknown_sections(given: Iterable[str]) -> None:
-    # Pydantic has arguments of its own, as _env_file, and would take these for them.
-    for section in given:
-        if section not in Config.model_fields:
-            raise _refusal([placed(unknown_setting(section), f"--set {section}")])
-
-
-def _refuse_unknown_variables() -> None:
-    # Pydantic refuses unknown keys of a section, but ignores variables of unknown sections.
+def _variables(content: Content) -> Iterator[_Given]:
+    """The settings of the environment. Variables are not case-sensitive, so a connection is named
+    as the file names it.
+    """
     prefix, delimiter = ENVIRONMENT
+    queues = content.get("queues")
+    written = {name.lower(): name for name in queues} if isinstance(queues, Mapping) else {}
     meant = {
         variable.replace(delimiter, "_"): variable for variable in map(variable_of, settings())
     }
+    spellings: dict[str, str] = {}
     for variable in sorted(os.environ):
-        name = variable.upper().removeprefix(prefix)
-        section, separator, _ = name.partition(delimiter)
-        is_ours = name != variable.upper() and separator
-        if is_ours and section.lower() not in Config.model_fields:
-            path = name.lower().replace(delimiter, ".")
-            raise _refusal([placed(unknown_setting(path), f"{variable} in the environment")])
-        likely = meant.get(variable.upper().replace(delimiter, "_"))
-        if likely is not None and likely != variable.upper():
+        name = variable.upper()
+        section, *keys = name.removeprefix(prefix).lower().split(delimiter)
+        is_setting = name.startswith(prefix) and (keys or section in Config.model_fields)
+        place = f"{variable} in the environment"
+        if is_setting and section not in Config.model_fields:
+            raise _refusal([placed(unknown_setting(".".join([section, *keys])), place)])
+        likely = meant.get(name.replace(delimiter, "_"))
+        if likely is not None and likely != name:
             raise ConfigError(
                 f"{variable} is set in the environment", advice=f"did you mean {likely}?"
             )
+        if not is_setting:
+            continue
+        if (first := spellings.setdefault(name, variable)) != variable:
+            raise ConfigError(
+                f"{first} and {place} are two spellings of one setting",
+                advice=f"keep {name}, and unset the other",
+            )
+        if section == "queues" and keys:
+            keys[0] = written.get(keys[0], keys[0])
+        if len(keys) < _DEEPEST:
+            yield _Given([section, *keys], os.environ[variable], place)
+
+
+def _nest(given: Iterable[_Given], another: str, faults: list[Problem]) -> Content:
+    """The settings as a file has them. What is not of its setting's type goes to `faults`."""
+    nested: dict[str, Any] = {}
+    for path, text, place in given:
+        at = nested
+        for section in path[:-1]:
+            at = at.setdefault(section, {})
+            if not isinstance(at, dict):
+                raise ConfigError(
+                    f"{place}: {another} gives {section} a value, so it is no section",
+                    advice="remove one of the two",
+                )
+        try:
+            at[path[-1]] = _typed(text, _field_of(path))
+        except ValueError as error:
+            faults.append(placed(Problem(f"{'.'.join(path)} is wrong: {error}"), place))
+    return nested
+
+
+def _field_of(path: Sequence[str]) -> FieldInfo | None:
+    """The field of a setting; None if there is none, or only its custom store knows it."""
+    model: Any = Config
+    match path:
+        case ["queues", _, key]:
+            model = QueueConfig
+        case [section, key] if section in Config.model_fields:
+            model = Config.model_fields[section].annotation
+        case [key]:
+            pass
+        case _:
+            return None
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    return {field.alias or name: field for name, field in model.model_fields.items()}.get(key)
+
+
+def _typed(text: str, field: FieldInfo | None) -> object:
+    """What a text stands for in a field of its type. Raises `ValueError` if it cannot be that."""
+    kinds = set() if field is None else _kinds(field.annotation)
+    if tuple in kinds and text.lstrip().startswith("["):
+        return _list_in(text)
+    if bool in kinds:
+        if (key := text.strip().lower()) not in _BOOLEANS:
+            raise ValueError(f"it is {shown(text)}, and must be true or false")
+        return _BOOLEANS[key]
+    if kinds & {int, float}:
+        return _number_in(text, is_whole=float not in kinds)
+    return text
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return {get_origin(kind) or kind for kind in (annotation, *get_args(annotation))}
+
+
+def _list_in(text: str) -> object:
+    try:
+        return tomllib.loads(f"list = {text}")["list"]
+    except (ValueError, RecursionError) as error:
+        raise ValueError('it is a list, as ["one", "two"], which cannot be read') from error
+
+
+def _number_in(text: str, *, is_whole: bool) -> float:
+    try:
+        return int(text) if is_whole else float(text)
+    except ValueError:
+        if is_whole and _is_finite(text):
+            raise ValueError("it must be a whole number, without a decimal point") from None
+        kind = "a whole number" if is_whole else "a number"
+        raise ValueError(f"it is {shown(text)}, and must be {kind}") from None
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

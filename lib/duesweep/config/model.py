@@ -1,49 +1,469 @@
-"""The effective configuration, and the sources that it comes from."""
+"""Every setting: its type, its bounds, its default, and what it means."""
 
+import re
 from collections.abc import Mapping
-from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any, Literal
 
-from pydantic import Field
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from annotated_types import MinLen
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
-from duesweep.config.running import (
-    BreakerConfig,
-    LedgerConfig,
-    MetricsConfig,
-    RetryConfig,
-    SloConfig,
-    SweepConfig,
-    TimeoutsConfig,
-)
-from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig, StoreConfig
-from duesweep.config.values import as_text
+from duesweep.config.dsn import PORT_PROBLEM, dialect_of, has_bad_port
+from duesweep.core.policy import LedgerWriter
+from duesweep.core.routing import PLACEHOLDERS
+from duesweep.stores.base import TransactionMode
 
-# Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
-ENVIRONMENT = ("DUESWEEP_", "__")
+# The databases count in 32 bits.
+MOST = 2**31 - 1
+DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
+_SQL_PERSISTENCE = "sql-persistence"
+_STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+_HTTP = re.compile(r"https?://(?:[^@/]*@)?[^@/:?#]")
+# Far more characters than a dsn with many servers has.
+_LONGEST = 10_000
 
 
-class Config(BaseSettings):
-    """The effective configuration. `content` is the parsed file of the next `Config` that this
-    thread makes.
+class Section(BaseModel):
+    """Its settings: unknown ones are refused, and values of a wrong type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _readable(cls, value: Any, given: ValidationInfo) -> Any:
+        values = value if isinstance(value, list) else [value]
+        texts = [text for text in values if isinstance(text, str)]
+        for text in texts:
+            if len(text) > _LONGEST:
+                raise ValueError(f"it has {len(text):,} characters, and may have {_LONGEST:,}")
+            if "\0" in text:
+                raise ValueError("it holds a NUL, the character with the number 0")
+        bounds = cls.model_fields[str(given.field_name)].metadata
+        if any(isinstance(bound, MinLen) for bound in bounds) and not all(map(str.strip, texts)):
+            raise ValueError("it is empty")
+        # A list of the file is frozen as all else is.
+        return tuple(value) if isinstance(value, list) else value
+
+
+def _check_port(dsn: SecretStr | None) -> SecretStr | None:
+    """The same dsn or URL. Raises `ValueError` for a port that cannot be."""
+    if dsn is not None and has_bad_port(dsn.get_secret_value()):
+        raise ValueError(PORT_PROBLEM)
+    return dsn
+
+
+class StoreConfig(Section):
+    """Where delayed messages wait. `options` are a custom store's own."""
+
+    kind: str = Field(
+        default="postgresql",
+        pattern=_STORE_KINDS,
+        description="`postgresql` or `sqlserver`: NServiceBus's transport; `msmq`: its delayed "
+        "message store; `sql-persistence`: the old timeout manager's timeouts; or your own store "
+        "as `package.module:Class`.",
+    )
+    dsn: SecretStr = Field(
+        min_length=1,
+        description="Where the store is: a PostgreSQL URL or keywords, on SQL Server an ODBC "
+        "string. With a password, give it in the environment.",
+    )
+    endpoint: str = Field(min_length=1, description="Whose delayed messages.")
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The ledger's `source`, one for each store of a ledger. Default: "
+        "database/schema.table.",
+    )
+    db_schema: str | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="The schema of the endpoint's tables and of addresses without one. Default: "
+        "`public`, on SQL Server `dbo`.",
+    )
+    delayed_table: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Default: `<endpoint>.Delayed`; for `msmq`, `<endpoint>.delayed` or "
+        "`.timeouts`, whichever exists.",
+    )
+    # It may be empty: then SQL persistence names its table without a prefix.
+    table_prefix: str | None = Field(
+        default=None,
+        description="Of `<prefix>TimeoutData`; for `sql-persistence` only. Default: the endpoint "
+        "with _ for its dots, and a _.",
+    )
+    writer_time_zone: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The time zone of the endpoint's sessions; PostgreSQL only. Default: found "
+        "out.",
+    )
+    jdbc_url: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="For Spark's reads; SQL Server only. Default: made from the dsn.",
+    )
+    number_of_retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000,
+        description="As in the endpoint; for `msmq` only, where it replaces `retry.max_attempts`. "
+        "Default: 0.",
+    )
+    transaction_mode: TransactionMode | None = Field(
+        default=None,
+        strict=False,
+        description="Refuse to start where the queues do not allow it. Default: the most that "
+        "they allow.",
+    )
+    # They may be secret; only the custom store knows which.
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description="What a store of your own takes; masked when the configuration is printed.",
+    )
+
+    @field_validator("dsn")
+    @classmethod
+    def _of_some_dialect(cls, dsn: SecretStr, given: ValidationInfo) -> SecretStr:
+        is_decisive = given.data.get("kind") == _SQL_PERSISTENCE
+        if is_decisive and dialect_of(dsn.get_secret_value()) is None:
+            raise ValueError(
+                "it is neither an ODBC string, as Server=...;Database=..., nor a PostgreSQL dsn, "
+                "as postgresql://... or host=... dbname=..."
+            )
+        return dsn
+
+    @field_validator("dsn", "jdbc_url")
+    @classmethod
+    def _with_possible_ports(cls, dsn: SecretStr | None, given: ValidationInfo) -> Any:
+        # The dsn of a custom store may have any form.
+        return dsn if ":" in given.data.get("kind", "") else _check_port(dsn)
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether it is a custom store: a class that is not part of duesweep."""
+        return ":" in self.kind
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the database, and of queues in the same database."""
+        if self.kind == _SQL_PERSISTENCE:
+            return str(dialect_of(self.dsn.get_secret_value()))
+        return "sqlserver" if self.kind == "msmq" else self.kind
+
+    @property
+    def knows_own_queue(self) -> bool:
+        """Whether the endpoint's own queue is a table. On MSMQ it is not, and with SQL persistence
+        the endpoint's transport is not known.
+        """
+        return self.kind not in {"msmq", _SQL_PERSISTENCE}
+
+    @property
+    def schema_name(self) -> str:
+        """The schema of the endpoint's tables."""
+        return self.db_schema or DEFAULT_SCHEMAS.get(self.dialect, "public")
+
+
+class QueueConfig(Section):
+    """Where messages go. Without a dsn or url: the store's server, in the store's transaction.
+
+    `kind` None is the kind of the store. The settings from `url` on are for RabbitMQ only.
     """
 
-    # A class variable is the only way to pass it to pydantic's sources.
-    content: ClassVar[ContextVar[Mapping[str, Any]]] = ContextVar("content")
-
-    model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT[0],
-        env_nested_delimiter=ENVIRONMENT[1],
-        extra="forbid",
-        frozen=True,
-        # An input may be a secret, and a stack trace shows pydantic's text.
-        hide_input_in_errors=True,
+    kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
+        default=None, description="Default: as the store; a store of your own needs it."
     )
+    dsn: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="Another database server: messages arrive at least once there. Default: the "
+        "store's, in its transaction.",
+    )
+    db_schema: str | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="Of addresses without one. Default: as the store's.",
+    )
+    readable_body: bool = Field(
+        default=False,
+        description="`setup` gives queue tables the column `BodyString`: bodies as text, for "
+        "people.",
+    )
+    url: SecretStr | tuple[SecretStr, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's "
+        "nodes, tried in its order.",
+    )
+    topology: Literal["conventional", "direct"] = Field(
+        default="conventional",
+        description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` queues "
+        "alone.",
+    )
+    ca_file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: authorities to trust. Default: the machine's.",
+    )
+    client_certificate: str | None = Field(
+        default=None, min_length=1, description="RabbitMQ: the sweeper's own certificate."
+    )
+    client_key: str | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: the key. Default: in the certificate's file.",
+    )
+    # AMQP counts messages in flight in 16 bits.
+    max_in_flight: int = Field(
+        default=2000,
+        ge=1,
+        le=65_535,
+        description="RabbitMQ: messages of a task that the broker has not confirmed yet.",
+    )
+    management_url: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="RabbitMQ: for `rabbitmq delays verify` and the doctor; user and password as "
+        "in `url`, if it has none.",
+    )
+
+    @field_validator("dsn", "url", "management_url")
+    @classmethod
+    def _with_possible_ports(cls, dsn: Any) -> Any:
+        return tuple(map(_check_port, dsn)) if isinstance(dsn, tuple) else _check_port(dsn)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The brokers' URLs, in the order in which they are tried."""
+        given = self.url if isinstance(self.url, tuple) else (self.url,)
+        return tuple(url.get_secret_value() for url in given if url is not None)
+
+
+class RouteConfig(Section):
+    """Which destinations go to which connection, and the name of their queue there."""
+
+    destination: str = Field(
+        min_length=1, description="Destinations that fit: `*`, `?` and `[ab]` as in a shell."
+    )
+    connection: str = Field(min_length=1, description="The `[queues.…]` section that they go to.")
+    queue: str = Field(
+        default="{queue}",
+        min_length=1,
+        description="The queue's name there: `{queue}`, `{machine}` and `{destination}` are parts "
+        "of the address.",
+    )
+
+    @field_validator("queue")
+    @classmethod
+    def _known_placeholders(cls, template: str) -> str:
+        unknown = set(re.findall(r"\{(\w*)\}", template)) - set(PLACEHOLDERS)
+        if unknown:
+            known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ValueError(f"unknown placeholder {{{min(unknown)}}}; use {known}")
+        return template
+
+
+class LimitConfig(Section):
+    """How many messages a second may go to the destinations that fit, all together."""
+
+    destination: str = Field(
+        min_length=1, description="Destinations that fit, and share the limit; `*` is any text."
+    )
+    # Below, a sweep that only waits would look like one that makes no progress.
+    per_second: float = Field(
+        ge=0.1,
+        le=1_000_000,
+        description="Messages a second, from all sweeps of this store together.",
+    )
+
+
+class RetryConfig(Section):
+    """Retries of messages that fail."""
+
+    max_attempts: int = Field(
+        default=5, ge=1, le=1_000_000, description="Attempts to deliver a message; not for `msmq`."
+    )
+    initial_seconds: float = Field(
+        default=30,
+        ge=0,
+        le=31_536_000,
+        description="Seconds until the second attempt; they double with each failure.",
+    )
+    max_seconds: float = Field(
+        default=3600,
+        ge=0,
+        le=31_536_000,
+        description="The longest time between two attempts, in seconds; up to a quarter less, at "
+        "random.",
+    )
+    error_queue: str | None = Field(
+        default=None, min_length=1, description="Exhausted messages go there, too."
+    )
+    max_exhausted_per_sweep: int = Field(
+        default=1000,
+        ge=0,
+        le=MOST,
+        description="Messages that a sweep exhausts at the most: what a wrong setting can cost.",
+    )
+
+
+class LedgerConfig(Section):
+    """Where the Delta ledger is, for how many days it keeps what was delivered (None: for ever),
+    and for how many days old files, which readers of an earlier version may still need.
+    """
+
+    root: str = Field(
+        min_length=1,
+        description="A folder or a URL (`s3a:`, `abfss:`, `dbfs:`); without a slash it is a "
+        "catalog schema.",
+    )
+    writer: LedgerWriter = Field(
+        default=LedgerWriter.AUTO,
+        strict=False,
+        description="`auto`: delta-rs for a local folder, else Spark; `delta-rs` takes `s3:`, "
+        "`abfss:` and `gs:` as well, `spark` everything.",
+    )
+    keep_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=36_500,
+        description="`maintain` removes rows of `tombstones` and `sweeps` that are older, in "
+        "days. Default: it keeps all.",
+    )
+    vacuum_days: int = Field(
+        default=7,
+        ge=0,
+        le=36_500,
+        description="`maintain` deletes files that no version of these days needs; fewer days can "
+        "break who is reading.",
+    )
+
+
+class SweepConfig(Section):
+    """The size of batches and slices, from how many due messages on Spark works, and how far a
+    sweep looks ahead, and to which destinations it may deliver.
+    """
+
+    batch_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Messages in one transaction at the most. Default: 2,000, from SQL Server "
+        "1,000.",
+    )
+    batch_bytes: int = Field(
+        default=8_000_000,
+        ge=1,
+        le=MOST,
+        description="Bytes of headers and bodies in one transaction, at the most.",
+    )
+    slices: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Spark tasks; fewer where there is less than a batch for each. 0: one for "
+        "each core. In process two at most.",
+    )
+    spark_from: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST,
+        description="Fewer due messages than this are swept without Java; 0: always on Spark. "
+        "Default: 200,000, from SQL Server 50,000.",
+    )
+    look_ahead_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="The time between two sweeps, in seconds: what comes due before the next one, "
+        "and goes to RabbitMQ, is handed to its delayed delivery now.",
+    )
+    allow_destinations: tuple[str, ...] = Field(
+        default=("*",),
+        description="What fits none of them fails; the endpoint's own queue and the error queue "
+        "are always allowed.",
+    )
+
+
+class BreakerConfig(Section):
+    """For how long, and how often, a slice tries again what takes nothing."""
+
+    trigger_seconds: float = Field(
+        default=30,
+        ge=0,
+        le=600,
+        description="Seconds for which a sweep waits for what takes nothing, once it has done the "
+        "rest; 0: not at all.",
+    )
+    recovery_failures_per_second: float = Field(
+        default=1,
+        ge=0.1,
+        le=100,
+        description="How often a slice tries it in vain meanwhile, at the most.",
+    )
+
+
+class TimeoutsConfig(Section):
+    """How long a service may take to answer."""
+
+    # Below six seconds, a busy server would look like a silent one.
+    silence_seconds: float = Field(
+        default=60,
+        ge=6,
+        le=3600,
+        description="A service that never answers ends the sweep within so many seconds; a plan "
+        "of many messages may take 100 s more for each million.",
+    )
+
+
+class MetricsConfig(Section):
+    """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
+
+    textfile: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A `.prom` file for node_exporter's collector, one for each configuration.",
+    )
+    pushgateway: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="The Pushgateway's URL, which may hold a user and a password.",
+    )
+
+    @field_validator("textfile")
+    @classmethod
+    def _that_is_collected(cls, path: str | None) -> str | None:
+        if path is not None and not path.endswith(".prom"):
+            raise ValueError("node_exporter reads only files whose names end in .prom")
+        return path
+
+    @field_validator("pushgateway")
+    @classmethod
+    def _over_http(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not _HTTP.match(url.get_secret_value()):
+            raise ValueError("it must begin with http:// or https://, and name a host")
+        return _check_port(url)
+
+
+class SloConfig(Section):
+    """What a sweep is to achieve: no message later than so many seconds; None: no objective."""
+
+    lateness_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=31_536_000,
+        description="A sweep that dispatches a message later than this, in seconds, ends with "
+        "exit code 5. Default: no objective.",
+    )
+
+
+class Config(Section):
+    """The effective configuration."""
+
+    # An input may be a secret, and a stack trace shows pydantic's text.
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     store: StoreConfig
     queues: dict[str, QueueConfig] = Field(default_factory=dict)
@@ -61,29 +481,3 @@ class Config(BaseSettings):
     def connections(self) -> Mapping[str, QueueConfig]:
         """The sections of queues; without any there is one, on the store's own server."""
         return self.queues or {"default": QueueConfig()}
-
-    @classmethod
-    def settings_customise_sources(  # noqa: PLR0917 - pydantic's signature
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The command line overrides the environment, which overrides the file."""
-        content = cls.content.get({})
-        given = _rename_as_in(content, env_settings())
-        environment = InitSettingsSource(settings_cls, as_text(given))
-        return init_settings, environment, InitSettingsSource(settings_cls, dict(content))
-
-
-def _rename_as_in(content: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """The settings from the environment, with connections named as in the file: variables are not
-    case-sensitive, and pydantic makes their names lower-case.
-    """
-    sections, queues = content.get("queues"), given.get("queues")
-    if not isinstance(sections, Mapping) or not isinstance(queues, Mapping):
-        return given
-    written = {name.lower(): name for name in sections}
-    return given | {"queues": {written.get(name, name): each for name, each in queues.items()}}

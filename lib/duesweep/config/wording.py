@@ -1,7 +1,11 @@
-"""What pydantic finds wrong with a configuration, in words for people."""
+"""What is wrong with a configuration, in words for people, and where it was written: on the command
+line, in the environment, or in a line of a file.
+"""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeGuard
@@ -9,11 +13,21 @@ from typing import Any, TypeGuard
 from pydantic import BaseModel
 
 from duesweep.config.dsn import holds_password
-from duesweep.config.model import ENVIRONMENT, Config
-from duesweep.config.places import Places
-from duesweep.config.sections import LimitConfig, QueueConfig, RouteConfig
+from duesweep.config.files import Part, text_of
+from duesweep.config.model import Config, LimitConfig, QueueConfig, RouteConfig
 from duesweep.core.errors import Problem, shorten
 
+# Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
+ENVIRONMENT = ("DUESWEEP_", "__")
+# No setting has so many parts, the section of a fleet's endpoint included.
+_DEEPEST = 8
+# A setting's path; a number counts the sections of a list from 0.
+Location = Sequence[str | int]
+_PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)"""
+_PATH = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(?P<opening>\[\[?)\s*(?P<path>{_PATH})\s*\]")
+_KEY = re.compile(rf"\s*(?P<path>{_PATH})\s*=")
+_LONG_TEXTS = ('"' * 3, "'" * 3)
 # Sections that may be there several times.
 _LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfig}
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
@@ -25,8 +39,7 @@ _BOUNDS = {
     "greater_than": ("more than {}", "gt"),
     "less_than_equal": ("at most {}", "le"),
     "less_than": ("less than {}", "lt"),
-    "int_parsing": ("a whole number", ""),
-    "float_parsing": ("a number", ""),
+    "bool_type": ("true or false", ""),
     "finite_number": ("a finite number", ""),
     "literal_error": ("{}", "expected"),
     "enum": ("{}", "expected"),
@@ -38,9 +51,81 @@ _REASONS = {
     "tuple_type": "it is a list",
     **dict.fromkeys(["string_too_short", "too_short"], "it is empty"),
 }
-
-
 _UNKNOWN, _MISSING = "extra_forbidden", "missing"
+
+
+class Places:
+    """Where settings were written. Of `parts`, each overrides the next."""
+
+    def __init__(self, parts: Sequence[Part], overrides: Sequence[str]) -> None:
+        self.parts = parts
+        self._options = {override.partition("=")[0].strip().lower() for override in overrides}
+        self._variables = {name.upper(): name for name in os.environ}
+        self._lines = [(part, lines_of(text_of(part.file))) for part in parts]
+
+    def of(self, location: Location) -> str | None:
+        """The place of a setting, else of the section around it; None if neither was written."""
+        for depth in range(min(len(location), _DEEPEST), 0, -1):
+            names = [str(each) for each in location[:depth]]
+            if ".".join(names).lower() in self._options:
+                return f"--set {'.'.join(names)}"
+            variable = self._variables.get((ENVIRONMENT[0] + ENVIRONMENT[1].join(names)).upper())
+            if variable is not None:
+                return f"{variable} in the environment"
+            for part, lines in self._lines:
+                line = lines.get((*part.section, *location[:depth]))
+                if line is not None:
+                    return f"{shorten(str(part.file))}:{line}"
+        return None
+
+
+def lines_of(text: str) -> Mapping[tuple[str | int, ...], int]:
+    """The lines of a TOML text, from 1, in which its sections and settings begin."""
+    lines: dict[tuple[str | int, ...], int] = {}
+    counts: dict[tuple[str | int, ...], int] = {}
+    section: tuple[str | int, ...] = ()
+    for number, line in _lines_outside_of_texts(text):
+        if header := _HEADER.match(line):
+            section = _counted(_parts(header["path"]), counts)
+            if header["opening"] == "[[":
+                lines.setdefault(section, number)
+                counts[section] = counts.get(section, -1) + 1
+                section = (*section, counts[section])
+            path = section
+        elif key := _KEY.match(line):
+            path = (*section, *_parts(key["path"]))
+        else:
+            continue
+        for length in range(1, min(len(path), _DEEPEST) + 1):
+            lines.setdefault(path[:length], number)
+    return lines
+
+
+def _counted(
+    names: Iterable[str], counts: Mapping[tuple[str | int, ...], int]
+) -> tuple[str | int, ...]:
+    """The path of a header, below the newest section of each list that it names, but the last."""
+    path: tuple[str | int, ...] = ()
+    for name in names:
+        if path in counts:
+            path = (*path, counts[path])
+        path = (*path, name)
+    return path
+
+
+def _parts(path: str) -> list[str]:
+    return [found.strip("\"'") for found in re.findall(_PART, path)]
+
+
+def _lines_outside_of_texts(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, without those that continue a text of several lines."""
+    closing = None
+    for number, line in enumerate(text.split("\n"), 1):
+        if closing is not None:
+            closing = None if closing in line else closing
+            continue
+        yield number, line
+        closing = next((mark for mark in _LONG_TEXTS if line.count(mark) % 2), None)
 
 
 def problems_of(errors: Sequence[Mapping[str, Any]], places: Places) -> Iterator[Problem]:
@@ -55,12 +140,17 @@ def problems_of(errors: Sequence[Mapping[str, Any]], places: Places) -> Iterator
         if near:
             meant.append(_located(near, location))
         yield placed(_problem_of(error), places.of(location))
-    others = [error for error in errors if error["type"] != _UNKNOWN]
+    others = [error for error in errors if error["type"] != _UNKNOWN and not _is_other_form(error)]
     for error in chain.from_iterable(map(_each_missing, others)):
         location = tuple(error["loc"])
         follows = any(location[: len(start)] == start for start in meant)
         if not (error["type"] == _MISSING and follows):
             yield placed(_problem_of(error), places.of(location))
+
+
+def _is_other_form(error: Mapping[str, Any]) -> bool:
+    """Whether it only says that a setting that may be a list is none: its text was wrong."""
+    return error["type"] == "tuple_type" and any("[" in str(part) for part in error["loc"])
 
 
 def placed(problem: Problem, place: str | None) -> Problem:
@@ -109,13 +199,28 @@ def _located(near: str, location: Sequence[str | int]) -> tuple[str | int, ...]:
     return (section, *number, *keys) if section in _LISTED else (section, *keys)
 
 
-def _missing_setting(path: str) -> Problem:
+def _missing_setting(location: Sequence[str | int]) -> Problem:
     """That a setting is missing, and all the ways to give it."""
-    section, _, key = path.rpartition(".")
+    path, (*_, key) = _path(location), location
+    if location[0] in _LISTED:
+        advice = f"give it in the configuration file, as {key} = … under it"
+        return Problem(f"{path} is not set", advice)
+    section = path.rpartition(".")[0]
     return Problem(
         f"{path} is not set",
         f"write {key} = … under [{section}] in the configuration file, set {variable_of(path)} in "
         f"the environment, or give --set {path}=…",
+    )
+
+
+def _no_section(path: str) -> Problem:
+    """That a section has a value, and how its settings are given."""
+    variables = [variable_of(each) for each in settings() if each.startswith(f"{path}.")]
+    return Problem(
+        f"{path} is wrong: it is a section, and a value was given",
+        f"set each of its settings, in the environment as {', '.join(variables[:3])}"
+        if variables
+        else None,
     )
 
 
@@ -133,10 +238,12 @@ def unknown_setting(path: str) -> Problem:
 
 
 def _problem_of(error: Mapping[str, Any]) -> Problem:
+    if error["type"] in _SECTION and isinstance(error["input"], str):
+        return _no_section(_path(error["loc"]))
     match error["type"], [*error["loc"]]:
         case _, ["store", "kind"] if not isinstance(error["input"], bool | int | float):
             return Problem(
-                f"store.kind is wrong: it is {_shown(repr(error['input']))}, and must be one of "
+                f"store.kind is wrong: it is {shown(repr(error['input']))}, and must be one of "
                 f"{', '.join(_KINDS)}, or a custom store as package.module:Class",
                 _hint(str(error["input"]).lower(), _KINDS),
             )
@@ -145,13 +252,8 @@ def _problem_of(error: Mapping[str, Any]) -> Problem:
             return Problem(f"There is no setting {key} in [[{section}]] {index + 1}", hint)
         case "extra_forbidden", _:
             return unknown_setting(_path_and_known(_whole(error))[0])
-        case "missing", [str() as section, *_, key] if section in _LISTED:
-            path = _path(error["loc"])
-            return Problem(
-                f"{path} is not set", f"give it in the configuration file, as {key} = … under it"
-            )
-        case "missing", _:
-            return _missing_setting(_path(error["loc"]))
+        case "missing", [*location]:
+            return _missing_setting(location)
     return Problem(f"{_path(error['loc'])} is wrong: {_reason(error)}")
 
 
@@ -177,22 +279,38 @@ def _path(location: Sequence[str | int]) -> str:
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    if error["type"] == "value_error":
+    kind, value = error["type"], error["input"]
+    if kind == "value_error":
         return str(error["ctx"]["error"])
-    if error["type"] in _SECTION and isinstance(error["input"], list):
+    if kind in _SECTION and isinstance(value, list | tuple):
         if error["loc"] == ("queues",):
             return "it must be one section for each connection, as [queues.default], not a list"
         return f"it must be one section with the header [{_path(error['loc'])}], not a list"
-    if error["type"] == "tuple_type" and error["loc"][0] in _LISTED:
+    if kind == "tuple_type" and error["loc"][0] in _LISTED:
         return f"it is a list of sections, each with the header [[{error['loc'][0]}]]"
-    if error["type"] in _BOUNDS:
-        words, bound = _BOUNDS[error["type"]]
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
         must = words.format(error.get("ctx", {}).get(bound))
-        return f"it is {_shown(error['input'])}, and must be {must}"
-    return _REASONS.get(error["type"]) or str(error["msg"]).lower()
+        return f"it is {shown(value)}, and must be {must}"
+    return _wrong_type(kind, value) or _REASONS.get(kind) or str(error["msg"]).lower()
 
 
-def _shown(value: object) -> str:
+def _wrong_type(kind: str, value: object) -> str | None:
+    """Why a number or a text is none, where the other type is there; None: it is another error."""
+    is_what = f"it is {str(value).lower()}" if isinstance(value, bool) else "it is a number"
+    match kind, value:
+        case "string_type", bool() | int() | float():
+            return f"{is_what}, and must be text: write it in quotes"
+        case "int_type" | "float_type", bool():
+            return f"{is_what}, and must be a number"
+        case "int_type" | "float_type", str():
+            return "it is text, and must be a number: write it without quotes"
+        case "int_type", float():
+            return "it must be a whole number, without a decimal point"
+    return None
+
+
+def shown(value: object) -> str:
     """A wrong value of a number or a choice. Somebody may have written a password there."""
     text = str(value)
     return "a dsn" if holds_password(text) else shorten(text, _LONGEST)

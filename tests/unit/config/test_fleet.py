@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import load, settings_of
-from duesweep.config.fleet import merged
+from duesweep.config.files import merged
 from duesweep.core.errors import ConfigError
 
 _FLEET = """
@@ -48,18 +48,13 @@ def test_endpoint_of_a_file_is_named_after_a_hash(tmp_path: Path) -> None:
         load(file)
 
 
-def test_folder_has_its_files_and_their_common_defaults(tmp_path: Path) -> None:
-    _file(tmp_path, "defaults.toml", '[defaults]\nledger.root = "/l"\nstore.dsn = "postgresql://x"')
-    _file(tmp_path, "b.toml", 'store = {endpoint = "B", kind = "postgresql"}')
-    _file(tmp_path, "a.toml", 'store = {endpoint = "A", kind = "postgresql"}\nledger.root = "/own"')
+def test_folder_has_its_files_in_the_order_of_their_names(tmp_path: Path) -> None:
+    settings = 'dsn = "postgresql://x"}\nledger.root = "/l"'
+    _file(tmp_path, "b.toml", f'store = {{endpoint = "B", {settings}')
+    _file(tmp_path, "a.toml", f'store = {{endpoint = "A", {settings}')
     _file(tmp_path, "notes.txt", "not TOML")
 
-    configs = [load(each) for each in settings_of([tmp_path])]
-
-    assert [(one.store.endpoint, one.ledger.root) for one in configs] == [
-        ("A", "/own"),
-        ("B", "/l"),
-    ]
+    assert [load(each).store.endpoint for each in settings_of([tmp_path])] == ["A", "B"]
 
 
 def test_file_of_a_folder_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
@@ -87,11 +82,8 @@ def test_file_of_a_wrong_shape_is_refused(tmp_path: Path, text: str, fault: str)
         settings_of([_file(tmp_path, "fleet.toml", text)])
 
 
-def test_folder_whose_defaults_hold_more_or_that_has_no_file_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no configuration"):
-        settings_of([tmp_path])
-    _file(tmp_path, "defaults.toml", '[store]\nendpoint = "A"')
-    with pytest.raises(ConfigError, match=r"has more than .defaults."):
         settings_of([tmp_path])
 
 

@@ -41,11 +41,14 @@ def test_environment_overrides_the_file_and_the_command_line_overrides_both(
 
 def test_numbers_of_environment_and_command_line_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUESWEEP_SWEEP__BATCH_ROWS", "17")
-    monkeypatch.setenv("DUESWEEP_RETRY", '{"max_attempts": 9, "initial_seconds": "1.5"}')
+    monkeypatch.setenv("DUESWEEP_RETRY__MAX_ATTEMPTS", " 9 ")
+    monkeypatch.setenv("DUESWEEP_RETRY__INITIAL_SECONDS", "1.5")
+    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__READABLE_BODY", "True")
 
     config = load(file_of(), ["sweep.slices=3", "retry.max_seconds=2.5"])
 
     assert (config.sweep.batch_rows, config.sweep.slices) == (17, 3)
+    assert config.queues["default"].readable_body is True
     assert config.retry.max_attempts == 9
     assert (config.retry.initial_seconds, config.retry.max_seconds) == (1.5, 2.5)
 
@@ -56,11 +59,24 @@ def test_one_file_leaves_nothing_to_the_next() -> None:
     assert load(file_of(name="other.toml")).sweep.slices == 0
 
 
+def test_list_of_environment_or_command_line_is_written_as_in_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DUESWEEP_SWEEP__ALLOW_DESTINATIONS", '["Billing*", "Sales"]')
+    limits = "limit=[{destination = 'Billing', per_second = 5}]"
+
+    config = load(file_of(), [limits])
+
+    assert config.sweep.allow_destinations == ("Billing*", "Sales")
+    assert [(one.destination, one.per_second) for one in config.limit] == [("Billing", 5)]
+
+
 def test_threads_load_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for the other between reading its file and making the configuration."""
     barrier = Barrier(2)
-    module = import_module("duesweep.config.load")
-    monkeypatch.setattr(module, "refuse_two_spellings", lambda: barrier.wait(10))
+    module = import_module("duesweep.config.files")
+    read = module.content_of
+    monkeypatch.setattr(module, "content_of", lambda file: (read(file), barrier.wait(10))[0])
     names = [f"Sales{number}" for number in range(8)]
     texts = [MINIMAL.replace('"Sales.Orders"', f'"{name}"') for name in names]
     files = [file_of(text, name=f"{name}.toml") for text, name in zip(texts, names, strict=True)]

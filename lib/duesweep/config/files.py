@@ -1,4 +1,4 @@
-"""The settings of several endpoints: files, folders of files, and files with several endpoints.
+"""Files of settings: TOML in UTF-8, with or without a byte order mark; for one endpoint or more.
 
     [defaults]                  # of all endpoints of this file
     ledger.root = "/var/lib/duesweep/ledger"
@@ -6,24 +6,43 @@
     [[endpoint]]                # one for each endpoint
     store.endpoint = "Sales"
 
-In a folder each `.toml` file counts, and `[defaults]` of its `defaults.toml` hold for all of them.
+In a folder each `.toml` file counts.
 """
 
+import codecs
+import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duesweep.config.file import content_of
-from duesweep.config.places import Part
 from duesweep.core.errors import ConfigError, shorten
 
 _DEFAULTS, _ENDPOINTS = "defaults", "endpoint"
-_FOLDER_FILE = "defaults.toml"
 # Names the endpoint of a file that has several: `fleet.toml#Sales`.
 _SEPARATOR = "#"
+# UTF-32's little-endian mark begins with that of UTF-16.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_TWICE = re.compile(r"Cannot declare \((?P<names>.*)\) twice (?P<place>\(at .*\))")
+_NAME = r"'([^']*)'"
+# The largest that makes sense has some thousand routes.
+_MOST_BYTES = 1_000_000
 
 Content = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a file that holds an endpoint's settings: all below `section`."""
+
+    file: Path
+    section: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +76,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _in_folder(folder: Path) -> list[EndpointSettings]:
-    common = _defaults(folder / _FOLDER_FILE)
-    files = [file for file in sorted(folder.glob("*.toml")) if file.name != _FOLDER_FILE]
+    files = sorted(folder.glob("*.toml"))
     if not files:
         raise ConfigError(
             f"The folder {folder} holds no configuration", advice="put .toml files there"
@@ -66,29 +84,16 @@ def _in_folder(folder: Path) -> list[EndpointSettings]:
     found: list[EndpointSettings] = []
     for file in files:
         try:
-            found += _in_file(file, common)
+            found += _in_file(file)
         except ConfigError as error:
             found.append(EndpointSettings(str(file), {}, error))
     return found
 
 
-def _defaults(file: Path) -> Content:
-    if not file.exists():
-        return {}
-    content = content_of(file)
-    if set(content) - {_DEFAULTS}:
-        raise ConfigError(
-            f"{file} has more than [{_DEFAULTS}]",
-            advice=f"put the settings of an endpoint into a file of its own, and those of all "
-            f"under [{_DEFAULTS}]",
-        )
-    return _table(content.get(_DEFAULTS, {}), file)
-
-
-def _in_file(path: Path, common: Content | None = None) -> list[EndpointSettings]:
+def _in_file(path: Path) -> list[EndpointSettings]:
     file, name = _split(path)
     require_file(file)
-    found = list(_endpoints(file, content_of(file), common or {}))
+    found = list(_endpoints(file, content_of(file)))
     if name is None:
         return found
     chosen = [each for each in found if _name(each.content) == name]
@@ -101,14 +106,13 @@ def _in_file(path: Path, common: Content | None = None) -> list[EndpointSettings
     return chosen
 
 
-def _endpoints(file: Path, content: Content, common: Content) -> Iterator[EndpointSettings]:
+def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
     own = dict(content)
-    defaults = merged(common, _table(own.pop(_DEFAULTS, {}), file))
+    defaults = _table(own.pop(_DEFAULTS, {}), file)
+    shared = Part(file, (_DEFAULTS,))
     entries = own.pop(_ENDPOINTS, None)
     if entries is None:
-        yield EndpointSettings(
-            str(file), merged(defaults, own), parts=(Part(file), *_default_parts(file, common))
-        )
+        yield EndpointSettings(str(file), merged(defaults, own), parts=(Part(file), shared))
         return
     if own:
         raise ConfigError(
@@ -124,14 +128,8 @@ def _endpoints(file: Path, content: Content, common: Content) -> Iterator[Endpoi
         yield EndpointSettings(
             f"{file}, endpoint {_name(settings) or number}",
             settings,
-            parts=(Part(file, (_ENDPOINTS, number - 1)), *_default_parts(file, common)),
+            parts=(Part(file, (_ENDPOINTS, number - 1)), shared),
         )
-
-
-def _default_parts(file: Path, common: Content) -> Iterator[Part]:
-    yield Part(file, (_DEFAULTS,))
-    if common:
-        yield Part(file.with_name(_FOLDER_FILE), (_DEFAULTS,))
 
 
 def example_of(file: Path, found: Sequence[EndpointSettings]) -> str:
@@ -184,3 +182,72 @@ def _name(content: Content) -> str | None:
     store = content.get("store")
     name = store.get("endpoint") if isinstance(store, Mapping) else None
     return name if isinstance(name, str) else None
+
+
+def content_of(file: Path) -> dict[str, Any]:
+    """The parsed file. Raises `ConfigError` for a file that cannot be read or parsed."""
+    text = text_of(file)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        fault, advice = _in_words(str(error))
+        raise ConfigError(f"{file} is not valid TOML: {fault}", advice=advice) from error
+    except RecursionError as error:
+        raise ConfigError(
+            f"{file} is nested too deeply", advice="remove brackets: no setting needs so many"
+        ) from error
+    except ValueError as error:
+        # Python's own limit, which TOML does not have.
+        raise ConfigError(
+            f"{file} holds a number of thousands of digits", advice="write a shorter number"
+        ) from error
+
+
+def _in_words(fault: str) -> tuple[str, str]:
+    """An error of Python's parser for people, and what to do about it."""
+    if twice := _TWICE.fullmatch(fault):
+        section = f"[{'.'.join(re.findall(_NAME, twice['names']))}]"
+        return (
+            f"{section} is there twice {twice['place']}",
+            f"put all its settings under one {section}",
+        )
+    if fault.startswith("Cannot overwrite a value"):
+        return fault.replace("Cannot overwrite a value", "A setting is there twice"), (
+            "remove one of the two"
+        )
+    return fault, "write [section] or key = value, text in quotes, and close quotes and brackets"
+
+
+def text_of(file: Path) -> str:
+    """The file as text. Raises `ConfigError` for a file that cannot be read."""
+    content = _bytes_of(file).removeprefix(codecs.BOM_UTF8)
+    for mark, encoding in _OTHER_MARKS.items():
+        if content.startswith(mark):
+            raise ConfigError(f"{file} is written in {encoding}", advice="save it as UTF-8")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode()
+        line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+        raise ConfigError(
+            f"{file} is not UTF-8: byte 0x{content[error.start]:02X} in line {line}, column "
+            f"{column}",
+            advice="save it as UTF-8",
+        ) from error
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{file} cannot be read: {error.strerror or error}",
+            advice="check its path and its permissions",
+        ) from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(
+            f"{file} has more than {_MOST_BYTES:,} bytes, too many for a configuration",
+            advice="check its path",
+        )
+    return content

@@ -1,0 +1,128 @@
+"""What the environment says besides settings: of Spark, of OpenTelemetry, and how this process was
+started.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from duesweep.core.errors import ConfigError
+
+_JARS_VARIABLE = "DUESWEEP_JARS"
+# One of these is set if the session is prepared by spark-submit or spark-submit.sh.
+_PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
+_SPARK_COMMAND_VARIABLE = "DUESWEEP_SPARK_COMMAND"
+_DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
+# Where one of these is set, a path may be on another file system for Spark than for this process.
+_CLUSTER_VARIABLES = {
+    *(_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"),
+    # Set by spark-submit.sh where options of Spark may say so.
+    "DUESWEEP_SPARK_FILES",
+}
+_COMMAND_VARIABLE = "DUESWEEP_COMMAND"
+_STARTED_VARIABLE = "DUESWEEP_STARTED"
+_imported = time.time()
+_OTLP = "OTEL_EXPORTER_OTLP"
+_PROTOCOL = "http/protobuf"
+
+Signal = Literal["traces", "metrics"]
+
+
+def has_prepared_session() -> bool:
+    """Whether Spark is there already: on Databricks, in a notebook, or by spark-submit."""
+    if not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ:
+        return True
+    # Where PySpark is not loaded, no session is active.
+    spark = sys.modules.get("pyspark.sql")
+    return spark is not None and spark.SparkSession.getActiveSession() is not None
+
+
+def spark_command() -> str | None:
+    """The shell command that runs this sweep on Spark; None: spark-submit.sh has not set one."""
+    return os.environ.get(_SPARK_COMMAND_VARIABLE)
+
+
+def has_cluster_files() -> bool:
+    """Whether Spark may take a path for one on a cluster's file system, or reach it with
+    credentials that this process has not got.
+    """
+    return not _CLUSTER_VARIABLES.isdisjoint(os.environ)
+
+
+def jars() -> Sequence[Path]:
+    """The jars for a Spark session, from the folder that spark-submit.sh filled.
+
+    Empty if spark-submit has prepared a session, which has a master and jars of its own. Raises
+    `ConfigError` for a folder without jars.
+    """
+    folder = os.environ.get(_JARS_VARIABLE)
+    if folder is None or not _PREPARED_VARIABLES.isdisjoint(os.environ):
+        return ()
+    found = sorted(Path(folder).glob("*.jar"))
+    if not found:
+        raise ConfigError(
+            f"{_JARS_VARIABLE} names the folder {folder}, which has no jars", advice="run tests/run"
+        )
+    return found
+
+
+def own_command() -> Sequence[str]:
+    """The words that run duesweep: spark-submit.sh, else the entry point, else this Python."""
+    script = os.environ.get(_COMMAND_VARIABLE)
+    if script is not None:
+        return [script]
+    started = Path(sys.argv[0])
+    if started.name == "duesweep" and os.access(started, os.X_OK):
+        return [str(started.absolute())]
+    return [sys.executable, "-P", "-m", "duesweep"]
+
+
+def given_variables() -> Sequence[str]:
+    """The names of the environment's variables that are settings, or lead to the jars."""
+    settings = {name for name in os.environ if name.startswith("DUESWEEP_") and "__" in name}
+    return sorted(settings | ({_JARS_VARIABLE} & os.environ.keys()))
+
+
+def started() -> float:
+    """Seconds since 1970-01-01 UTC: from spark-submit.sh, else the start of this process."""
+    try:
+        return float(os.environ[_STARTED_VARIABLE])
+    except (KeyError, ValueError):
+        return _imported
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """Where a signal goes. `problem`: why it cannot; None: it can."""
+
+    endpoint: str
+    headers: str = field(default="", repr=False)
+    problem: str | None = None
+
+
+def otlp_settings(signal: Signal) -> OtlpSettings | None:
+    """Where a signal goes; None: nowhere."""
+    own = f"_{signal.upper()}"
+    endpoint, common = _variable(f"{own}_ENDPOINT"), _variable("_ENDPOINT")
+    is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if is_off or os.environ.get(f"OTEL{own}_EXPORTER") == "none" or not (endpoint or common):
+        return None
+    protocol = _first(f"{own}_PROTOCOL", "_PROTOCOL") or _PROTOCOL
+    is_known = protocol == _PROTOCOL
+    return OtlpSettings(
+        endpoint or f"{common.rstrip('/')}/v1/{signal}",
+        _first(f"{own}_HEADERS", "_HEADERS"),
+        None if is_known else f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}, not {_PROTOCOL}",
+    )
+
+
+def _first(*names: str) -> str:
+    return next(filter(None, map(_variable, names)), "")
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(_OTLP + name, "")
