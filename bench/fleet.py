@@ -18,7 +18,7 @@ from duesweep.config.adapters.endpoint import store_of
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASES = ("one", "two", "down")
@@ -96,7 +96,7 @@ class _Fleet:
             config = write_config(folder / f"{name}.toml", settings, "Written by bench/run.")
             Testbed(config, Load(max(counts))).prepare()
         for name in self.alive:
-            installer_of(load(Path(f"{self.file}#{name}"))).install(rebind=False)
+            set_up(load(Path(f"{self.file}#{name}")))
 
     def _lines(self) -> list[str]:
         lines = ["[defaults.store]", 'kind = "postgresql"', "[defaults.ledger]"]

@@ -27,7 +27,7 @@ from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT, Traffic, generate
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up
 from duesweep.sweep.sweep import InProcessEngine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +124,7 @@ def _connect(dsn: str) -> pyodbc.Connection:
 
 def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
     """Create the tables, and the rows that `_reset` copies."""
-    installer_of(config).install(rebind=False)
+    set_up(config)
     for queue in _QUEUES.values():
         names = {"queue": queue, "queue_literal": queue, "queue_lock": queue}
         connection.execute(statement("sqlserver", "create_queue").format(**names))

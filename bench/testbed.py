@@ -16,7 +16,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
@@ -106,7 +106,7 @@ class Testbed:
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
-        installer_of(self._config).install(rebind=False)
+        set_up(self._config)
         rows = len(self._load.destinations) if self._load.made_once else self.rows
         traffic = Traffic(
             rows,

@@ -7,7 +7,7 @@ most commands need few of them.
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -22,13 +22,12 @@ from duesweep.cli import (
     messages,
     queue,
     rabbitmq,
-    scheduling,
     subscriptions,
     sweeping,
     upkeep,
 )
 from duesweep.cli.commands import About
-from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
+from duesweep.cli.options import ConfigFile, Overrides
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
 
@@ -44,7 +43,7 @@ app = typer.Typer(
 app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
 app.add_typer(queue.app, name="queue", short_help="Create, fill, read and purge queues.")
 app.add_typer(rabbitmq.app, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
-app.add_typer(scheduling.app, name="schedule", short_help="Print what runs it regularly.")
+app.add_typer(upkeep.schedule, name="schedule", short_help="Print what runs it regularly.")
 app.add_typer(subscriptions.app, name="subscriptions", short_help="Read and change subscriptions.")
 
 
@@ -107,81 +106,6 @@ def handover(
     return command.run(config, settings or [], options)
 
 
-@app.command(short_help="Create what is missing in the database.")
-def setup(
-    config: ConfigFile = None,
-    settings: Overrides = None,
-    print_sql: PrintSql = False,
-    grant_to: Annotated[
-        str | None,
-        typer.Option(metavar="ROLE", help="With --print-sql: print what ROLE needs to sweep, too."),
-    ] = None,
-    rebind: Annotated[
-        bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
-    ] = False,
-    as_json: OneDocument = False,
-) -> int:
-    """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
-
-    Example: duesweep setup --print-sql
-    """
-    from duesweep.cli import setup as command
-
-    options = command.SetupOptions(
-        print_sql=print_sql, grant_to=grant_to, rebind=rebind, as_json=as_json
-    )
-    return command.run(config, settings or [], options)
-
-
-@app.command(short_help="Say what is wrong, and what to do.")
-def doctor(
-    config: ConfigFiles = None,
-    settings: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
-    ] = False,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print only the SQL statements that mend findings.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print passed checks, too.")] = False,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
-    ] = None,
-) -> int:
-    """Check services and settings, and say what to do about each problem. Changes nothing.
-
-    Exits with 3 if there is a fault or a warning, else with 0.
-
-    Example: duesweep doctor --no-spark
-    """
-    from duesweep.cli import doctor as command
-    from duesweep.cli.each import for_each
-
-    options = command.DoctorOptions(
-        as_json=as_json,
-        print_sql=print_sql,
-        is_verbose=verbose,
-        with_spark=not no_spark,
-        ignored=ignore or [],
-    )
-    run = partial(command.run, overrides=settings or [], options=options)
-    heading = "-- " if print_sql else "== "
-    return for_each(config or [], run, as_json=as_json, heading=heading)
-
-
-@app.command("config", short_help="Print all settings, secrets masked.")
-def show_config(config: ConfigFile = None, settings: Overrides = None) -> int:
-    """Print the effective configuration as one JSON document, with secrets masked.
-
-    Example: duesweep config
-    """
-    from duesweep.cli import setup as command
-
-    return command.show(config, settings or [])
-
-
 @app.command(short_help="See it work on a PostgreSQL of its own.")
 def demo(
     folder: Annotated[Path, typer.Option(help="The folder for the demonstration's data.")] = Path(
@@ -199,7 +123,7 @@ def demo(
 
 
 app.registered_commands += messages.app.registered_commands
-upkeep.add_to(app)
+app.registered_commands += upkeep.app.registered_commands
 
 
 @cache

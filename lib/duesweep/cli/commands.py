@@ -59,6 +59,13 @@ class Result(NamedTuple):
     value: object
     blocks: Iterable[Block]
 
+    def print(self, *, as_json: bool) -> int:
+        """Print it; its exit code."""
+        if as_json:
+            print(json.dumps(plain(self.value)))
+        print_blocks(self.blocks, as_json=as_json)
+        return int(getattr(self.value, "exit_code", ExitCode.DONE))
+
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -105,11 +112,7 @@ def command(
                 argument: group(**{each.name: options.pop(each.name) for each in fields(group)})
                 for argument, group in groups.items()
             }
-            value, blocks = run(**options, **made)
-            if as_json:
-                print(json.dumps(plain(value)))
-            print_blocks(blocks, as_json=as_json)
-            return int(getattr(value, "exit_code", ExitCode.DONE))
+            return run(**options, **made).print(as_json=as_json)
 
         # As typer reads them: `wraps` has set those of `run`.
         vars(called)["__signature__"] = inspect.Signature(parameters)

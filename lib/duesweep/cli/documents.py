@@ -16,8 +16,7 @@ _SWEEPS = {("sweep",), ("handover",)}
 # `--json` of the commands that are not here prints a line for each result, or, as
 # `rabbitmq delays migrate`, its own document after an error.
 _ONE_DOCUMENT = {
-    *(("plan",), ("setup",)),
-    *(("doctor",), ("audit",), ("maintain",)),
+    *(("plan",), ("doctor",)),
     *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),
     *(("rabbitmq", "delays", "create"), ("rabbitmq", "delays", "verify")),
     *(("rabbitmq", "endpoint", "create"),),

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from duesweep.cli import queue_commands
-from duesweep.cli.doctor import print_diagnosis
+from duesweep.cli.commands import Result
 from duesweep.cli.queue_commands import Target
 from duesweep.config.adapters import rabbitmq
 from duesweep.core.errors import ConfigError, ExitCode, MessageError, RefusedMessageError
 from duesweep.core.message import OutgoingMessage
 from duesweep.operations.doctor import Diagnosis
 from duesweep.report.quantities import duration_text
+from duesweep.report.views import upkeep as views
 
 __all__ = ["Target", "Times", "build_message", "create", "send", "verify"]
 
@@ -84,4 +85,4 @@ def verify(target: Target, *, as_json: bool) -> int:
     config = target.config()
     findings = rabbitmq.ladder_findings(config, target.connection)
     found = Diagnosis.of(config.store.endpoint, findings)
-    return print_diagnosis(found, as_json=as_json, is_verbose=True)
+    return Result(found, views.diagnosis(found, is_verbose=True)).print(as_json=as_json)

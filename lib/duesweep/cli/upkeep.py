@@ -1,20 +1,115 @@
-"""The commands that look after an endpoint: `report`, `audit` and `maintain`."""
+"""The commands that look after an endpoint: `setup`, `doctor`, `config`, `report`, `audit`,
+`maintain` and `schedule`.
+"""
 
+import json
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides
+from duesweep.cli.commands import AGAIN, NOTHING, Common, Result, command
+from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
+from duesweep.core.errors import ConfigError
+from duesweep.core.times import parse_duration
+from duesweep.report.text import Line
+from duesweep.report.views import upkeep as views
+
+app = typer.Typer()
+
+schedule = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Print what runs it: a crontab's lines, systemd's units, Kubernetes' objects, a DAG.",
+)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command(short_help="Write a page about what was swept and what waits.")(report)
-    app.command(short_help="Compare store, journal and ledger.")(audit)
-    app.command(short_help="Tidy up the journal and the ledger.")(maintain)
+@command(app, "setup", ending=AGAIN, short="Create what is missing in the database.")
+def setup(
+    *,
+    common: Common,
+    print_sql: PrintSql = False,
+    grant_to: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="With --print-sql: print what ROLE needs to sweep, too."),
+    ] = None,
+    rebind: Annotated[
+        bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
+    ] = False,
+) -> Result:
+    """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
+
+    Example: duesweep setup --print-sql
+    """
+    if grant_to is not None and not print_sql:
+        raise ConfigError(
+            "--grant-to grants nothing by itself",
+            advice="give --print-sql too, and let an administrator run what it prints",
+        )
+    if print_sql:
+        script = common.duesweep().setup_script(grant_to)
+        return Result({"sql": script}, map(Line, script.split("\n")))
+    done = common.duesweep().setup(rebind=rebind)
+    return Result(done, views.set_up(done))
 
 
+@app.command(short_help="Say what is wrong, and what to do.")
+def doctor(
+    *,
+    config: ConfigFiles = None,
+    settings: Overrides = None,
+    as_json: OneDocument = False,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
+    ] = False,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print only the SQL statements that mend findings.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print passed checks, too.")] = False,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
+    ] = None,
+) -> int:
+    """Check services and settings, and say what to do about each problem. Changes nothing.
+
+    Exits with 3 if there is a fault or a warning, else with 0.
+
+    Example: duesweep doctor --no-spark
+    """
+    from duesweep import config as configuration
+    from duesweep.cli.each import for_each
+    from duesweep.operations.duesweep import Duesweep
+
+    def examined(of: configuration.EndpointSettings | None) -> int:
+        one = Duesweep(configuration.load(of, settings or []))
+        found = one.doctor(ignored=ignore or [], with_spark=not no_spark)
+        blocks = (
+            views.mending_statements(found)
+            if print_sql
+            else views.diagnosis(found, is_verbose=verbose)
+        )
+        return Result(found, blocks).print(as_json=as_json)
+
+    heading = "-- " if print_sql else "== "
+    return for_each(config or [], examined, as_json=as_json, heading=heading)
+
+
+@command(app, "config", ending=NOTHING, short="Print all settings, secrets masked.", document=None)
+def show_config(*, config: ConfigFile = None, settings: Overrides = None) -> Result:
+    """Print the effective configuration as one JSON document, with secrets masked.
+
+    Example: duesweep config
+    """
+    from duesweep import config as configuration
+
+    found = configuration.mask_secrets(configuration.load(config, settings or []))
+    return Result(None, map(Line, json.dumps(found, indent=2).split("\n")))
+
+
+@app.command(short_help="Write a page about what was swept and what waits.")
 def report(
     config: ConfigFiles = None,
     settings: Overrides = None,
@@ -38,9 +133,8 @@ def report(
     return command.run(config or [], settings or [], out, days)
 
 
-def audit(
-    config: ConfigFile = None, settings: Overrides = None, *, as_json: OneDocument = False
-) -> int:
+@command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")
+def audit(*, common: Common) -> Result:
     """Compare store, journal and ledger: each message that left has one tombstone, and the sums of
     the sweeps are those of the tombstones. Changes and locks nothing; sweeps may run meanwhile.
 
@@ -48,15 +142,14 @@ def audit(
 
     Example: duesweep audit --json
     """
-    from duesweep.cli import audit as command
+    found = common.duesweep().audit()
+    return Result(found, views.audited(found))
 
-    return command.run(config, settings or [], as_json=as_json)
 
-
+@command(app, "maintain", ending=AGAIN, short="Tidy up the journal and the ledger.")
 def maintain(
-    config: ConfigFile = None,
-    settings: Overrides = None,
     *,
+    common: Common,
     forget: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,14 +157,69 @@ def maintain(
             help="Delete what is kept of a source whose delayed table is gone; may be repeated.",
         ),
     ] = None,
-    as_json: OneDocument = False,
-) -> int:
+) -> Result:
     """Settle what dead sweeps left, remove retry counters of messages that are gone, compact the
     ledger's files, and delete files and rows that are too old (ledger.vacuum_days and
     ledger.keep_days). Sweeps may run meanwhile.
 
     Example: duesweep maintain --set ledger.keep_days=400
     """
-    from duesweep.cli import maintain as command
+    done = common.duesweep().maintain(forget=forget or ())
+    return Result(done, views.maintained(done))
 
-    return command.run(config, settings or [], forget or [], as_json=as_json)
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What is run, and how often."""
+
+    config: ConfigFile = None
+    settings: Overrides = None
+    every: Annotated[str, typer.Option(metavar="TIME", help="Sweep so often, as in 30s or 5m.")] = (
+        "1m"
+    )
+
+    def form(self, name: str) -> Result:
+        """A form for it."""
+        from duesweep.operations.schedule import schedule
+
+        text = schedule(name, self.config, self.settings or [], parse_duration(self.every))
+        return Result(None, map(Line, text.removesuffix("\n").split("\n")))
+
+
+_form = partial(command, schedule, ending=NOTHING, document=None)
+
+
+@_form("cron")
+def cron(*, scheduled: Scheduled) -> Result:
+    """Print lines for a crontab: a sweep so often, and every night `maintain` and `audit`.
+
+    Example: duesweep schedule cron --every 5m
+    """
+    return scheduled.form("cron.txt")
+
+
+@_form("systemd")
+def systemd(*, scheduled: Scheduled) -> Result:
+    """Print a service for `duesweep watch`, and a timer with a service for `duesweep sweep`.
+
+    Example: duesweep schedule systemd
+    """
+    return scheduled.form("systemd.txt")
+
+
+@_form("kubernetes")
+def kubernetes(*, scheduled: Scheduled) -> Result:
+    """Print a Deployment for `duesweep watch`, and a CronJob for `duesweep sweep`.
+
+    Example: duesweep schedule kubernetes > duesweep.yaml
+    """
+    return scheduled.form("kubernetes.yaml")
+
+
+@_form("airflow")
+def airflow(*, scheduled: Scheduled) -> Result:
+    """Print a DAG for Apache Airflow 3.
+
+    Example: duesweep schedule airflow --every 10m
+    """
+    return scheduled.form("airflow.txt")

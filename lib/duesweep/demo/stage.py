@@ -13,7 +13,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.demo.folder import Settings
 from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql.session import connect, text_of
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up
 
 SCHEMA = "public"
 ERROR_QUEUE = "error"
@@ -74,7 +74,7 @@ def traffic_of(messages: int) -> Traffic:
 
 def create_tables(stage: Stage) -> None:
     """Create what `duesweep setup` does, and the queues of other endpoints."""
-    installer_of(stage.config).install(rebind=False)
+    set_up(stage.config)
     with connect(stage.dsn, DEFAULT_TIMEOUTS.driver) as connection:
         for queue in stage.queues:
             connection.script(f"CREATE SCHEMA IF NOT EXISTS {quote_name(queue.schema)}")

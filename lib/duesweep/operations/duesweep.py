@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from duesweep.ledger.ledger import Ledger
     from duesweep.operations.audit import AuditReport
     from duesweep.operations.change import Changed
+    from duesweep.operations.doctor import Diagnosis
     from duesweep.operations.errors import (
         ErrorListing,
         ExhaustedMessages,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from duesweep.operations.pauses import Pauses, Resumed
     from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
     from duesweep.operations.restore import ChosenCancelled
+    from duesweep.operations.setup import SetUp
+    from duesweep.operations.status import Status
     from duesweep.outlook import Outlook
 
 __all__ = ["Duesweep", "Stop", "load_config"]
@@ -344,6 +347,30 @@ class Duesweep:
         from duesweep.operations.maintain import maintain
 
         return maintain(self.config, forget, self.spark)
+
+    def setup(self, *, rebind: bool = False) -> "SetUp":
+        """Create what is missing in the databases. `rebind`: free the journal from its ledger."""
+        from duesweep.operations.setup import set_up
+
+        return set_up(self.config, rebind=rebind)
+
+    def setup_script(self, grant_to: str | None = None) -> str:
+        """The statements of `setup`, and those that grant a role what sweeps need."""
+        from duesweep.operations.setup import setup_script
+
+        return setup_script(self.config, grant_to)
+
+    def doctor(self, *, ignored: Sequence[str] = (), with_spark: bool = True) -> "Diagnosis":
+        """Check services and settings, and say what to do about each problem."""
+        from duesweep.operations.doctor import examine
+
+        return examine(self.config, ignored=ignored, with_spark=with_spark)
+
+    def status(self, *, days: int = 7) -> "Status":
+        """What was swept in these days, what waits, and what needs a hand."""
+        from duesweep.operations.status import status
+
+        return status(self.config, self.context, days)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: with `spark` a `pyspark.sql.DataFrame`, which reads nothing yet,

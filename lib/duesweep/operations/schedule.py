@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.resources import files
+from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
 from duesweep import __version__
-from duesweep.core.errors import ConfigError
+from duesweep import config as configuration
+from duesweep.config.adapters.endpoint import ledger_root
+from duesweep.core.errors import ConfigError, make_printable
+from duesweep.ledger.base import local_folder
 
 _PORT = 9187
+_SHORTEST = timedelta(seconds=1)
+_DEFAULT_FILE = Path("duesweep.toml")
 # A sweep ends so long before the next one begins, so that its batch in hand is done by then.
 _SPARE_SECONDS = 10
 _LEAST_SECONDS = 10
@@ -90,8 +96,32 @@ class Scheduled:
         )
 
 
-def render(form: str, scheduled: Scheduled) -> str:
-    """A form for this endpoint. Raises `ConfigError` if it cannot be said in that form."""
+def schedule(form: str, path: Path | None, overrides: Sequence[str], every: timedelta) -> str:
+    """A form that runs `path`'s endpoint, or endpoints, so often; None: the default file. Raises
+    `ConfigError` for what cannot be said in that form.
+    """
+    if every < _SHORTEST:
+        raise ConfigError("--every is less than a second", advice="use `duesweep watch`")
+    path = (path or _DEFAULT_FILE).absolute()
+    loaded = [configuration.load(each, overrides) for each in configuration.settings_of([path])]
+    folders = [local_folder(ledger_root(each.ledger.root)) for each in loaded]
+    title = loaded[0].store.endpoint if len(loaded) == 1 else path.stem
+    scheduled = Scheduled(
+        # Forms have it in comments and in quotes.
+        title=make_printable(title).replace('"', "'").replace("\\", "/"),
+        command=configuration.own_command(),
+        config=str(path),
+        is_folder=path.is_dir(),
+        overrides=overrides,
+        every=every,
+        variables=configuration.given_variables(),
+        ledgers=sorted({str(folder) for folder in folders if folder is not None}),
+        is_fleet=len(loaded) > 1,
+    )
+    return _render(form, scheduled)
+
+
+def _render(form: str, scheduled: Scheduled) -> str:
     environment = Environment(  # noqa: S701 - no page, but what machines read
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )

@@ -1,50 +1,55 @@
-"""Finds what `setup` creates, and in which databases."""
+"""Creates what an endpoint needs, one database after another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from duesweep.config import Config
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
-
-if TYPE_CHECKING:
-    from duesweep.config.adapters.roles import SetupStep
+from duesweep.core.errors import Problem
+from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 _MORE_GRANTS = """\
 -- Queues of other endpoints: `duesweep doctor --print-sql`, run as this role, prints the grants for
 -- those that messages wait for. `duesweep queue send --delay` takes INSERT on the delayed table."""
 
+# What was done besides creating tables says so itself.
+_Told = Completed | IndexCreated | Unbound
+
 
 @dataclass(frozen=True, slots=True)
-class Installer:
-    """Sets an endpoint up, one database after another."""
+class SetUp:
+    """What was done, in words, and what could not be. `created` are the new tables."""
 
-    steps: Sequence["SetupStep"]
-
-    @property
-    def custom(self) -> str | None:
-        """What a custom store has done, because it does not say what it creates."""
-        first = self.steps[0]
-        return first.done if isinstance(first, CustomStoreStep) else None
-
-    def script(self, grant_to: str | None = None) -> str:
-        """All statements, with those that grant the role `grant_to` what sweeps need. If there are
-        several databases, comments say where each has to run.
-        """
-        parts = []
-        for step in self.steps:
-            if len(self.steps) > 1:
-                parts.append(f"-- In the database that {step.setting} names:")
-            parts.append(step.script())
-            if grant_to is not None:
-                parts.append(step.grants(grant_to))
-        return "\n".join([*parts, *([] if grant_to is None else [_MORE_GRANTS])])
-
-    def install(self, *, rebind: bool) -> Sequence[object]:
-        """Create what is missing. Returns the created tables."""
-        return [table for step in self.steps for table in step.install(rebind=rebind)]
+    done: Sequence[str]
+    problems: Sequence[Problem] = field(repr=False)
+    created: Sequence[object] = field(repr=False)
 
 
-def installer_of(config: Config) -> Installer:
-    """The installer of this configuration's endpoint."""
-    return Installer(setup_steps(config))
+def set_up(config: Config, *, rebind: bool = False) -> SetUp:
+    """Create what is missing. `rebind`: free the source from its ledger first."""
+    steps = setup_steps(config)
+    found = [each for step in steps for each in step.install(rebind=rebind)]
+    done = [_told(each) for each in found if not isinstance(each, Problem)]
+    if isinstance(steps[0], CustomStoreStep):
+        # It does not say what it creates.
+        done = [steps[0].done, *done]
+    problems = [each for each in found if isinstance(each, Problem)]
+    return SetUp(done, problems, [each for each in found if not isinstance(each, Problem | _Told)])
+
+
+def setup_script(config: Config, grant_to: str | None = None) -> str:
+    """All statements, with those that grant the role `grant_to` what sweeps need. If there are
+    several databases, comments say where each has to run. Connects to nothing.
+    """
+    steps, parts = setup_steps(config), list[str]()
+    for step in steps:
+        if len(steps) > 1:
+            parts.append(f"-- In the database that {step.setting} names:")
+        parts.append(step.script())
+        if grant_to is not None:
+            parts.append(step.grants(grant_to))
+    return "\n".join([*parts, *([] if grant_to is None else [_MORE_GRANTS])])
+
+
+def _told(each: object) -> str:
+    return str(each) if isinstance(each, _Told) else f"created {each}"

@@ -7,6 +7,7 @@ are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+import rich.table
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,8 @@ _GAP = "  "
 _CUT = "…"
 # Longer names do not move the values of all others to the right.
 _WIDEST_NAME = 50
+# Longer than any line; rich has no width that means "as wide as it is".
+_WHOLE_LINES = 1_000_000
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
@@ -27,6 +30,23 @@ def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     for line in lay_out(columns, list(rows), width):
         console.print(line, soft_wrap=True)
     sys.stdout.flush()
+
+
+def print_wrapped(rows: Sequence[Row]) -> None:
+    """Print rows without titles, the last cell wrapped at the width of a terminal; elsewhere lines
+    are whole, so that they can be copied.
+    """
+    table = rich.table.Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for number in range(len(rows[0])):
+        table.add_column(no_wrap=number < len(rows[0]) - 1, overflow="fold")
+    for row in rows:
+        cells = [Cell(each) if isinstance(each, str) else each for each in row]
+        # As Text: rich would read brackets in names as mark-up.
+        table.add_row(*(Text(_printable_lines(cell.text), style=cell.style) for cell in cells))
+    console = Console(width=None if sys.stdout.isatty() else _WHOLE_LINES)
+    with console.capture() as lines:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in lines.get().splitlines()))
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
@@ -65,6 +85,10 @@ def _console() -> Console:
 def _shown(cell: Cell | str) -> Cell:
     whole = Cell(cell) if isinstance(cell, str) else cell
     return Cell(make_printable(whole.text).replace("\t", r"\t"), whole.style)
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(map(make_printable, text.split("\n")))
 
 
 def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[range]:

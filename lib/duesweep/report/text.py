@@ -56,6 +56,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Wrapped:
+    """Rows without titles, of which the last cell may have several lines and is wrapped to fit a
+    terminal; in a pipe it is whole.
+    """
+
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Names with their values under each other."""
 
@@ -63,7 +72,7 @@ class Facts:
     indent: str = "  "
 
 
-Block = Line | Note | Table | Facts
+Block = Line | Note | Table | Wrapped | Facts
 
 
 def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
@@ -84,6 +93,8 @@ def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
 
             if isinstance(block, Table):
                 tables.print_table(block.columns, block.rows)
+            elif isinstance(block, Wrapped):
+                tables.print_wrapped(block.rows)
             else:
                 for line in tables.fact_lines(block.values, block.indent):
                     print(line)

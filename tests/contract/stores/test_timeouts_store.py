@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,7 +13,7 @@ from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up
 from duesweep.stores.base import NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep_testing.builders import delayed_row
@@ -41,12 +42,12 @@ def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
 
-    created = installer_of(endpoint.config()).install(rebind=False)
+    done: Any = set_up(endpoint.config())
 
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
     found = {row.tablename for row in endpoint.fetch(tables, endpoint.schema)}
     assert found == {f"duesweep_{name}" for name in JOURNAL_TABLES}
-    assert {table.table for table in created} == found
+    assert {table.table for table in done.created} == found
 
 
 @pytest.mark.parametrize("method", ["installer", "store"])
@@ -55,7 +56,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
     if method == "installer":
-        installer_of(endpoint.config()).install(rebind=False)
+        set_up(endpoint.config())
     else:
         store_of(endpoint.config()).set_up_infrastructure()
 

@@ -9,11 +9,11 @@ import pytest
 
 from duesweep.config import Config, load
 from duesweep.config.adapters.endpoint import store_of, sweep_context
-from duesweep.config.adapters.roles import CustomStoreStep
+from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
 from duesweep.config.adapters.transport import transport_of
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import set_up, setup_script
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
 from support.acme_stores import AcmeStore
@@ -158,7 +158,7 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
         store__kind=f"support.acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
     )
 
-    for use in (sweep_context, installer_of, transport_of):
+    for use in (sweep_context, setup_script, transport_of):
         with pytest.raises(
             ConfigError, match=r"queues\.default\.dsn is not set, .* support\.acme_stores"
         ):
@@ -166,9 +166,9 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
 
 
 def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
-    installer = installer_of(_config(retry__error_queue="error"))
+    config = _config(retry__error_queue="error")
 
-    store_step, queue_step = installer.steps
+    store_step, queue_step = setup_steps(config)
     assert isinstance(store_step, CustomStoreStep)
     assert queue_step == SqlSetup(
         dialect=POSTGRESQL,
@@ -176,8 +176,8 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
         setting="store.dsn",
         queues=(TableName("public", "Sales.Orders"), TableName("public", "error")),
     )
-    assert "-- AcmeStore sets itself up." in installer.script()
-    assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in installer.script()
+    assert "-- AcmeStore sets itself up." in setup_script(config)
+    assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in setup_script(config)
 
 
 def test_store_that_creates_nothing_is_said_to_need_what_it_needs() -> None:
@@ -193,7 +193,7 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     monkeypatch.setattr(AcmeStore, "set_up_infrastructure", lambda store: asked.extend([store]))
 
     with pytest.raises(ConfigError, match="AcmeStore has a journal of its own"):
-        installer_of(_config()).install(rebind=True)
+        set_up(_config(), rebind=True)
 
     assert asked == []
 

@@ -10,7 +10,7 @@ from duesweep.config.adapters.endpoint import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.operations.doctor import examination
-from duesweep.operations.setup import installer_of
+from duesweep.operations.setup import setup_script
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -93,7 +93,7 @@ def test_queues_of_the_stores_server_share_its_transaction(dsn: str) -> None:
 def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
     config = _config(dsn, retry__error_queue="error")
 
-    script = installer_of(config).script()
+    script = setup_script(config)
 
     assert "duesweep_journal" in script
     assert "error" in script
