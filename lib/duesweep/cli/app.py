@@ -20,9 +20,7 @@ from duesweep.cli import (
     endings,
     errors,
     messages,
-    queue,
-    rabbitmq,
-    subscriptions,
+    queues,
     sweeping,
     upkeep,
 )
@@ -41,10 +39,12 @@ app = typer.Typer(
 )
 
 app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
-app.add_typer(queue.app, name="queue", short_help="Create, fill, read and purge queues.")
-app.add_typer(rabbitmq.app, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
+app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
+app.add_typer(queues.rabbitmq, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
 app.add_typer(upkeep.schedule, name="schedule", short_help="Print what runs it regularly.")
-app.add_typer(subscriptions.app, name="subscriptions", short_help="Read and change subscriptions.")
+app.add_typer(
+    queues.subscriptions, name="subscriptions", short_help="Read and change subscriptions."
+)
 
 
 def _print_version(value: bool) -> None:

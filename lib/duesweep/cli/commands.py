@@ -51,6 +51,16 @@ _EACH_SECONDS = 0.5
 _CLEAR_LINE = "\r\x1b[K"
 
 
+class Each:
+    """Values that come one after another, each of which is a line of JSON. `exit_code` is final
+    after the last one.
+    """
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        self.values = values
+        self.exit_code = ExitCode.DONE
+
+
 class Result(NamedTuple):
     """What a command returns: a value with the names of its JSON document, and what a person reads
     of it. The exit code is the value's `exit_code`, without one 0.
@@ -62,7 +72,8 @@ class Result(NamedTuple):
     def print(self, *, as_json: bool) -> int:
         """Print it; its exit code."""
         if as_json:
-            print(json.dumps(plain(self.value)))
+            for each in self.value.values if isinstance(self.value, Each) else [self.value]:
+                print(json.dumps(plain(each)), flush=True)
         print_blocks(self.blocks, as_json=as_json)
         return int(getattr(self.value, "exit_code", ExitCode.DONE))
 

@@ -13,15 +13,8 @@ from duesweep.core.account import HeldBack, SweepReport
 from duesweep.report.held import held_document
 
 _SWEEPS = {("sweep",), ("handover",)}
-# `--json` of the commands that are not here prints a line for each result, or, as
-# `rabbitmq delays migrate`, its own document after an error.
-_ONE_DOCUMENT = {
-    *(("plan",), ("doctor",)),
-    *(("queue", "create"), ("queue", "send"), ("rabbitmq", "send")),
-    *(("rabbitmq", "delays", "create"), ("rabbitmq", "delays", "verify")),
-    *(("rabbitmq", "endpoint", "create"),),
-    *(("subscriptions", each) for each in ("create", "add", "remove")),
-}
+# Other commands say where they are declared what they print then.
+_ONE_DOCUMENT = {("plan",), ("doctor",)}
 _EMPTY: dict[str, Any] = {"failures": [], "breakers": [], "held_back": [], "sweep_ids": []}
 
 

@@ -4,10 +4,7 @@ does not say it where it is declared.
 
 from collections.abc import Mapping, Sequence
 
-from duesweep.cli.commands import AGAIN, NOTHING
-
-_SENT = "the message may have been sent or not; look before you send it again"
-_PURGED = "it may have removed messages already; those that it did not remove are still there"
+from duesweep.cli.commands import NOTHING
 
 SENTENCES: Mapping[tuple[str, ...], str] = {
     ("sweep",): "no message is lost, and the next sweep continues",
@@ -17,23 +14,6 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("doctor",): NOTHING,
     ("demo",): "run it again: it begins anew",
     ("plan",): NOTHING,
-    ("queue", "create"): AGAIN,
-    ("queue", "send"): _SENT,
-    ("queue", "receive"): "the message that was printed last may still be in the queue; those "
-    "before it are removed",
-    ("queue", "peek"): NOTHING,
-    ("queue", "purge"): _PURGED,
-    ("queue", "purge-expired"): _PURGED,
-    ("subscriptions", "create"): AGAIN,
-    ("subscriptions", "list"): NOTHING,
-    ("subscriptions", "add"): AGAIN,
-    ("subscriptions", "remove"): AGAIN,
-    ("rabbitmq", "send"): _SENT,
-    ("rabbitmq", "delays", "create"): AGAIN,
-    ("rabbitmq", "delays", "verify"): NOTHING,
-    ("rabbitmq", "delays", "migrate"): "no message is lost, but one may exist twice; run it again "
-    "to move the rest",
-    ("rabbitmq", "endpoint", "create"): AGAIN,
 }
 
 

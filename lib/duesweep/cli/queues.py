@@ -1,0 +1,608 @@
+"""`duesweep queue …`, `duesweep subscriptions …` and `duesweep rabbitmq …`: the transports' own
+operations on queues.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duesweep.cli.commands import AGAIN, NOTHING, Each, Result, command
+from duesweep.cli.options import AsJson, ConfigFile, Connection, OneDocument, Overrides, PrintSql
+from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    MessageError,
+    RefusedMessageError,
+)
+from duesweep.core.message import (
+    ENCLOSED_MESSAGE_TYPES,
+    MESSAGE_ID,
+    OutgoingMessage,
+    ReceivedMessage,
+)
+from duesweep.core.times import parse_duration
+from duesweep.report.quantities import duration_text
+from duesweep.report.text import Block, Line, Note, print_blocks
+from duesweep.report.views import queues as views
+from duesweep.report.views import upkeep
+
+if TYPE_CHECKING:
+    from duesweep.config import Config
+    from duesweep.config.adapters.rabbitmq import LevelReport, MigrationReport
+    from duesweep.config.adapters.transport import TransportSession
+
+queue = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Create, fill, read and purge queues as the endpoint's transport does.",
+)
+subscriptions = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Read and change the transport's table of subscriptions.",
+)
+rabbitmq = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Create and verify the queues and exchanges of NServiceBus on RabbitMQ; send messages.",
+)
+delays = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The delay ladder: queues and exchanges that hold delayed messages.",
+)
+endpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The queues of endpoints.")
+rabbitmq.add_typer(delays, name="delays")
+rabbitmq.add_typer(endpoint, name="endpoint")
+
+_SENT = "the message may have been sent or not; look before you send it again"
+_PURGED = "it may have removed messages already; those that it did not remove are still there"
+_STDIN = Path("-")
+# Equal to `SUBSCRIPTION_TABLE`, whose module is imported only when a command runs.
+_DEFAULT_TABLE = "SubscriptionRouting"
+
+Address = Annotated[str, typer.Argument(help="The address of a queue.")]
+Table = Annotated[str, typer.Option("--table", help="The address of the table.")]
+Topic = Annotated[str, typer.Argument(help="A topic: the full name of a message type.")]
+Endpoint = Annotated[str, typer.Option("--endpoint", help="The name of the subscribing endpoint.")]
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """A connection of a configuration."""
+
+    connection: Connection = None
+    config: ConfigFile = None
+    settings: Overrides = None
+    as_json: OneDocument = False
+
+    def loaded(self) -> "Config":
+        """The configuration."""
+        from duesweep import config as configuration
+
+        return configuration.load(self.config, self.settings or [])
+
+    @contextmanager
+    def session(self) -> "Iterator[TransportSession]":
+        """A session. A `MessageError`, as of an address of no queue, becomes a `ConfigError`."""
+        from duesweep.config.adapters.transport import transport_of
+
+        try:
+            with transport_of(self.loaded(), self.connection).connect() as session:
+                yield session
+        except MessageError as error:
+            raise ConfigError(error.text, advice=error.advice) from error
+
+    def script(self, names: Sequence[str], role: str, address: str) -> Result:
+        """The statements of these names for the table at `address`. Connects to nothing."""
+        from duesweep.config.adapters.transport import transport_of
+
+        found = transport_of(self.loaded(), self.connection)
+        try:
+            text = found.script(names, role, found.addresses.parse(address))
+        except MessageError as error:
+            raise ConfigError(error.text, advice=error.advice) from error
+        return Result({"sql": text}, map(Line, text.split("\n")))
+
+
+@dataclass(frozen=True, slots=True)
+class OnEach(On):
+    """The same for commands with a line of JSON for each result."""
+
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a new message has, besides its headers of options of their own."""
+
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+    ] = None
+    body: Annotated[str | None, typer.Option(help="The body, as text in UTF-8.")] = None
+    body_file: Annotated[
+        Path | None, typer.Option(help="A file with the body; - for standard input.")
+    ] = None
+    time_to_be_received: Annotated[
+        str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
+    ] = None
+
+    def message(
+        self, delay: str | None, named: Mapping[str, str | None] | None = None
+    ) -> OutgoingMessage:
+        """The message that the options describe; `named` are headers with options of their own."""
+        headers: dict[str, str | None] = {}
+        for header in self.header or ():
+            name, separator, value = header.partition("=")
+            if not separator or not name:
+                raise ConfigError(
+                    f"--header {header!r} is not of the form NAME=VALUE",
+                    advice="write it as in --header Colour=blue",
+                )
+            headers[name] = value
+        for name, given in (named or {}).items():
+            if given is None:
+                continue
+            if name in headers:
+                raise ConfigError(
+                    f"The header {name} is given twice: with --header and with an option of its "
+                    "own",
+                    advice="leave one of the two out",
+                )
+            headers[name] = given
+        lifetime = self.time_to_be_received
+        return OutgoingMessage(
+            headers,
+            self._read_body(),
+            time_to_be_received=None if lifetime is None else parse_duration(lifetime),
+            delay=None if delay is None else parse_duration(delay),
+        )
+
+    def _read_body(self) -> bytes | None:
+        file = self.body_file
+        if self.body is not None and file is not None:
+            raise ConfigError("--body and --body-file are both given", advice="give one of them")
+        if file is None:
+            return None if self.body is None else self.body.encode()
+        try:
+            return sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                f"--body-file cannot be read: {error}", advice="check its path and its permissions"
+            ) from error
+
+
+# Queue tables.
+
+
+@command(queue, "create", ending=AGAIN)
+def create(
+    address: Address,
+    *,
+    readable_body: Annotated[
+        bool, typer.Option("--readable-body", help="Add a column with the body as text.")
+    ] = False,
+    print_sql: PrintSql = False,
+    on: On,
+) -> Result:
+    """Create a queue table if it does not exist.
+
+    Example: duesweep queue create Billing
+    """
+    if print_sql:
+        names = ["create_queue", *(["add_body_string"] if readable_body else [])]
+        return on.script(names, "queue", address)
+    with on.session() as session:
+        table = session.queue(address)
+        table.create(readable_body=readable_body)
+    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} exists")])
+
+
+@command(queue, "send", ending=_SENT)
+def send(
+    address: Address,
+    *,
+    content: Content,
+    delay: Annotated[
+        str | None,
+        typer.Option(help="Send it after this time, as in 1d2h3m4s5ms, through the delayed table."),
+    ] = None,
+    on: On,
+) -> Result:
+    """Send a message, now or later.
+
+    Example: duesweep queue send Billing --header Colour=blue --body '{}' --delay 30s
+    """
+    message = content.message(delay)
+    is_delayed = message.delay is not None
+    if is_delayed:
+        _require_delayed_table(on.loaded().store.kind)
+    with on.session() as session:
+        table = session.queue(address)
+        table.send(message)
+    done = "stored for" if is_delayed else "sent to"
+    value = {"queue": str(table.destination), "delayed": is_delayed}
+    return Result(value, [Line(f"{done} {table.destination}")])
+
+
+@command(
+    queue,
+    "receive",
+    ending="the message that was printed last may still be in the queue; those before it are "
+    "removed",
+    document=None,
+)
+def receive(
+    address: Address,
+    *,
+    count: Annotated[int, typer.Option(min=1, help="The maximum number of messages.")] = 1,
+    on: OnEach,
+) -> Result:
+    """Remove messages from a queue and print them. A message that cannot be read is moved to the
+    queue of retry.error_queue, or stays if that is not set.
+
+    Example: duesweep queue receive Billing --count 10 --json
+    """
+    found = Each()
+
+    def texts(messages: Iterator[ReceivedMessage]) -> Iterator[Block]:
+        with closing(messages):  # type: ignore[type-var]
+            for message in messages:
+                yield from views.received(message)
+                # Before it is removed: a broken pipe puts it back.
+                sys.stdout.flush()
+
+    received = _received(on, address, count, found)
+    if on.as_json:
+        found.values = (
+            {"id": one.id, "headers": one.headers, "body": one.body} for one in received
+        )
+        return Result(found, ())
+    return Result(found, texts(received))
+
+
+def _received(on: On, address: str, count: int, found: Each) -> Iterator[ReceivedMessage]:
+    """Up to `count` messages, each of which is removed when the next one is asked for. Poison goes
+    to the error queue; without an error queue it stays, and those behind it are not received.
+    """
+    error_queue = on.loaded().retry.error_queue
+    with on.session() as session:
+        for _ in range(count):
+            with session.queue(address).receive() as message:
+                if message is None:
+                    return
+                if message.is_poison:
+                    _move(message, error_queue, session)
+                    found.exit_code = ExitCode.MESSAGES_FAILED
+                else:
+                    yield message
+
+
+def _move(message: ReceivedMessage, error_queue: str | None, session: "TransportSession") -> None:
+    if error_queue is None:
+        raise ConfigError(
+            f"The headers of the message with id {message.id} cannot be read, so it stays in its "
+            f"queue ({message.headers})",
+            advice="set retry.error_queue, and it is moved to that queue",
+        )
+    session.queue(error_queue).append(message.id, message.headers_text, message.body)
+    told = f"moved the message with id {message.id} to {error_queue}, since its headers cannot be "
+    print_blocks([Note(f"{told}read: {message.headers}")])
+
+
+@command(queue, "peek", ending=NOTHING, document=None)
+def peek(
+    address: Address,
+    *,
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="The number at which to stop counting.")
+    ] = 100,
+    on: OnEach,
+) -> Result:
+    """Print the number of messages that are not locked; on PostgreSQL an estimate.
+
+    Example: duesweep queue peek Billing
+    """
+    with on.session() as session:
+        table = session.queue(address)
+        waiting = table.peek(batch_size)
+    what = "message" if waiting == 1 else "messages"
+    value = {"queue": str(table.destination), "messages": waiting}
+    return Result(value, [Line(f"{table.destination}: {waiting:,} {what}")])
+
+
+@command(queue, "purge", ending=_PURGED, document=None)
+def purge(
+    address: Address,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm: the messages are lost.")] = False,
+    on: OnEach,
+) -> Result:
+    """Remove all messages that are not locked.
+
+    Example: duesweep queue purge Billing --yes
+    """
+    if not yes:
+        raise ConfigError(
+            f"All messages in {address} would be lost", advice="give --yes to confirm"
+        )
+    with on.session() as session:
+        table = session.queue(address)
+        return _purged(str(table.destination), table.purge())
+
+
+@command(queue, "purge-expired", ending=_PURGED, document=None)
+def purge_expired(
+    address: Address,
+    *,
+    batch_size: Annotated[
+        int, typer.Option(help="The number of messages that one transaction removes.")
+    ] = 1_000,
+    on: OnEach,
+) -> Result:
+    """Remove the messages that have expired.
+
+    Example: duesweep queue purge-expired Billing
+    """
+    with on.session() as session:
+        table = session.queue(address)
+        purged = table.purge(expired_only=True, batch_size=batch_size)
+        return _purged(str(table.destination), purged)
+
+
+def _purged(table: str, count: int) -> Result:
+    return Result({"queue": table, "purged": count}, [Line(f"{table}: {count:,} purged")])
+
+
+def _require_delayed_table(kind: str) -> None:
+    """Raise `ConfigError` unless the store is a delayed table of the transport that sends."""
+    if kind not in {"postgresql", "sqlserver"}:
+        raise ConfigError(
+            "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
+            f"transport, and the store is of kind {kind}",
+            advice="send it without a delay, or let the endpoint itself delay it",
+        )
+
+
+# The table of subscriptions.
+
+
+@command(subscriptions, "create", ending=AGAIN)
+def create_subscriptions(
+    *, table: Table = _DEFAULT_TABLE, print_sql: PrintSql = False, on: On
+) -> Result:
+    """Create the table if it does not exist.
+
+    Example: duesweep subscriptions create
+    """
+    if print_sql:
+        return on.script(["create_subscriptions"], "subscriptions", table)
+    with on.session() as session:
+        session.subscriptions(table).create()
+    return Result({"table": table}, [Line(f"{table} exists")])
+
+
+@command(subscriptions, "list", ending=NOTHING, document=None)
+def list_subscribers(
+    topics: Annotated[list[str], typer.Argument(help="Topics: full names of message types.")],
+    *,
+    table: Table = _DEFAULT_TABLE,
+    on: OnEach,
+) -> Result:
+    """Print the addresses that are subscribed to any of these topics.
+
+    Example: duesweep subscriptions list Sales.OrderPlaced
+    """
+    with on.session() as session:
+        addresses = session.subscriptions(table).subscribers(topics)
+    return Result(Each({"address": each} for each in addresses), map(Line, addresses))
+
+
+@command(subscriptions, "add", ending=AGAIN)
+def add(
+    topic: Topic,
+    address: Annotated[str, typer.Argument(help="The queue for its messages.")],
+    *,
+    endpoint: Endpoint,
+    table: Table = _DEFAULT_TABLE,
+    on: On,
+) -> Result:
+    """Subscribe an endpoint to a topic, or move its subscription to another address.
+
+    Example: duesweep subscriptions add Sales.OrderPlaced Billing --endpoint Billing
+    """
+    with on.session() as session:
+        session.subscriptions(table).subscribe(endpoint, address, topic)
+    value = {"endpoint": endpoint, "topic": topic, "address": address}
+    return Result(value, [Line(f"{endpoint} is subscribed to {topic}")])
+
+
+@command(subscriptions, "remove", ending=AGAIN)
+def remove(topic: Topic, *, endpoint: Endpoint, table: Table = _DEFAULT_TABLE, on: On) -> Result:
+    """End an endpoint's subscription to a topic.
+
+    Example: duesweep subscriptions remove Sales.OrderPlaced --endpoint Billing
+    """
+    with on.session() as session:
+        was_there = session.subscriptions(table).unsubscribe(endpoint, topic)
+    ended = "is no longer" if was_there else "was not"
+    value = {"endpoint": endpoint, "topic": topic, "was_subscribed": was_there}
+    return Result(value, [Line(f"{endpoint} {ended} subscribed to {topic}")])
+
+
+# RabbitMQ.
+
+
+@command(rabbitmq, "send", ending=_SENT)
+def send_to_endpoint(
+    name: Annotated[str, typer.Argument(help="The name of an endpoint.")],
+    *,
+    message_type: Annotated[
+        str | None, typer.Option(help=f"The message's type; the header {ENCLOSED_MESSAGE_TYPES}.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option(help=f"The message's id ({MESSAGE_ID}); default: a new one.")
+    ] = None,
+    content: Content,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            help="Send it after this time, in seconds or as in 1d2h3m4s, through the delay ladder."
+        ),
+    ] = None,
+    on: On,
+) -> Result:
+    """Send a message to an endpoint, now or later.
+
+    Exits with 2 if the endpoint is missing, with 3 if the broker refuses the message.
+
+    Example: duesweep rabbitmq send Billing --body '{}' --delay 1h
+    """
+    from duesweep.config.adapters import rabbitmq as broker
+
+    if delay is not None and delay.isdecimal():
+        delay += "s"
+    named = {MESSAGE_ID: message_id, ENCLOSED_MESSAGE_TYPES: message_type}
+    message = content.message(delay, named)
+    with broker.sender(on.loaded(), on.connection) as sender:
+        try:
+            sent_id = sender.send(name, message)
+        except RefusedMessageError:
+            raise
+        except MessageError as error:
+            raise ConfigError(
+                f"Nothing was sent: {error.text}",
+                advice="correct the name, or create it with `duesweep rabbitmq endpoint create`",
+            ) from error
+    sentence = f"sent to {name}; message id {sent_id}"
+    if message.delay:
+        wait = duration_text(message.delay / timedelta(milliseconds=1))
+        sentence = f"deferred to {name}, which gets it in {wait}; message id {sent_id}"
+    value = {"endpoint": name, "message_id": sent_id, "delayed": bool(message.delay)}
+    return Result(value, [Line(sentence)])
+
+
+@command(delays, "create", ending=AGAIN)
+def create_delays(*, on: On) -> Result:
+    """Create the missing parts of the delay ladder.
+
+    Example: duesweep rabbitmq delays create
+    """
+    return _create_on_broker(on, [])
+
+
+@command(delays, "verify", ending=NOTHING)
+def verify(*, on: On) -> Result:
+    """Compare the delay ladder with the expected one, and list what would fail. Changes nothing.
+
+    Exits with 3 if there is a fault or a warning, else with 0.
+
+    Example: duesweep rabbitmq delays verify
+    """
+    from duesweep.config.adapters import rabbitmq as broker
+    from duesweep.operations.doctor import Diagnosis
+
+    config = on.loaded()
+    found = Diagnosis.of(config.store.endpoint, broker.ladder_findings(config, on.connection))
+    return Result(found, upkeep.diagnosis(found, is_verbose=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What was moved from one ladder to the other, and why the rest was not."""
+
+    moved: int
+    poison: int
+    left: int
+    redelivered: int
+    is_stopped: bool
+    reasons: Mapping[str, int]
+    levels: "Sequence[LevelReport]"
+    exit_code: ExitCode = field(repr=False)
+
+    @classmethod
+    def of(cls, report: "MigrationReport") -> "Migrated":
+        """What a migration has noted."""
+        code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
+        return cls(
+            report.moved,
+            report.poison,
+            report.left,
+            report.redelivered,
+            report.is_stopped,
+            report.reasons,
+            report.levels,
+            ExitCode.WORK_LEFT if report.is_stopped else code,
+        )
+
+
+@command(
+    delays,
+    "migrate",
+    ending="no message is lost, but one may exist twice; run it again to move the rest",
+    document=None,
+)
+def migrate(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count messages; move nothing.")
+    ] = False,
+    on: On,
+) -> Result:
+    """Move messages from the delay ladder of the transport's first versions to the current one.
+
+    Exits with 3 if messages are left or went to the poison queue, with 4 if it was stopped.
+
+    Example: duesweep rabbitmq delays migrate --dry-run
+    """
+    from duesweep.config.adapters import rabbitmq as broker
+    from duesweep.report.progress import level_bars
+    from duesweep.sweep.stop import Stop
+
+    migration = broker.migration(on.loaded(), on.connection)
+    if dry_run:
+        found = migration.count()
+        levels = [{"queue": one.queue, "waiting": one.waiting} for one in found.levels]
+        waiting = sum(one.waiting for one in found.levels)
+        return Result({"waiting": waiting, "levels": levels}, views.to_migrate(found))
+    report = broker.MigrationReport()
+    try:
+        with level_bars() as tell, stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
+            migration.run(report, lambda: stop.is_wanted, tell)
+    except DuesweepError:
+        # Before the first level there is no result to print.
+        if report.levels:
+            Result(Migrated.of(report), views.migrated(report)).print(as_json=on.as_json)
+        raise
+    return Result(Migrated.of(report), views.migrated(report))
+
+
+@command(endpoint, "create", ending=AGAIN)
+def create_endpoint(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The names of endpoints.")],
+    *,
+    on: On,
+) -> Result:
+    """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder.
+
+    Example: duesweep rabbitmq endpoint create Billing Shipping
+    """
+    return _create_on_broker(on, names)
+
+
+def _create_on_broker(on: On, endpoints: Sequence[str]) -> Result:
+    from duesweep.config.adapters import rabbitmq as broker
+
+    installer = broker.installer(on.loaded(), on.connection, endpoints)
+    created = [str(one) for one in installer.install(rebind=False)]
+    # A broker does not say whether a binding was new, so bindings are never listed.
+    told = [f"created {one}" for one in created] or ["Everything exists."]
+    return Result({"created": created}, map(Line, told))
