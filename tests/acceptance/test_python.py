@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 import duesweep
-from duesweep import Duesweep, DuesweepError, MessageFilter, Moment, load_config
+from duesweep import (
+    Duesweep,
+    DuesweepError,
+    ErrorFilter,
+    MessageFilter,
+    Moment,
+    load_config,
+)
 from support.commands import run_python
 from support.endpoint import Endpoint
 
@@ -55,6 +62,26 @@ def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: End
     with pytest.raises(DuesweepError, match="There is no table sweeps"):
         opened.table("sweeps")
     assert len(endpoint.waiting()) == 2
+
+
+def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
+    endpoint: Endpoint,
+) -> None:
+    """A choice that was shown as one thing must not become another: a replay delivers."""
+    endpoint.set_up("Billing")
+    endpoint.delay("Missing")
+    opened = _opened(endpoint, retry__max_attempts=1)
+    report = opened.sweep()
+    assert report is not None
+    assert report.exhausted == 1
+    endpoint.delay("Billing", due_in_seconds=HOUR)
+
+    with pytest.raises(DuesweepError, match=r"for `errors replay`, not for `errors discard`"):
+        opened.discard(opened.choose_errors(ErrorFilter(), everything=True))
+    with pytest.raises(DuesweepError, match=r"for `cancel`, not for `reschedule`"):
+        opened.reschedule(opened.choose(MessageFilter(destination="Billing")), to=Moment())
+
+    assert [opened.error_groups().open, len(endpoint.waiting())] == [1, 1]
 
 
 def test_overrides_win_over_the_file(endpoint: Endpoint) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duesweep import config as configuration
 from duesweep.config import Config
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from duesweep.operations.setup import SetUp
     from duesweep.operations.status import Status
     from duesweep.outlook import Outlook
+
+_Choice = TypeVar("_Choice", "Chosen", "ChosenErrors")
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
@@ -159,7 +161,7 @@ class Duesweep:
         chosen = (
             self.choose(wanted, everything=everything)
             if isinstance(wanted, MessageFilter)
-            else wanted
+            else _chosen_for(CommandName.CANCEL, wanted)
         )
         work = cancel_chosen(chosen, self.context.limits)
         return change_messages(
@@ -185,7 +187,7 @@ class Duesweep:
         chosen = (
             self.choose(wanted, CommandName.RESCHEDULE, everything=everything)
             if isinstance(wanted, MessageFilter)
-            else wanted
+            else _chosen_for(CommandName.RESCHEDULE, wanted)
         )
         due = NewDue(to) if by is None else NewDue(by=by)
         work = reschedule_chosen(chosen, self.context.limits, due)
@@ -305,7 +307,7 @@ class Duesweep:
         chosen = (
             self.choose_errors(wanted, everything=everything, delivers=due is None)
             if isinstance(wanted, ErrorFilter)
-            else wanted
+            else _chosen_for(CommandName.REPLAY, wanted)
         )
         with self._ledger() as ledger:
             return act_on_errors(
@@ -327,7 +329,7 @@ class Duesweep:
         chosen = (
             self.choose_errors(wanted, CommandName.DISCARD, everything=everything)
             if isinstance(wanted, ErrorFilter)
-            else wanted
+            else _chosen_for(CommandName.DISCARD, wanted)
         )
         with self._ledger() as ledger:
             return act_on_errors(
@@ -405,6 +407,16 @@ class Duesweep:
             messages = ExhaustedMessages(ledger, self.context.store.source)
             messages.check()
             yield messages
+
+
+def _chosen_for(command: CommandName, chosen: _Choice) -> _Choice:
+    """The choice, if it was made for this command."""
+    if chosen.command is not command:
+        raise ConfigError(
+            f"These were chosen for `{chosen.command}`, not for `{command}`",
+            advice=f"choose them for `{command}`",
+        )
+    return chosen
 
 
 def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT001 - a question
