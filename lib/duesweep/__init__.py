@@ -8,14 +8,21 @@ from importlib import import_module  # noqa: TID251 - public names, late
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duesweep.core.change import DueSpan as DueSpan
-    from duesweep.core.change import MessageFilter as MessageFilter
-    from duesweep.core.errors import DuesweepError as DuesweepError
-    from duesweep.core.exhausted import ErrorFilter as ErrorFilter
-    from duesweep.core.times import Moment as Moment
-    from duesweep.operations.duesweep import Duesweep as Duesweep
-    from duesweep.operations.duesweep import load_config as load_config
+    from duesweep.core.change import DueSpan, MessageFilter
+    from duesweep.core.errors import DuesweepError
+    from duesweep.core.exhausted import ErrorFilter
+    from duesweep.core.times import Moment
+    from duesweep.operations.duesweep import Duesweep, load_config
 
+__all__ = [
+    "DueSpan",
+    "Duesweep",
+    "DuesweepError",
+    "ErrorFilter",
+    "MessageFilter",
+    "Moment",
+    "load_config",
+]
 __version__ = "0.1.0"
 
 # Where a name is from. Imported when it is used: the command line needs none of them.
@@ -37,4 +44,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), *__all__})

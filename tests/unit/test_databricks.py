@@ -31,6 +31,14 @@ def test_jobs_run_one_at_a_time_and_the_file_that_is_there(jobs: dict[str, Any])
     assert jobs["sweep_serverless"]["schedule"]["pause_status"] == "PAUSED"
 
 
+def test_paths_of_the_bundle_are_in_the_tree() -> None:
+    words = _BUNDLE.read_text().split()
+    paths = {word for word in words if word.startswith("../") and "dist/" not in word}
+
+    assert {"../..", "../../jobs/run_sweep.py"} <= paths
+    assert [path for path in paths if not (_BUNDLE.parent / path).exists()] == []
+
+
 def test_libraries_are_those_of_the_lock(jobs: dict[str, Any]) -> None:
     libraries = jobs["sweep"]["tasks"][0]["libraries"]
     found = {each["maven"]["coordinates"] for each in libraries if "maven" in each}

@@ -1,0 +1,40 @@
+"""What the package gives to programs: names, and types for their checkers."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import duesweep
+
+_PACKAGE = Path(duesweep.__file__).parent
+
+
+def test_names_for_programs_are_those_that_python_md_shows() -> None:
+    page = (_PACKAGE.parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+
+    assert duesweep.__all__ == sorted(duesweep.__all__)
+    assert [name for name in duesweep.__all__ if name not in page] == []
+
+
+@pytest.mark.parametrize("name", duesweep.__all__)
+def test_each_is_there_for_programs_and_for_checkers_of_types(name: str) -> None:
+    tree = ast.parse((_PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (one for one in tree.body if isinstance(one, ast.If))
+    typed = {
+        alias.name: one.module
+        for one in block.body
+        if isinstance(one, ast.ImportFrom)
+        for alias in one.names
+    }
+
+    found = getattr(duesweep, name)
+
+    assert found.__name__ == name
+    assert found.__module__ == typed[name]
+    assert set(typed) == set(duesweep.__all__)
+
+
+def test_types_are_shipped() -> None:
+    for package in (_PACKAGE, _PACKAGE.with_name("duesweep_testing")):
+        assert (package / "py.typed").is_file()
