@@ -29,6 +29,7 @@ END
 }
 
 take_spark_option() {
+  of_spark+=("$1" "$2")
   case $1=$2 in
     --conf=spark.master=*) master=${2#*=} ;;
     --conf=spark.pyspark.python=*) python_of_tasks=${2#*=} ;;
@@ -60,7 +61,7 @@ parse() {
           shift
         fi
         ;;
-      --load-spark-defaults) spark_options+=("$1") ;;
+      --load-spark-defaults) spark_options+=("$1") of_spark+=("$1") ;;
       --)
         arguments+=("${@:2}")
         return
@@ -95,7 +96,7 @@ source "$root/scripts/spark.sh"
 # With retries, as on a cluster: plain local[*] gives a task no second try.
 master=${MASTER:-local[*,4]}
 properties_file='' python_of_tasks='' archives='' more_jars='' py_files='' driver_class_path=''
-spark_options=() arguments=() given=("$@")
+spark_options=() arguments=() of_spark=() given=("$@")
 parse "$@"
 set -- ${arguments[@]+"${arguments[@]}"}
 command=${1:-help}
@@ -128,14 +129,10 @@ case $command in
     run_on_spark "$root/jobs/run_sweep.py" "$@"
     ;;
   watch)
-    # It runs this script again when much is due: that one has Spark, and ends when little is due.
-    if [[ -z ${DUESWEEP_FOR_SPARK:-} ]]; then
-      DUESWEEP_SPARK_COMMAND="DUESWEEP_FOR_SPARK=1 exec bash $(printf '%q ' "$root/spark-submit.sh" "${given[@]}")"
-      export DUESWEEP_SPARK_COMMAND
-      exec "$python" -P -m duesweep watch "$@"
-    fi
-    unset DUESWEEP_FOR_SPARK DUESWEEP_SPARK_COMMAND
-    run_on_spark -P -m duesweep watch "$@"
+    # When much is due, it starts `sweep` by this script, with the same options of Spark.
+    DUESWEEP_SPARK_COMMAND="exec bash $(printf '%q ' "$root/spark-submit.sh" ${of_spark[@]+"${of_spark[@]}"})"
+    export DUESWEEP_SPARK_COMMAND
+    exec "$python" -P -m duesweep watch "$@"
     ;;
   handover)
     [[ " $* " == *" --abort "* || " $* " == *" --dry-run "* || " $* " == *" --help "* ]] ||

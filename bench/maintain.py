@@ -13,13 +13,13 @@ from typing import Any
 from testbed import Load, Testbed
 from ticks import make_due
 
-from duesweep.api.engines import opened_engine
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.demo.folder import clear_folder, lock_folder, write_config
 from duesweep.demo.messages import ENDPOINT
 from duesweep.demo.server import EmbeddedServer
 from duesweep.operations.maintain import maintain
+from duesweep.operations.opening import opened_engine
 from duesweep.sweep.sweep import Engine, sweep
 
 ROOT = Path(__file__).resolve().parent.parent

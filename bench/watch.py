@@ -101,7 +101,7 @@ def _watcher(file: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*command, "--spark-idle", "15"], stderr=stderr, env=environment)
+        process = subprocess.Popen(command, stderr=stderr, env=environment)
         try:
             yield process
         finally:

@@ -90,6 +90,21 @@ def test_message_without_a_queue_is_one_endpoints_affair(
     assert codes == {"Sales": 3, "Billing": 0, "Shipping": 0}
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "document"])
+def test_messages_that_are_kept_though_out_of_attempts_are_told_with_their_endpoint(
+    endpoint: Endpoint, endpoints: list[Endpoint], options: tuple[str, ...]
+) -> None:
+    endpoints[0].delay_many(3, ["Nowhere"])
+    file = _fleet(endpoint, retry__max_attempts=1, retry__max_exhausted_per_sweep=1)
+
+    done = run("sweep", *options, "-c", file)
+
+    assert done.code == 3
+    (told,) = done.err.splitlines()
+    source = next(row.source for row in endpoint.ledger.rows("sweeps") if row.over_limit)
+    assert told.startswith(f"duesweep: {source}: 2 messages out of attempts, but kept in the store")
+
+
 @pytest.mark.usefixtures("endpoints")
 def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     file = _fleet(endpoint, _down(endpoint))

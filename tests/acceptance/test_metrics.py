@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from duesweep.telemetry.prometheus import figures_in
+from duesweep.report.metrics import figures_in
 from support.commands import Ran, run
 from support.endpoint import Endpoint
 
@@ -75,6 +75,7 @@ def test_fleet_has_one_file_and_a_store_out_of_reach_tells_no_success(endpoint: 
 
     found = figures_in(file.read_text(encoding="utf-8"))
     codes = {source.partition("/")[0]: f["duesweep_run_exit_code"] for source, f in found.items()}
+    assert all(f["duesweep_run_duration_seconds"] > 0 for f in found.values())
     assert codes == {"good": 5, "down": 4}
     (done,) = (f for source, f in found.items() if source.startswith("good"))
     assert done["duesweep_dispatched_messages_total"] == 3

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.api.planning import look_ahead
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import RateLimit, RateLimits
+from duesweep.operations.look import look_ahead
 from duesweep_testing.builders import DelayedRow
 from support.diagnosis import diagnosed
 from support.endpoint import ON_BOTH_SERVERS, Endpoint

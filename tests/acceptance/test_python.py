@@ -36,14 +36,16 @@ def test_sweep_returns_its_report_and_the_ledger_is_read_in_arrow(endpoint: Endp
     opened = _opened(endpoint)
     planned = opened.plan()
 
-    report = opened.sweep()
+    run = opened.sweep()
 
     assert [(one.destination, one.eligible) for one in planned.destinations] == [("Billing", 1)]
     assert (planned.due, planned.eligible, planned.engine) == (1, 1, "in-process")
-    assert report is not None
-    assert (report.dispatched, report.failed, report.ledger_error) == (1, 0, None)
+    assert (run.outcome, run.exit_code, run.error) == ("done", 0, None)
+    assert run.report is not None
+    assert (run.report.dispatched, run.report.failed) == (1, 0)
     assert opened.table("tombstones").column("destination").to_pylist() == ["Billing"]
-    assert opened.sweep() is None
+    idle = opened.sweep()
+    assert (idle.outcome, idle.report, idle.exit_code) == ("idle", None, 0)
 
 
 def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: Endpoint) -> None:
@@ -71,7 +73,7 @@ def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
     endpoint.set_up("Billing")
     endpoint.delay("Missing")
     opened = _opened(endpoint, retry__max_attempts=1)
-    report = opened.sweep()
+    report = opened.sweep().report
     assert report is not None
     assert report.exhausted == 1
     endpoint.delay("Billing", due_in_seconds=HOUR)

@@ -13,9 +13,10 @@ import pytest
 
 from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.demo.server import EmbeddedServer
+from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
+from duesweep.report.metrics import Metrics
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
-from duesweep.watch.tick import MOST_TICK_SECONDS, Ticker
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
@@ -111,6 +112,21 @@ def test_what_a_slow_look_found_is_swept_all_the_same(
     assert (tick.has_moved, endpoint.waiting()) == (True, [])
 
 
+def test_tick_that_misses_the_objective_is_told(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Billing", due_in_seconds=-60)
+    context = endpoint.having(slo__lateness_seconds=50).context()
+    ticker, metrics = Ticker(context, Stop(), has_spark=False), Metrics(context.store)
+
+    late = ticker.tick()
+    metrics(late)
+    told = metrics.figures["duesweep_run_exit_code"]
+    in_time = ticker.tick()
+    ticker.close()
+
+    assert (late.is_late, late.exit_code, told) == (True, 5, 5)
+    assert (in_time.is_late, in_time.exit_code) == (False, 0)
+
+
 def test_wait_for_the_ledger_is_over_when_others_have_settled(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,11 +204,11 @@ def test_spark_joins_in_while_much_is_due_and_goes(
 ) -> None:
     endpoint.set_up("Billing")
     config = endpoint.config_file(sweep__spark_from=100)
-    with watching(config, "--spark-idle", "5", "--port", "0") as watcher:
+    with watching(config, "--port", "0") as watcher:
         keys = endpoint.delay_many(20_000)
         until(lambda: watcher.events("spark_ended"), 300)
         until(lambda: ledger.count("tombstones") == 20_000)
-        # Those of the helper count, too.
+        # What was swept on Spark counts, too.
         until(lambda: watcher.metrics()["dispatched_messages_total"] == 20_000)
         assert watcher.end() == 0
 

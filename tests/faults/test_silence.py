@@ -13,11 +13,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
-from duesweep.api.look import look_at
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.operations.look import look_at
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import Engine

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import Duesweep, MessageFilter, load_config
 from duesweep import config as configuration
-from duesweep.report.summary import as_json
+from duesweep.report.runs import as_json
 
 
 def main(file: str) -> int:
@@ -38,7 +38,7 @@ def main(file: str) -> int:
         spark.sql(f"CREATE SCHEMA {config.ledger.root}").collect()
     duesweep = Duesweep(config, spark=spark)
     planned = duesweep.plan()
-    report = duesweep.sweep()
+    report = duesweep.sweep().report
     assert report is not None
     [later] = duesweep.list(MessageFilter(destination="Later*")).messages
     cancelled = duesweep.cancel(MessageFilter(keys=(later.key,)))

@@ -1,14 +1,13 @@
-"""Reports of sweeps, and ticks of a watcher, as monitoring and observers are told of them."""
+"""Runs, as monitoring and the observers of a watcher are told of them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from duesweep.api.look import NextDue
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import StoreError
-from duesweep.telemetry.run import Due, Run
-from duesweep.watch.tick import Tick
+from duesweep.operations.look import Due, NextDue
+from duesweep.operations.run import Run, failed_run
 
 SOURCE = "nsb/public.Sales.Orders.Delayed"
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
@@ -29,8 +28,8 @@ def report(**changes: Any) -> SweepReport:
 def run(exit_code: int = 0, *, at: datetime = AT, **changes: Any) -> Run:
     """A run of the source, by default with that report."""
     values: dict[str, Any] = {"source": SOURCE, "seconds": 1.25, "report": report()}
-    values["due"] = Due(messages=4, oldest_seconds=12.5)
-    return Run(at=at, exit_code=exit_code, **(values | changes))
+    values |= {"outcome": "failures", "due": Due(messages=4, oldest_seconds=12.5)}
+    return Run(ended=at, exit_code=exit_code, **(values | changes))
 
 
 def open_breaker(state: str = "open") -> BreakerReport:
@@ -45,9 +44,12 @@ REPORT = SweepReport(
     eligible_later=0, held=0, left=0, over_limit=0, bytes=30, lateness_p50_ms=5,
     lateness_p95_ms=6, lateness_max_ms=7, rows_per_second=1.0, outcome="done", reason=None,
 )  # fmt: skip
-MOVED = Tick(REPORT)
-MOVED_NOTHING = Tick(replace(REPORT, claimed=0, dispatched=0, held=3))
-LOCKED = Tick(replace(REPORT, claimed=0, dispatched=0, skipped=3))
-UNWRITTEN = Tick(replace(REPORT, ledger_error="the disk is full"), ledger_error="the disk is full")
-IDLE = Tick(next_due=NextDue(NOW + timedelta(seconds=0.5), NOW))
+MOVED = Run("nsb", "done", report=REPORT)
+MOVED_NOTHING = replace(MOVED, report=replace(REPORT, claimed=0, dispatched=0, held=3))
+LOCKED = replace(MOVED, report=replace(REPORT, claimed=0, dispatched=0, skipped=3))
+_FULL = "the disk is full"
+UNWRITTEN = replace(MOVED, report=replace(REPORT, ledger_error=_FULL), error=_FULL, exit_code=4)
+NOTHING = Run("nsb", "idle")
+IDLE = replace(NOTHING, next_due=NextDue(NOW + timedelta(seconds=0.5), NOW))
 UNREACHED = StoreError("no server answers", transient=True)
+FAILED = failed_run("nsb", UNREACHED)

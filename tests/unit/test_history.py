@@ -7,8 +7,8 @@ import pytest
 
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import SCHEMAS
+from duesweep.operations.look import estimate_seconds
 from duesweep.operations.messages import Event, read_history
-from duesweep.outlook import estimate_seconds
 from duesweep_testing.builders import DUE
 from duesweep_testing.memory_ledger import MemoryTable, MemoryTables
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from duesweep import config as configuration
-from duesweep.cli import documents
 from duesweep.cli.signals import stop_on_signals
 from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
@@ -92,7 +91,8 @@ def _abort(context: SweepContext) -> int:
 def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOptions) -> int:
     from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415
     from duesweep.handover import handover  # noqa: PLC0415
-    from duesweep.report import progress, summary  # noqa: PLC0415
+    from duesweep.operations.run import Run  # noqa: PLC0415
+    from duesweep.report import progress, runs  # noqa: PLC0415
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415
 
     progress.configure_logging()
@@ -103,10 +103,18 @@ def _run(context: SweepContext, cutoff: datetime | None, options: HandoverOption
                 engine, context, cutoff, progress.create_watch(context.store), stop=stop
             )
     if options.as_json:
-        document = documents.end_document(summary.as_json(done.summary), done.exit_code)
-        print(json.dumps({**document, "left_in_store": done.left}))
+        summary = done.summary
+        run = Run(
+            summary.source,
+            summary.outcome,
+            int(done.exit_code),
+            report=summary,
+            error=summary.ledger_error
+            or (summary.reason if summary.outcome == "incomplete" else None),
+        )
+        print(json.dumps({**runs.document(run), "left_in_store": done.left}))
     else:
-        summary.print_summary(done.summary, only_due=False)
+        runs.print_summary(done.summary, only_due=False)
     if done.left:
         print(
             f"duesweep: {count_text(done.left, 'message')} left in the store; `handover --dry-run` "

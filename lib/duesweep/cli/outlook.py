@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duesweep import config as configuration
-from duesweep.api.planning import look_ahead
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ExitCode, make_printable
-from duesweep.outlook import DestinationOutlook
+from duesweep.operations.look import DestinationOutlook, look_ahead
 from duesweep.report.outlook import COLUMNS, destination_row, document, sentences
 from duesweep.report.tables import print_table
 

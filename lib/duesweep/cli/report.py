@@ -8,7 +8,7 @@ from pathlib import Path
 from duesweep import config as configuration
 from duesweep.config import EndpointSettings
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
-from duesweep.fleet.members import members_of
+from duesweep.operations.opening import endpoints_of
 from duesweep.operations.status import Status, status
 from duesweep.report.page import render
 
@@ -30,13 +30,11 @@ def write_page(
     settings: Sequence[EndpointSettings], overrides: Sequence[str], out: Path, days: int
 ) -> ExitCode:
     """The same of these endpoints, or of the default file's, without a word."""
-    members, failures = members_of(settings or [None], overrides)
-    if not members:
-        raise failures[0].error
-    facts = [status(member.config, member.context, days) for member in members]
-    facts += [
-        Status(failure.source, None, None, problems=[str(failure.error)]) for failure in failures
-    ]
+    endpoints, failures = endpoints_of(settings or [None], overrides)
+    if not endpoints:
+        raise failures[0][1]
+    facts = [status(each.config, each.context, days) for each in endpoints]
+    facts += [Status(name, None, None, problems=[str(error)]) for name, error in failures]
     page = render(facts, datetime.now(UTC))
     if out == _STANDARD_OUTPUT:
         sys.stdout.write(page)

@@ -4,32 +4,31 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from duesweep import config as configuration
-from duesweep.api.look import Look, look_at
-from duesweep.cli import documents
-from duesweep.cli.documents import End
-from duesweep.cli.monitored import monitored
+from duesweep.cli.each import worst
 from duesweep.cli.signals import stop_on_signals
-from duesweep.config.adapters.endpoint import sweep_context
-from duesweep.core.account import held_in_sweep
-from duesweep.core.errors import DuesweepError, ExitCode, NothingDueError, make_printable
-from duesweep.report.held import print_held
-from duesweep.report.idle import idle_sentence
-from duesweep.report.quantities import count_text
-from duesweep.sweep.job import SweepContext
+from duesweep.core.errors import DuesweepError, make_printable
+from duesweep.operations.look import Look
+from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
+from duesweep.operations.run import Run, failed_run, run_all, run_once
+from duesweep.stores.base import Store, SweepRun
 from duesweep.sweep.stop import Stop
 
-if TYPE_CHECKING:
-    from duesweep.core.account import SweepReport
-
-# What `--gate` returns if Spark is needed, and no command runs it. No other command exits with it.
+# What `--gate` exits with if Spark is needed, and no command runs it. No other command exits with
+# it.
 WORK_FOR_SPARK = 10
+
+
+class _ForSparkError(BaseException):
+    """The gate is done, and another process has to sweep. No error of the run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +52,20 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) 
     stop = Stop(at, options.max_messages)
     settings = configuration.settings_of(files)
     with stop_on_signals(stop):
-        with _reported(settings, overrides, options.report):
-            if len(settings) > 1:
-                from duesweep.cli import fleet_sweep  # noqa: PLC0415 - one endpoint does without
-
-                on_spark = _run_spark_command if options.gate else None
-                end = fleet_sweep.run(settings, overrides, stop, on_spark, as_json=options.as_json)
-            else:
-                given = settings[0] if settings else None
-                end = _run(configuration.load(given, overrides), options, stop)
+        try:
+            with _reported(settings, overrides, options.report):
+                if len(settings) > 1:
+                    code, document = _run_all(settings, overrides, options, stop)
+                else:
+                    given = settings[0] if settings else None
+                    endpoint = open_endpoint(configuration.load(given, overrides))
+                    code, document = _run_one(endpoint, options, stop)
+        except _ForSparkError:
+            return WORK_FOR_SPARK
         # Last: if a second signal ended this before, its document would be a second one.
-        if end.document is not None:
-            print(json.dumps(end.document))
-        return end.exit_code
+        if document is not None:
+            print(json.dumps(document))
+        return code
 
 
 @contextmanager
@@ -97,96 +97,119 @@ def _write_report(
     try:
         write_page(settings, overrides, file, DEFAULT_DAYS)
     except DuesweepError as error:
-        print(make_printable(f"duesweep: {error}"), file=sys.stderr)
+        _tell(str(error))
 
 
-def _run(config: configuration.Config, options: SweepOptions, stop: Stop) -> End:
-    context, as_json = sweep_context(config), options.as_json
-    with monitored(config, context.store) as ending:
-        look = look_at(context, stop)
-        if look.needs_spark and options.gate and not stop.is_wanted:
-            return End(_run_spark_command())
-        for notice in filter(None, [configuration.route_notice(config), *look.notices]):
-            print(make_printable(f"duesweep: {notice}"), file=sys.stderr)
-        if not look.has_work:
-            end = _idle(context, look, as_json=as_json)
-        elif stop.is_wanted:
-            end = _unbegun(context, as_json=as_json)
+def _run_one(
+    endpoint: Endpoint, options: SweepOptions, stop: Stop
+) -> tuple[int, dict[str, object] | None]:
+    """Its exit code, and its document if that is wanted."""
+    began = time.monotonic()
+    before = partial(_before, gate=options.gate, stop=stop)
+    watch = partial(_watch, endpoint.context.store)
+    try:
+        run = run_once(endpoint, stop, before=before, watch=watch)
+    except Exception as error:
+        _tell_monitoring([(endpoint, failed_run(endpoint.source, error, time.monotonic() - began))])
+        raise
+    from duesweep.report import runs  # noqa: PLC0415 - the gate does without
+
+    if not options.as_json:
+        runs.print_run(run, only_due=_sees_only_due(endpoint))
+    for warning in runs.warnings(run, endpoint.context):
+        _tell(warning)
+    _tell_monitoring([(endpoint, run)])
+    return run.exit_code, runs.document(run) if options.as_json else None
+
+
+def _run_all(
+    settings: Sequence[configuration.EndpointSettings],
+    overrides: Sequence[str],
+    options: SweepOptions,
+    stop: Stop,
+) -> tuple[int, dict[str, object] | None]:
+    """The same of several: a line for each, and the sums of all."""
+    endpoints, failures = endpoints_of(settings, overrides)
+    before = partial(_before, gate=options.gate, stop=stop, names_sources=True)
+    ran = run_all(endpoints, stop, before=before)
+    from duesweep.report import runs  # noqa: PLC0415 - the gate does without
+
+    told = [
+        (runs.run_sentence(run, only_due=_sees_only_due(endpoint)), run) for endpoint, run in ran
+    ]
+    unread = [failed_run(name, error) for name, error in failures]
+    told += [(runs.run_sentence(run), run) for run in unread]
+    told.sort(key=lambda each: each[0])
+    for endpoint, run in ran:
+        if (warning := runs.kept_warning(run, endpoint.context)) is not None:
+            _tell(f"{run.source}: {warning}")
+    _tell_monitoring(ran)
+    everything = [run for _, run in told]
+    code = worst([run.exit_code for run in everything])
+    if options.as_json:
+        return code, runs.fleet_document(everything, code)
+    for sentence, run in told:
+        if run.report is None and run.error is not None:
+            _tell(sentence)
         else:
-            ending.report, end = _sweep(context, stop, look, as_json=as_json)
-        ending.code = end.exit_code
-        return end
+            print(make_printable(sentence))
+    print(runs.fleet_sentence(everything))
+    return code, None
 
 
-def _run_spark_command() -> int:
+def _sees_only_due(endpoint: Endpoint) -> bool:
+    """Whether all that its sweep finds is due."""
+    return not endpoint.context.look_ahead.longest_seconds
+
+
+def _before(
+    looks: Sequence[tuple[Endpoint, Look]],
+    *,
+    gate: bool,
+    stop: Stop,
+    names_sources: bool = False,
+) -> None:
+    """Become the command that runs Spark if that is needed; else tell what the looks found."""
+    if gate and any(look.needs_spark for _, look in looks) and not stop.is_wanted:
+        _run_spark_command()
+    if any(look.has_work for _, look in looks):
+        from duesweep.report import progress  # noqa: PLC0415 - a run without work does without
+
+        progress.configure_logging()
+    for endpoint, look in looks:
+        for notice in look.notices:
+            _tell(f"{endpoint.source}: {notice}" if names_sources else str(notice))
+
+
+def _run_spark_command() -> NoReturn:
     command = configuration.spark_command()
     if command is not None:
         # Python ignores it, and what it becomes would do the same.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execvp("bash", ["bash", "-c", command])
-    return WORK_FOR_SPARK
+    raise _ForSparkError
 
 
-def _sweep(
-    context: SweepContext, stop: Stop, look: Look, *, as_json: bool
-) -> "tuple[SweepReport | None, End]":
-    # The gate loads none of these.
-    from duesweep.api.engines import opened_engine  # noqa: PLC0415
-    from duesweep.objective import misses_objective  # noqa: PLC0415
-    from duesweep.report import progress, summary  # noqa: PLC0415
-    from duesweep.sweep.sweep import exit_code, sweep  # noqa: PLC0415
+def _watch(store: Store, run: SweepRun, found: int) -> AbstractContextManager[object]:
+    """Show progress. A run without work loads nothing for that."""
+    from duesweep.report import progress  # noqa: PLC0415
 
-    progress.configure_logging()
-    watch = progress.create_watch(context.store)
-    try:
-        with opened_engine(context, on_spark=look.needs_spark) as engine:
-            done = sweep(engine, context, watch, look.reach(context), stop=stop)
-            is_late = misses_objective(context, done)
-    except NothingDueError as error:
-        if not as_json:
-            raise
-        print(make_printable(f"duesweep: {error}"), file=sys.stderr)
-        source, left = context.store.source, int(error.exit_code)
-        return None, End(left, documents.unsettled_document(source, left, str(error)))
-    code = exit_code(done, is_late=is_late)
-    held = held_in_sweep(look.pauses, done.breakers, done.over_limit)
-    document = documents.end_document(summary.as_json(done), code, held) if as_json else None
-    if document is None:
-        summary.print_summary(done, only_due=not context.look_ahead.longest_seconds)
-        print_held(held)
-    if is_late:
-        print(
-            f"duesweep: a message was dispatched later than {context.objective_seconds:g} s after "
-            "its Due, the objective slo.lateness_seconds; sweep more often, or see whether the "
-            "sweeps before this one ended well",
-            file=sys.stderr,
-        )
-    if done.over_limit:
-        print(
-            f"duesweep: {count_text(done.over_limit, 'message')} out of attempts, but kept in "
-            f"the store: a sweep gives up {context.max_exhausted:,} at most; if a setting is "
-            "wrong, correct it now; if not, the next sweeps give them up, or raise "
-            "retry.max_exhausted_per_sweep",
-            file=sys.stderr,
-        )
-    if done.ledger_error:
-        print(make_printable(f"duesweep: {done.ledger_error}"), file=sys.stderr)
-    return done, End(code, document)
+    shown = progress.create_watch(store)
+    return nullcontext() if shown is None else shown(run, found)
 
 
-def _idle(context: SweepContext, look: Look, *, as_json: bool) -> End:
-    source, held = context.store.source, held_in_sweep(look.pauses, (), 0)
-    if as_json:
-        return End(ExitCode.DONE, documents.idle_document(source, look.next_due, held))
-    print(make_printable(idle_sentence(source, look.next_due)))
-    print_held(held)
-    return End(ExitCode.DONE)
+def _tell_monitoring(ran: Sequence[tuple[Endpoint, Run]]) -> None:
+    """Tell of runs that have ended, however they ended, to who is to be told."""
+    silent = configuration.MetricsConfig()
+    if not configuration.otlp_settings("metrics"):
+        ran = [(endpoint, run) for endpoint, run in ran if endpoint.config.metrics != silent]
+    if not ran:
+        return
+    from duesweep.report.outputs import tell_of  # noqa: PLC0415 - few want it
+
+    for problem in tell_of(ran):
+        _tell(str(problem))
 
 
-def _unbegun(context: SweepContext, *, as_json: bool) -> End:
-    source = context.store.source
-    if as_json:
-        return End(ExitCode.DONE, documents.unbegun_document(source))
-    text = f"{source}: the sweep was stopped before it began; the next sweep continues."
-    print(make_printable(text))
-    return End(ExitCode.DONE)
+def _tell(sentence: str) -> None:
+    print(make_printable(f"duesweep: {sentence}"), file=sys.stderr)

@@ -71,15 +71,6 @@ def watch(
             "that an endpoint stores with a short delay.",
         ),
     ] = 1.0,
-    spark_idle: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            max=_MOST_SECONDS,
-            help="Let Spark go when for so many seconds little was due.",
-        ),
-    ] = 60.0,
     health_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Touch this file whenever all is well."),
@@ -96,8 +87,6 @@ def watch(
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0: all of this machine's.")
     ] = "127.0.0.1",
-    until_idle: Annotated[float | None, typer.Option(hidden=True)] = None,
-    figures: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> int:
     """Sweep as messages come due: wait for the next one, sweep in this process, and on Spark while
     much is due. Two watchers of one endpoint do no harm: each is the other's stand-by.
@@ -106,9 +95,7 @@ def watch(
 
     Example: duesweep watch --port 9187
     """
-    from duesweep.cli import helping, watching
+    from duesweep.cli import watching
 
-    if until_idle is not None:
-        return helping.run(config or [], settings or [], max_wait, until_idle, figures=figures)
-    options = watching.WatchOptions(max_wait, spark_idle, health_file, host, port)
+    options = watching.WatchOptions(max_wait, health_file, host, port)
     return watching.run(config or [], settings or [], options)

@@ -1,45 +1,36 @@
 """`duesweep watch`: sweeps as messages come due, until a signal ends it."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import structlog
 
 from duesweep import config as configuration
-from duesweep.cli import helping
 from duesweep.cli.each import worst
-from duesweep.cli.fresh_page import FreshPage
-from duesweep.cli.reloading import reload
+from duesweep.cli.port import Pages, pages_of, serving
 from duesweep.cli.signals import note_sighup, stop_on_signals
 from duesweep.core.errors import make_printable
 from duesweep.core.world import Waits
-from duesweep.fleet.members import Member, members_of
+from duesweep.operations.burst import Burst
+from duesweep.operations.health import Health, HealthFile, Systemd
+from duesweep.operations.opening import Endpoint, endpoints_of
+from duesweep.operations.watch import Log, Observer, Ticker, reload, watch, watch_all
+from duesweep.report.metrics import Metrics
 from duesweep.report.progress import configure_logging
 from duesweep.sweep.stop import Stop
-from duesweep.watch.health import Health, HealthFile
-from duesweep.watch.helper import Helper
-from duesweep.watch.log import Log
-from duesweep.watch.metrics import Metrics, metrics_page
-from duesweep.watch.server import Page, Pages, json_page, serving
-from duesweep.watch.several import run_all
-from duesweep.watch.systemd import Systemd
-from duesweep.watch.tick import Ticker
-from duesweep.watch.watch import Observer, watch
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """`max_wait` and `spark_idle` are seconds. `port` None: no port."""
+    """`max_wait` is seconds. `port` None: no port."""
 
     max_wait: float
-    spark_idle: float
     health_file: Path | None
     host: str
     port: int | None
@@ -52,36 +43,45 @@ def run(files: Sequence[Path], overrides: Sequence[str], options: WatchOptions) 
     configure_logging()
     stop = Stop()
     with stop_on_signals(stop, "the next watcher or sweep continues"), note_sighup() as is_hung_up:
-        members, failures = members_of(configuration.settings_of(files) or [None], overrides)
-        for failure in failures:
-            if not members:
-                raise failure.error
-            _log.error(
-                "not_watched", source=failure.source, error=make_printable(str(failure.error))
-            )
+        endpoints, failures = endpoints_of(configuration.settings_of(files) or [None], overrides)
+        for source, error in failures:
+            if not endpoints:
+                raise error
+            _log.error("not_watched", source=source, error=make_printable(str(error)))
 
         def renew(tickers: Sequence[Ticker]) -> bool | None:
-            return reload(members, tickers, files, overrides) if is_hung_up() else None
+            return reload(endpoints, tickers, files, overrides) if is_hung_up() else None
 
-        with TemporaryDirectory(prefix="duesweep-watch-") as folder:
-            codes = _watch(members, stop, options, Path(folder) / "helper.prom", renew=renew)
-    return worst([*(failure.error.exit_code for failure in failures), *codes])
+        burst = Burst(_sweep_command(files, overrides))
+        codes = _watch(endpoints, stop, options, burst, renew=renew)
+    return worst([*(error.exit_code for _, error in failures), *codes])
+
+
+def _sweep_command(files: Sequence[Path], overrides: Sequence[str]) -> Sequence[str]:
+    """The command line of a sweep of the same endpoints."""
+    given = ["sweep", "--json", *(f"--config={file}" for file in files)]
+    # A watcher sends no message before it is due, and nor may this.
+    given += [f"--set={each}" for each in (*overrides, "sweep.look_ahead_seconds=0")]
+    shell = configuration.spark_command()
+    if shell is not None:
+        return ["bash", "-c", f'{shell} "$@"', "duesweep", *given]
+    return [sys.executable, "-P", "-m", "duesweep", *given]
 
 
 def _watch(
-    members: Sequence[Member],
+    endpoints: Sequence[Endpoint],
     stop: Stop,
     options: WatchOptions,
-    figures: Path,
+    burst: Burst,
     *,
     renew: Callable[[Sequence[Ticker]], bool | None],
 ) -> Sequence[int]:
-    """Watch all members. `renew` reads the configuration again if that is wanted, and says whether
+    """Watch all of them. `renew` reads the configuration again if that is wanted, and says whether
     all of it is in force; None: it was not read.
     """
-    watched = [_watched(each, stop, options) for each in members]
+    watched = [_watched(each, stop, options) for each in endpoints]
     healths, tickers = [each.health for each in watched], [each.ticker for each in watched]
-    helper, systemd = Helper(helping.command(options.spark_idle, figures)), Systemd(healths)
+    systemd = Systemd(healths)
     file = [HealthFile(options.health_file, healths)] if options.health_file else []
     shared: list[Observer] = [systemd, *file]
 
@@ -89,25 +89,23 @@ def _watch(
         for each in watched:
             each.log.look()
         if stop.is_wanted:
-            helper.stop(for_good=True)
+            burst.stop(for_good=True)
         elif (is_complete := renew(tickers)) is not None:
             # It would read the file, and its endpoints and servers would be other ones.
-            helper.stop(for_good=not is_complete)
+            burst.stop(for_good=not is_complete)
 
-    counted = [each.metrics for each in watched]
-    pages = _pages(members, healths, partial(metrics_page, counted, figures))
-    with _port(options, pages):
-        sources = [each.source for each in members]
+    with _port(options, pages_of(endpoints, healths, [each.metrics for each in watched])):
+        sources = [each.source for each in endpoints]
         _log.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
-            codes = run_all(
-                [partial(_run, each, options, shared, helper) for each in watched],
+            codes = watch_all(
+                [partial(_run, each, options, shared, burst) for each in watched],
                 look_after,
                 lambda number: stop.is_wanted and tickers[number].is_looking,
             )
         finally:
             systemd.close()
-            helper.close()
+            burst.close()
             for each in watched:
                 each.log.close()
     _log.info("stopped", sources=sources)
@@ -125,42 +123,29 @@ class _Watched:
     metrics: Metrics
 
 
-def _watched(member: Member, stop: Stop, options: WatchOptions) -> _Watched:
+def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
     own, waits = stop.part(), Waits()
     own.waits = waits
-    health = Health(member.source, options.max_wait, waits)
+    health = Health(endpoint.source, options.max_wait, waits)
     has_spark = configuration.has_prepared_session()
-    ticker = Ticker(member.context, own, has_spark=has_spark, progressed=health.progressed)
-    metrics = Metrics(member.context.store, waits)
-    return _Watched(ticker, own, health, Log(member.source, waits), metrics)
+    ticker = Ticker(endpoint.context, own, has_spark=has_spark, progressed=health.progressed)
+    metrics = Metrics(endpoint.context.store, waits)
+    return _Watched(ticker, own, health, Log(endpoint.source, waits), metrics)
 
 
 def _run(
-    watched: _Watched, options: WatchOptions, shared: Sequence[Observer], helper: Helper
+    watched: _Watched, options: WatchOptions, shared: Sequence[Observer], burst: Burst
 ) -> None:
+    ticker = watched.ticker
     observers: list[Observer] = [watched.log, watched.health, *shared]
     observers += [] if options.port is None else [watched.metrics]
-    observers += [] if watched.ticker.has_spark else [helper]
+    if not ticker.has_spark:
+        observers.append(burst.observer(ticker.source, tuple(observers)))
     try:
-        watch(watched.ticker.tick, watched.stop, options.max_wait, observers)
+        watch(ticker.source, ticker.tick, watched.stop, observers, most_seconds=options.max_wait)
     finally:
         watched.health.end()
-        watched.ticker.close()
-
-
-def _pages(
-    members: Sequence[Member], healths: Sequence[Health], metrics: Callable[[], Page]
-) -> Pages:
-    def health() -> Page:
-        is_well = all(health.is_well for health in healths)
-        status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-        sources = [health.document() for health in healths]
-        return json_page({"is_well": is_well, "sources": sources}, status)
-
-    def live() -> Page:
-        return json_page({"is_live": True})
-
-    return {"/": FreshPage(members), "/health": health, "/live": live, "/metrics": metrics}
+        ticker.close()
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from duesweep.demo.stage import (
 from duesweep.drivers.spark import spark_session
 from duesweep.ledger.spark import SparkTables
 from duesweep.report.progress import configure_logging, create_watch
-from duesweep.report.summary import print_summary
+from duesweep.report.runs import print_summary
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import sweep
 

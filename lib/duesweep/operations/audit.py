@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from duesweep.api.ledgers import reading_ledger
 from duesweep.core.change import ChangeKind, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.sweep.job import SweepContext
 

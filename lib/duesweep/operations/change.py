@@ -17,7 +17,6 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from duesweep.api.ledgers import command_ledger
 from duesweep.core.change import Change, Command, CommandName, DueSpan
 from duesweep.core.errors import (
     ConfigError,
@@ -36,6 +35,7 @@ from duesweep.core.world import Patience, instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.messages import Chosen, Tell, tell_nobody
+from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import (
     Claim,
     DriverSession,

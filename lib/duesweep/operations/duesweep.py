@@ -27,7 +27,6 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.core.account import SweepReport
     from duesweep.ledger.ledger import Ledger
     from duesweep.operations.audit import AuditReport
     from duesweep.operations.change import Changed
@@ -38,14 +37,15 @@ if TYPE_CHECKING:
         GroupListing,
         ShownErrors,
     )
+    from duesweep.operations.look import Outlook
     from duesweep.operations.maintain import MaintainReport
     from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
     from duesweep.operations.pauses import Pauses, Resumed
     from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
     from duesweep.operations.restore import ChosenCancelled
+    from duesweep.operations.run import Run
     from duesweep.operations.setup import SetUp
     from duesweep.operations.status import Status
-    from duesweep.outlook import Outlook
 
 _Choice = TypeVar("_Choice", "Chosen", "ChosenErrors")
 
@@ -70,31 +70,20 @@ class Duesweep:
         """What the configuration means: store, queues, ledger and limits."""
         return sweep_context(self.config)
 
-    def sweep(
-        self, *, max_seconds: float | None = None, max_messages: int | None = None
-    ) -> "SweepReport | None":
-        """Move the messages that are due now. None: nothing was due, and nothing was left over.
-
-        A report does not raise where messages failed or work is left: see its `outcome`, `failed`,
-        `exhausted` and `ledger_error`.
+    def sweep(self, *, max_seconds: float | None = None, max_messages: int | None = None) -> "Run":
+        """Move the messages that are due now. Where messages failed or work is left, this does not
+        raise: see the run's `exit_code`, `error` and `report`. `report` None: nothing was due.
         """
-        from duesweep.api.engines import opened_engine
-        from duesweep.api.look import look_at
-        from duesweep.sweep.sweep import sweep
+        from duesweep.operations.opening import Endpoint
+        from duesweep.operations.run import run_once
 
         at = None if max_seconds is None else time.time() + max_seconds
-        stop = Stop(at, max_messages)
-        context = self.context
-        look = look_at(context, stop)
-        if not look.has_work:
-            return None
-        on_spark = self.spark is not None or look.needs_spark
-        with opened_engine(context, on_spark=on_spark, spark=self.spark) as engine:
-            return sweep(engine, context, reach=look.reach(context), stop=stop)
+        endpoint = Endpoint(self.config, self.context)
+        return run_once(endpoint, Stop(at, max_messages), spark=self.spark)
 
     def plan(self) -> "Outlook":
         """What a sweep would do now. Changes and locks nothing."""
-        from duesweep.api.planning import look_ahead
+        from duesweep.operations.look import look_ahead
 
         return look_ahead(self.context, spark=self.spark)
 
@@ -394,7 +383,7 @@ class Duesweep:
 
     @contextmanager
     def _ledger(self) -> "Iterator[Ledger]":
-        from duesweep.api.ledgers import command_ledger
+        from duesweep.operations.opening import command_ledger
 
         with command_ledger(self.context, self.spark) as ledger:
             yield ledger

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from duesweep.api.ledgers import command_ledger
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError, ExitCode
@@ -18,6 +17,7 @@ from duesweep.core.policy import cut_before
 from duesweep.core.world import Patience
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import DroppedSource, OperatorDriver, operators_of
 from duesweep.sweep.settle import settle_leftovers, settle_sweep
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from duesweep.api.ledgers import command_ledger
 from duesweep.core.change import (
     Change,
     ChangeKind,
@@ -38,6 +37,7 @@ from duesweep.operations.change import (
     settle_earlier,
 )
 from duesweep.operations.messages import Tell, tell_nobody
+from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from duesweep.api.ledgers import reading_ledger
 from duesweep.config import Config
 from duesweep.core.errors import DuesweepError
 from duesweep.core.exhausted import ErrorFilter, ErrorGroup
@@ -19,6 +18,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.errors import ExhaustedMessages, grouped
 from duesweep.operations.messages import open_look
+from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import Store
 from duesweep.sweep.job import SweepContext
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from duesweep.core.errors import shorten
-from duesweep.outlook import LATENESS, DestinationOutlook, Outlook
+from duesweep.operations.look import LATENESS, DestinationOutlook, Outlook
 from duesweep.report.held import held_document, held_sentence
 from duesweep.report.quantities import count_text, duration_text
 from duesweep.report.text import Column, Row

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,12 +15,14 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
-from duesweep.api.look import NextDue
-from duesweep.cli import app, documents
-from duesweep.core.errors import ConfigError, SparkError, StoreError
+from duesweep.cli import app
+from duesweep.core.errors import ConfigError, NothingDueError, SparkError, StoreError
 from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
-from duesweep.report.idle import idle_sentence
+from duesweep.operations.look import NextDue
+from duesweep.operations.run import failed_run
+from duesweep.report.runs import document, idle_sentence
 from support.commands import Ran, run
+from support.reports import FAILED, MOVED, NOTHING, UNREACHED, UNWRITTEN
 
 Meet = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
@@ -105,7 +108,7 @@ def test_command_that_fails_prints_one_document_and_one_sentence(
     assert says in said
     assert says in told["error"]
     assert (told["outcome"], told["dispatched"]) == ("error", None)
-    assert told.keys() == documents.idle_document("x").keys()
+    assert told.keys() == document(NOTHING).keys()
 
 
 def test_option_that_is_not_known_is_a_document_too() -> None:
@@ -233,18 +236,26 @@ def test_next_message_is_due_in_no_less_than_no_time_and_may_be_unknown() -> Non
 
 
 def test_document_has_the_time_in_iso_8601_or_null() -> None:
-    known = documents.idle_document("s", NextDue(_NOW, _NOW))
+    known = document(replace(NOTHING, next_due=NextDue(_NOW, _NOW)))
 
     assert known["next_due"] == "2026-11-23T05:00:00+00:00"
-    assert documents.idle_document("s")["next_due"] is None
+    assert document(NOTHING)["next_due"] is None
 
 
-def test_documents_of_all_ends_have_the_same_names() -> None:
-    summary = documents.idle_document("s")
-    for name in ("exit_code", "error", "next_due"):
-        del summary[name]
+def test_documents_of_all_runs_have_the_same_names_and_unknown_numbers_are_null() -> None:
+    runs = (NOTHING, MOVED, UNWRITTEN, FAILED, replace(NOTHING, outcome="stopped"))
 
-    ended = documents.end_document(summary | {"outcome": "done"}, 0)
+    documents = [document(run) for run in runs]
 
-    assert ended.keys() == documents.idle_document("s").keys()
-    assert ended["next_due"] is None
+    assert {frozenset(each) for each in documents} == {frozenset(documents[0])}
+    assert [each["dispatched"] for each in documents] == [0, 3, 3, None, 0]
+    assert [each["error"] for each in documents[:2]] == [None, None]
+    assert documents[2]["error"] == documents[2]["ledger_error"] == "the disk is full"
+    assert (documents[3]["error"], documents[3]["ledger_error"]) == (str(UNREACHED), None)
+
+
+def test_rows_that_the_ledger_cannot_take_are_an_error_of_a_run_without_work() -> None:
+    told = document(failed_run("s", NothingDueError("the disk is full", transient=True)))
+
+    assert (told["outcome"], told["exit_code"], told["dispatched"]) == ("idle", 4, 0)
+    assert told["error"] == told["ledger_error"] == "the disk is full"

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.cli.reloading import reload
 from duesweep.config import Config, keep_fixed, load, settings_of
-from duesweep.fleet.members import members_of
+from duesweep.operations.opening import endpoints_of
+from duesweep.operations.watch import Ticker, reload
 from duesweep.sweep.stop import Stop
-from duesweep.watch.tick import Ticker
 from support.config_files import MINIMAL, file_of
 
 
@@ -83,11 +82,11 @@ def test_file_that_does_not_fit_what_stays_is_not_in_force(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = file_of(MINIMAL)
-    members, _ = members_of(settings_of([file]), ())
-    (before,) = members
+    endpoints, _ = endpoints_of(settings_of([file]), ())
+    (before,) = endpoints
     ticker = Ticker(before.context, Stop(), has_spark=False)
     # The new queues have no kind of their own, and the store's stays.
     file_of(_SQL_SERVER)
 
-    assert reload(members, [ticker], [file], ()) is False
-    assert members == [before]
+    assert reload(endpoints, [ticker], [file], ()) is False
+    assert endpoints == [before]

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.api.look import Look
-from duesweep.cli import sweep
 from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config import Config, load, mask_secrets, route_notice
 from duesweep.core.errors import Problem
 from duesweep.core.finding import Check, Severity
 from duesweep.operations.doctor import examination
+from duesweep.operations.look import Look
 from support.commands import run
 from support.config_files import MINIMAL, SQL_SERVER, file_of
 
@@ -147,7 +146,7 @@ def test_every_sweep_says_so_in_one_sentence_and_the_gate_leaves_it_to_the_sweep
 ) -> None:
     notices = [] if gate else [Problem("the store's own notice")]
     look = Look(has_work=bool(gate), needs_spark=bool(gate), notices=notices)
-    monkeypatch.setattr(sweep, "look_at", lambda *_: look)
+    monkeypatch.setattr("duesweep.operations.run.look_at", lambda *_: look)
 
     ran = run("sweep", *gate, *GIVEN)
 

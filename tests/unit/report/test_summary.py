@@ -13,7 +13,7 @@ from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
 from duesweep.operations.status import SweepLine, TimeSteps, lateness_steps
 from duesweep.report.page import bars
-from duesweep.report.summary import as_json, print_summary
+from duesweep.report.runs import as_json, print_summary
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _COUNTS = (

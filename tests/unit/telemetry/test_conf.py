@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.telemetry.definitions import METRICS
+from duesweep.report.metrics import METRICS
 
 _CONF = Path(__file__).parents[3] / "conf"
 _ALERTS = _CONF / "prometheus" / "alerts.yml"

@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.telemetry.definitions import METRICS
-from duesweep.telemetry.figures import figures_after, with_counters_of
-from duesweep.telemetry.run import Due
+from duesweep.operations.look import Due
+from duesweep.report.metrics import METRICS, figures_after
 from support.reports import AT, open_breaker, report, run
 
 _LATER = AT + timedelta(minutes=1)
@@ -88,21 +87,3 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert metric.name.startswith("duesweep_")
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert not metric.meaning.endswith(".")
-
-
-def test_where_runs_follow_each_other_closely_the_worst_lateness_of_the_last_ones_is_told() -> None:
-    recent = (report(lateness_max_ms=9_000), report(lateness_max_ms=None), report())
-    idle = run(report=None, recent=recent[:2])
-
-    assert _of(figures_after({}, run(recent=recent)), "lateness_max_seconds") == [61]
-    assert _of(figures_after({}, idle), "lateness_max_seconds") == [9]
-
-
-def test_counters_of_another_process_are_added_and_its_gauges_are_not() -> None:
-    others = figures_after({}, run(4, report=report(left=900)))
-
-    both = with_counters_of(figures_after({}, run()), others)
-
-    names = ("dispatched_messages_total", "runs_total", "left_messages", "run_exit_code")
-    assert _of(both, *names) == [14, 2, 3, 0]
-    assert with_counters_of({}, {}) == {}

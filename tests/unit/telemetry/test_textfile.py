@@ -17,12 +17,9 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from duesweep.core.errors import Problem
-from duesweep.telemetry.definitions import METRICS
-from duesweep.telemetry.prometheus import figures_in
-from duesweep.telemetry.pushgateway import Pushgateway
-from duesweep.telemetry.run import Run
-from duesweep.telemetry.tell import tell
-from duesweep.telemetry.textfile import TextFile
+from duesweep.operations.run import Run
+from duesweep.report.metrics import METRICS, figures_in
+from duesweep.report.outputs import pushgateway, tell, textfile
 from support.ports import free_port
 from support.reports import AT, SOURCE, run
 
@@ -35,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _tell(file: Path, told: Run) -> list[Problem]:
-    return list(tell([told], [TextFile(file)]))
+    return list(tell([told], [textfile(file)]))
 
 
 def _samples(file: Path) -> Iterator[tuple[str, float]]:
@@ -114,7 +111,7 @@ def test_folder_that_is_not_there_is_one_problem(tmp_path: Path) -> None:
 
 @dataclass
 class _Gateway:
-    """Keeps what is PUT for each group, unless its `answer` refuses it, and shows all of it."""
+    """Keeps what is PUT for each group, unless its `answer` refuses it."""
 
     host: str
     answer: str = "200 OK"
@@ -123,8 +120,7 @@ class _Gateway:
 
     def reply(self, request: Request) -> Response:
         self.credentials.append(request.headers.get("Authorization", ""))
-        if request.method == "GET":
-            return Response("".join(self.groups.values()))
+        assert request.method == "PUT"
         if self.answer == "200 OK":
             self.groups[request.environ["RAW_URI"]] = request.get_data(as_text=True)
         return Response(status=self.answer)
@@ -149,22 +145,27 @@ def _group_of(path: str) -> tuple[str, str]:
     return job, b64decode(unquote(value), altchars=b"-_").decode()
 
 
-def test_run_replaces_its_sources_group_and_goes_on_from_it(gateway: _Gateway) -> None:
-    output = Pushgateway(f"http://{gateway.host}/")
+def test_run_replaces_its_sources_group_and_keeps_the_time_of_the_last_success(
+    gateway: _Gateway,
+) -> None:
+    output = pushgateway(f"http://{gateway.host}/")
     assert list(tell([run()], [output])) == []
     assert list(tell([run(4, at=_LATER, report=None, due=None)], [output])) == []
 
-    ((path, text),) = gateway.groups.items()
-    assert _group_of(path) == ("duesweep", SOURCE)
-    figures = _figures(text)
-    assert figures["duesweep_runs_total"] == 2
-    assert figures["duesweep_dispatched_messages_total"] == 7
-    assert figures["duesweep_last_success_timestamp_seconds"] == AT.timestamp()
-    assert "duesweep_due_messages" not in figures
+    groups = {_group_of(path): _figures(text) for path, text in gateway.groups.items()}
+    success = groups.pop(("duesweep_success", SOURCE))
+    assert success == {"duesweep_last_success_timestamp_seconds": AT.timestamp()}
+    ((group, figures),) = groups.items()
+    assert group == ("duesweep", SOURCE)
+    # Those of the last run: what the gateway holds is not read.
+    assert figures["duesweep_runs_total"] == 1
+    assert figures["duesweep_dispatched_messages_total"] == 0
+    assert figures["duesweep_last_run_timestamp_seconds"] == _LATER.timestamp()
+    assert not {"duesweep_due_messages", "duesweep_last_success_timestamp_seconds"} & figures.keys()
 
 
 def test_user_and_password_go_as_a_header_and_are_never_shown(gateway: _Gateway) -> None:
-    output = Pushgateway(f"http://sweeper:p%40ss@{gateway.host}")
+    output = pushgateway(f"http://sweeper:p%40ss@{gateway.host}")
     assert list(tell([run()], [output])) == []
 
     sent = {b64decode(each.removeprefix("Basic ")) for each in gateway.credentials}
@@ -175,7 +176,7 @@ def test_user_and_password_go_as_a_header_and_are_never_shown(gateway: _Gateway)
 def test_gateway_that_refuses_is_one_problem(gateway: _Gateway) -> None:
     gateway.answer = "400 Bad Request"
 
-    (problem,) = tell([run()], [Pushgateway(f"http://sweeper:secret@{gateway.host}")])
+    (problem,) = tell([run()], [pushgateway(f"http://sweeper:secret@{gateway.host}")])
 
     assert problem.text == (
         f"The Pushgateway at http://{gateway.host} did not get the metrics of this run: "
@@ -186,15 +187,21 @@ def test_gateway_that_refuses_is_one_problem(gateway: _Gateway) -> None:
 def test_gateway_that_is_down_is_one_problem() -> None:
     port = free_port()
 
-    (problem,) = tell([run()], [Pushgateway(f"http://127.0.0.1:{port}")])
+    (problem,) = tell([run()], [pushgateway(f"http://127.0.0.1:{port}")])
 
     assert "Connection refused" in problem.text
 
 
-@pytest.mark.parametrize("shown", ["no { metrics", "\x00"])
-def test_gateway_whose_metrics_cannot_be_read_gets_new_ones(gateway: _Gateway, shown: str) -> None:
-    gateway.groups["other"] = shown
-    (problem,) = tell([run()], [Pushgateway(f"http://{gateway.host}")])
+def test_redirect_gets_neither_metrics_nor_password(
+    gateway: _Gateway, httpserver: HTTPServer
+) -> None:
+    elsewhere = f"http://127.0.0.1:{free_port()}"
+    httpserver.clear()
+    httpserver.expect_request(re.compile(".*")).respond_with_data(
+        status=302, headers={"Location": elsewhere}
+    )
 
-    assert "its counters begin anew" in str(problem)
-    assert len(gateway.groups) == 2
+    (problem,) = tell([run()], [pushgateway(f"http://sweeper:secret@{gateway.host}")])
+
+    # Nobody listens at the other address: that it refuses would be another sentence.
+    assert "it answered 302" in problem.text

@@ -1,4 +1,4 @@
-"""Who is told what a watcher does: its log, its health, systemd and the helper on Spark."""
+"""Who is told what a watcher does: its log, its health, systemd, and what sweeps on Spark."""
 
 import http.client
 import json
@@ -19,31 +19,31 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
+from duesweep.cli.port import Page, json_page, serving
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.world import Waits
-from duesweep.telemetry.run import Due
-from duesweep.watch.health import Health, HealthFile
-from duesweep.watch.helper import Helper
-from duesweep.watch.log import Log
-from duesweep.watch.metrics import FiguresFile, Metrics, metrics_page
-from duesweep.watch.server import Page, json_page, serving
-from duesweep.watch.systemd import Systemd
-from duesweep.watch.tick import Tick
+from duesweep.operations.burst import Burst, runs_of
+from duesweep.operations.health import Health, HealthFile, Systemd
+from duesweep.operations.look import Due
+from duesweep.operations.run import Run, failed_run
+from duesweep.operations.watch import Log, Observer
+from duesweep.report.metrics import Metrics, exposed_text
+from duesweep.report.runs import document, fleet_document
 from duesweep_testing.memory import MemoryStore
-from support.reports import IDLE, MOVED, REPORT, UNREACHED, UNWRITTEN
+from support.reports import FAILED, IDLE, MOVED, NOTHING, REPORT, UNREACHED, UNWRITTEN, report
 from support.waiting import until
 
-_MUCH = Tick(REPORT, is_much=True)
+_MUCH = replace(MOVED, needs_spark=True)
 BREAKER = BreakerReport("Billing@db", "open", "2026-11-23T12:00:00+00:00", 5.0, 3, "it is full")
 
 
 def test_log_tells_sums_and_not_each_sweep() -> None:
     log = Log("nsb")
     with capture_logs() as lines:
-        log.ticked(MOVED)
-        log.ticked(Tick(replace(REPORT, failed=2, lateness_max_ms=900)))
-        log.ticked(Tick())
+        log(MOVED)
+        log(replace(MOVED, report=replace(REPORT, failed=2, lateness_max_ms=900)))
+        log(NOTHING)
         assert lines == []
         log.close()
         log.close()
@@ -57,8 +57,8 @@ def test_log_tells_an_error_once_and_that_it_is_over() -> None:
     log = Log("nsb")
     with capture_logs() as lines:
         for _ in range(3):
-            log.failed(UNREACHED)
-        log.ticked(MOVED)
+            log(FAILED)
+        log(MOVED)
 
     assert [line["event"] for line in lines] == ["trouble", "trouble_is_over"]
     assert [line.get("error") for line in lines[:2]] == ["no server answers", None]
@@ -80,24 +80,24 @@ def test_health_is_bad_without_a_good_tick_for_the_longest_wait_and_ten_seconds(
     touched = HealthFile(file, [health])
 
     assert not health.is_well
-    health.failed(UNREACHED)
+    health(FAILED)
     assert not health.is_well
-    health.ticked(MOVED)
+    health(MOVED)
     clock[0] += 15
-    health.failed(UNREACHED)
+    health(FAILED)
 
-    touched.failed(UNREACHED)
+    touched(FAILED)
     assert not file.exists()
     assert health.is_well
     assert health.document()["error"] == "no server answers"
     clock[0] += 1
     assert not health.is_well
-    touched.ticked(MOVED)
+    touched(MOVED)
     assert not file.exists()
-    health.ticked(MOVED)
+    health(MOVED)
     assert (health.is_well, health.document()["dispatched"]) == (True, 6)
     assert health.document()["error"] is None
-    touched.ticked(MOVED)
+    touched(MOVED)
     assert file.exists()
     health.end()
     assert not health.is_well
@@ -107,7 +107,7 @@ def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
     clock: list[float],
 ) -> None:
     health = Health("nsb", 5)
-    health.ticked(IDLE)
+    health(IDLE)
     for _ in range(10):
         clock[0] += 10
         health.progressed()
@@ -118,7 +118,7 @@ def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
 
     assert not health.is_well
     # It found what was due at its beginning, which is long ago.
-    health.ticked(replace(MOVED, seconds=111))
+    health(replace(MOVED, seconds=111))
     assert not health.is_well
 
 
@@ -139,7 +139,7 @@ def test_health_is_bad_while_messages_stay_that_could_leave(
 ) -> None:
     health = Health("nsb", 5)
     for _ in range(4):
-        health.ticked(Tick(report))
+        health(replace(MOVED, report=report))
         clock[0] += 5
 
     assert health.is_well is is_well
@@ -148,7 +148,7 @@ def test_health_is_bad_while_messages_stay_that_could_leave(
 def test_health_tells_why_the_ledger_has_not_got_all() -> None:
     health = Health("nsb", 5)
 
-    health.ticked(UNWRITTEN)
+    health(UNWRITTEN)
 
     assert (health.is_well, health.document()["error"]) == (True, "the disk is full")
 
@@ -177,7 +177,7 @@ def test_long_wait_is_told_once_with_its_end_and_shown(clock: list[float]) -> No
 
 def test_health_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     with capture_logs() as lines:
-        HealthFile(tmp_path / "gone" / "health", []).ticked(MOVED)
+        HealthFile(tmp_path / "gone" / "health", [])(MOVED)
 
     assert [line["event"] for line in lines] == ["health_file_failed"]
 
@@ -197,9 +197,9 @@ def test_systemd_is_told_of_ready_of_each_tick_of_errors_and_of_the_end(
     systemd: socket.socket,
 ) -> None:
     observer = Systemd([Health("nsb", 5)])
-    observer.ticked(MOVED)
-    observer.ticked(MOVED)
-    observer.failed(StoreError("no\nserver", transient=True))
+    observer(MOVED)
+    observer(MOVED)
+    observer(failed_run("nsb", StoreError("no\nserver", transient=True)))
     observer.close()
 
     first, *ticks, error, last = [systemd.recv(1_000).decode() for _ in range(5)]
@@ -214,7 +214,7 @@ def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("it opened a socket"))
 
-    Systemd([]).ticked(MOVED)
+    Systemd([])(MOVED)
 
 
 def test_one_of_several_that_hangs_is_not_hidden_from_systemd_by_the_others(
@@ -223,59 +223,109 @@ def test_one_of_several_that_hangs_is_not_hidden_from_systemd_by_the_others(
     healths = [Health("living", 5), Health("hanging", 5)]
     observer = Systemd(healths)
     clock[0] += 120
-    healths[0].ticked(MOVED)
-    observer.failed(UNREACHED)
+    healths[0](MOVED)
+    observer(FAILED)
     # One that has ended does not hang.
     healths[1].end()
-    observer.failed(UNREACHED)
+    observer(FAILED)
 
     told = [systemd.recv(1_000).decode() for _ in range(2)]
     assert ["WATCHDOG=1" in each for each in told] == [False, True]
 
 
-def test_helper_runs_once_while_much_is_due_and_again_after_it_ended(tmp_path: Path) -> None:
-    helper = Helper(_note(tmp_path))
+def test_sweep_on_spark_runs_once_while_much_is_due_and_again_after_it_ended(
+    tmp_path: Path,
+) -> None:
+    burst = Burst(_note(tmp_path))
+    observer = burst.observer("nsb", [])
 
-    helper.ticked(MOVED)
+    observer(MOVED)
     assert _runs(tmp_path) == 0
     with capture_logs() as lines:
         for expected in (1, 2):
-            until(lambda wanted=expected: _ticked(helper, tmp_path) == wanted, 60)
-    helper.close()
+            until(lambda wanted=expected: _told(observer, tmp_path) == wanted, 60)
+    burst.close()
 
     assert [line["event"] for line in lines[:2]] == ["spark_started", "spark_ended"]
 
 
-def test_helper_that_fails_is_told_and_not_started_again_at_once(tmp_path: Path) -> None:
-    helper = Helper(_note(tmp_path, "; sys.exit(3)"))
+def test_observers_are_told_what_the_sweep_on_spark_did(tmp_path: Path) -> None:
+    done = replace(MOVED, report=report(source="nsb", breakers=(BREAKER,)), exit_code=3)
+    done = replace(done, outcome="failures")
+    others = replace(MOVED, source="other", report=replace(REPORT, source="other"))
+    fleet = fleet_document([done, others], 3)
+    burst, told, told_other = Burst(_note(tmp_path, fleet)), list[Run](), list[Run]()
+    observer = burst.observer("nsb", [told.append])
+    burst.observer("other", [told_other.append])
 
     with capture_logs() as lines:
-        until(lambda: _ticked(helper, tmp_path) and "spark_failed" in str(lines), 60)
-        helper.ticked(_MUCH)
-    helper.close()
+        observer(_MUCH)
+        until(lambda: observer(MOVED) or told, 60)
+    assert told_other == []
+    burst.close()
+
+    (run,), (other,) = told, told_other
+    assert (run.report, run.exit_code, run.outcome) == (done.report, 3, "failures")
+    assert other.report == others.report
+    # It began after the process did, so what came due since then may not have been seen.
+    assert 0 < run.seconds < 60
+    assert lines[-1]["event"] == "spark_ended"
+
+
+@pytest.mark.parametrize(
+    ("printed", "then"),
+    [(None, "sys.exit(3)"), (document(failed_run("nsb", UNREACHED)), "sys.exit(4)")],
+    ids=["no document", "an error"],
+)
+def test_sweep_on_spark_that_fails_is_told_and_not_started_again_at_once(
+    tmp_path: Path, printed: object, then: str
+) -> None:
+    burst = Burst(_note(tmp_path, printed, then))
+    observer = burst.observer("nsb", [])
+
+    with capture_logs() as lines:
+        until(lambda: _told(observer, tmp_path) and "spark_failed" in str(lines), 60)
+        observer(_MUCH)
+    burst.close()
 
     assert _runs(tmp_path) == 1
-    assert lines[-1]["reason"] == "exit code 3"
+    assert lines[-1]["reason"] == f"exit code {then[-2]}"
 
 
-def test_helper_is_stopped_with_the_watcher(tmp_path: Path) -> None:
-    helper = Helper(_note(tmp_path, "; import time; time.sleep(600)"))
+def test_sweep_on_spark_is_stopped_with_the_watcher(tmp_path: Path) -> None:
+    burst = Burst(_note(tmp_path, None, "import time; time.sleep(600)"))
     with capture_logs() as lines:
-        helper.ticked(_MUCH)
+        burst.observer("nsb", [])(_MUCH)
     until(lambda: _runs(tmp_path) == 1, 60)
     os.kill(lines[0]["process"], 0)
 
-    helper.close()
+    burst.close()
 
     with pytest.raises(ProcessLookupError):
         os.kill(lines[0]["process"], 0)
 
 
-def test_helper_that_cannot_be_started_is_told() -> None:
+def test_sweep_on_spark_that_cannot_be_started_is_told() -> None:
     with capture_logs() as lines:
-        Helper(["/nonexistent/python"]).ticked(_MUCH)
+        Burst(["/nonexistent/python"]).observer("nsb", [])(_MUCH)
 
     assert [line["event"] for line in lines] == ["spark_failed"]
+
+
+@pytest.mark.parametrize("printed", [b"", b"no JSON\n", b"null\n"])
+def test_output_that_is_no_document_tells_of_no_run(printed: bytes) -> None:
+    assert runs_of(printed, 1.0) == []
+
+
+@pytest.mark.parametrize(
+    "run", [MOVED, UNWRITTEN, FAILED, NOTHING, replace(MOVED, is_late=True, exit_code=5)]
+)
+def test_run_of_a_document_is_the_run_that_the_document_tells_of(run: Run) -> None:
+    told = f"a line of its own\n{json.dumps(document(run))}\n"
+
+    (read,) = runs_of(told.encode(), run.seconds)
+
+    assert replace(read, ended=run.ended) == run
 
 
 def test_port_serves_pages_and_says_which_there_are() -> None:
@@ -336,75 +386,88 @@ def _get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, by
             return error.code, error.headers["Content-Type"], error.read()
 
 
-def _note(folder: Path, then: str = "") -> list[str]:
-    """A command that makes a file in `folder` each time, and `then` goes on."""
+def _note(folder: Path, told: object = document(NOTHING), then: str = "") -> list[str]:
+    """A command that makes a file in `folder` each time, prints this document, and goes on."""
     new = f"import sys, uuid, pathlib; pathlib.Path({json.dumps(str(folder))}, uuid.uuid4().hex)"
-    return [sys.executable, "-c", f"{new}.touch(){then}"]
+    return [sys.executable, "-c", f"{new}.touch(); print({json.dumps(told)!r}); {then}"]
 
 
 def _runs(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
 
-def _ticked(helper: Helper, folder: Path) -> int:
-    helper.ticked(_MUCH)
+def _told(observer: Observer, folder: Path) -> int:
+    observer(_MUCH)
     return _runs(folder)
 
 
-def _scraped(watched: Sequence[Metrics], file: Path) -> dict[str, float]:
-    page = metrics_page(watched, file)
-    families = text_string_to_metric_families(page.body.decode())
+def _scraped(watched: Sequence[Metrics]) -> dict[str, float]:
+    families = text_string_to_metric_families(exposed_text(watched).decode())
     return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
 
 
-def test_scrape_finds_the_ticks_of_the_watcher_and_of_its_helper(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_scrape_finds_the_ticks_of_the_watcher_and_its_sweeps_on_spark(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.watch.metrics.look_at_due", lambda _: Due(4, 2.5))
-    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
-    metrics.ticked(replace(MOVED, seconds=0.5))
-    metrics.ticked(IDLE)
-    assert _scraped([metrics], file)["dispatched_messages_total"] == 3
-    helper = FiguresFile("memory", file)
-    helper.ticked(MOVED)
-    # The next helper goes on from there.
-    FiguresFile("memory", file).ticked(MOVED)
-    helper.failed(UNREACHED)
+    monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: Due(4, 2.5))
+    metrics = Metrics(MemoryStore())
+    metrics(replace(MOVED, seconds=0.5))
+    metrics(IDLE)
+    assert _scraped([metrics])["dispatched_messages_total"] == 3
+    metrics(MOVED)
+    metrics(IDLE)
 
-    scraped = _scraped([metrics], file)
+    scraped = _scraped([metrics])
 
-    assert (scraped["dispatched_messages_total"], scraped["runs_total"]) == (9, 5)
+    assert (scraped["dispatched_messages_total"], scraped["runs_total"]) == (6, 4)
     # An idle tick does not hide how late the sweep before it was.
     assert (scraped["run_exit_code"], scraped["lateness_max_seconds"]) == (0, 0.007)
     assert scraped["due_messages"] == 4
     # It has grown since it was looked for.
     assert 2.5 < scraped["oldest_due_age_seconds"] < 60
-    metrics.failed(UNREACHED)
-    scraped = _scraped([metrics], file)
+    metrics(FAILED)
+    scraped = _scraped([metrics])
     assert scraped["run_exit_code"] == 4
     assert "due_messages" not in scraped
     assert scraped["oldest_due_age_seconds"] > 2.5
 
 
-def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_taken(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_scrape_tells_the_worst_lateness_of_the_last_minute(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = "duesweep.watch.metrics.look_at_due"
+    monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: None)
+    metrics = Metrics(MemoryStore())
+    metrics(replace(MOVED, report=replace(REPORT, lateness_max_ms=9_000)))
+    clock[0] += 30
+    metrics(replace(MOVED, report=replace(REPORT, lateness_max_ms=None)))
+    metrics(MOVED)
+    assert _scraped([metrics])["lateness_max_seconds"] == 9
+
+    clock[0] += 31
+    metrics(IDLE)
+
+    assert _scraped([metrics])["lateness_max_seconds"] == 0.007
+
+
+def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_taken(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = "duesweep.report.metrics.look_at_due"
     monkeypatch.setattr(look, lambda _: Due(0, 0.0))
-    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
-    metrics.ticked(IDLE)
+    metrics = Metrics(MemoryStore())
+    metrics(IDLE)
     monkeypatch.setattr(look, lambda _: pytest.fail("it asked the store"))
 
-    assert _scraped([metrics], file)["oldest_due_age_seconds"] == 0
+    assert _scraped([metrics])["oldest_due_age_seconds"] == 0
     clock[0] += 0.5 + 7
-    assert _scraped([metrics], file)["oldest_due_age_seconds"] == 7
+    assert _scraped([metrics])["oldest_due_age_seconds"] == 7
 
 
-def test_scrape_tells_for_how_long_a_watcher_has_waited(clock: list[float], tmp_path: Path) -> None:
-    metrics, file = Metrics(MemoryStore()), tmp_path / "helper.prom"
+def test_scrape_tells_for_how_long_a_watcher_has_waited(clock: list[float]) -> None:
+    metrics = Metrics(MemoryStore())
     with metrics.waits.waiting("ledger lock", "process 7 holds it"):
         clock[0] += 3
-        page = metrics_page([metrics], file).body.decode()
+        page = exposed_text([metrics]).decode()
 
     assert 'duesweep_waiting_seconds{for="ledger lock",source="memory"} 3.0' in page.splitlines()
-    assert "waiting_seconds" not in _scraped([metrics], file)
+    assert "waiting_seconds" not in _scraped([metrics])

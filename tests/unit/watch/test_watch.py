@@ -5,8 +5,6 @@ side.
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,25 +19,10 @@ from duesweep.core.errors import (
     TransactionLostError,
 )
 from duesweep.core.policy import LEAST_WAIT_SECONDS, REST_SECONDS
-from duesweep.fleet.members import Failure, Job, side_by_side
+from duesweep.operations.run import Run, side_by_side
+from duesweep.operations.watch import watch, watch_all
 from duesweep.sweep.stop import Stop
-from duesweep.watch.several import run_all
-from duesweep.watch.tick import Tick
-from duesweep.watch.watch import watch
-from support.reports import IDLE, LOCKED, MOVED, MOVED_NOTHING, UNREACHED, UNWRITTEN
-
-
-class _Observer:
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def ticked(self, tick: Tick) -> None:
-        self.told.append(tick)
-
-    def failed(self, error: DuesweepError) -> None:
-        self.told.append(error)
+from support.reports import IDLE, LOCKED, MOVED, MOVED_NOTHING, NOTHING, UNREACHED, UNWRITTEN
 
 
 @pytest.fixture
@@ -50,33 +33,33 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def _run(*ticks: Tick | DuesweepError) -> list[object]:
+def _run(*ticks: Run | DuesweepError) -> list[Run]:
     """Watch until the ticks are used up; what the observers were told."""
-    stop, observer = Stop(), _Observer()
-    left: Iterator[Tick | DuesweepError] = iter(ticks)
+    stop, told = Stop(), list[Run]()
+    left: Iterator[Run | DuesweepError] = iter(ticks)
 
-    def tick() -> Tick:
+    def tick() -> Run:
         done = next(left, None)
         if done is None:
             stop.ask()
-            return Tick()
+            return NOTHING
         if isinstance(done, DuesweepError):
             raise done
         return done
 
-    watch(tick, stop, 10, [observer])
-    return observer.told[:-1]
+    watch("nsb", tick, stop, [told.append], most_seconds=10)
+    return told[:-1]
 
 
 def test_rests_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_due(
     waits: list[float],
 ) -> None:
-    assert _run(MOVED, IDLE, Tick()) == [MOVED, IDLE, Tick()]
+    assert _run(MOVED, IDLE, NOTHING) == [MOVED, IDLE, NOTHING]
     assert waits[:3] == [REST_SECONDS, 0.5, 10]
 
 
 def test_hardly_waits_while_much_is_due(waits: list[float]) -> None:
-    _run(replace(MOVED, is_much=True))
+    _run(replace(MOVED, needs_spark=True))
 
     assert waits[0] == LEAST_WAIT_SECONDS
 
@@ -109,12 +92,17 @@ def test_error_is_told_and_waited_out(waits: list[float], error: DuesweepError) 
         told = _run(MOVED, error, error, MOVED)
     except DuesweepError as ended:
         pytest.fail(f"it ended the watcher: {ended}")
-    assert told == [MOVED, error, error, MOVED]
+    assert (told[0], told[3]) == (MOVED, MOVED)
+    for failed in told[1:3]:
+        assert (failed.source, failed.outcome, failed.error) == ("nsb", "error", str(error))
+        assert failed.exit_code == error.exit_code
     assert waits[:4] == pytest.approx([0.3, 0.6, 1.2, 0.3])
 
 
 def test_store_that_is_out_of_reach_at_the_start_is_waited_for(waits: list[float]) -> None:
-    assert _run(UNREACHED, MOVED) == [UNREACHED, MOVED]
+    failed, moved = _run(UNREACHED, MOVED)
+
+    assert (failed.error, moved) == (str(UNREACHED), MOVED)
     assert len(waits) == 3
 
 
@@ -142,10 +130,10 @@ def _raising(error: Exception) -> Callable[[], None]:
 def test_single_one_raises_and_leaves_this_thread_to_signals() -> None:
     threads: list[threading.Thread] = []
 
-    assert run_all([lambda: threads.append(threading.current_thread())]) == [0]
+    assert watch_all([lambda: threads.append(threading.current_thread())]) == [0]
     assert threading.current_thread() not in threads
     with pytest.raises(ConfigError):
-        run_all([_raising(ConfigError("no such queue"))])
+        watch_all([_raising(ConfigError("no such queue"))])
 
 
 def test_one_that_may_be_left_is_not_waited_for_and_the_others_are() -> None:
@@ -159,7 +147,7 @@ def test_one_that_may_be_left_is_not_waited_for_and_the_others_are() -> None:
         looks.append(1)
         done.set()
 
-    assert run_all([silent.wait, lasting], look_after, lambda number: number == 0) == [0]
+    assert watch_all([silent.wait, lasting], look_after, lambda number: number == 0) == [0]
     assert (silent.is_set(), done.is_set()) == (False, True)
     silent.set()
 
@@ -177,7 +165,7 @@ def test_error_of_one_of_several_is_told_and_costs_the_others_nothing() -> None:
         raise ValueError("a defect")
 
     with capture_logs() as lines:
-        codes = run_all([lasting, failing, _raising(ConfigError("no such queue"))])
+        codes = watch_all([lasting, failing, _raising(ConfigError("no such queue"))])
 
     assert sorted(codes) == [1, 2]
     assert lasted.is_set()
@@ -185,11 +173,6 @@ def test_error_of_one_of_several_is_told_and_costs_the_others_nothing() -> None:
 
 
 _LOST = StoreError("no server answers", transient=True)
-
-
-def _job(name: str, work: Callable[[], str], server: str = "one") -> Job[str]:
-    member: Any = SimpleNamespace(source=name, server=server)
-    return Job(member, work)
 
 
 def _failing(error: Exception) -> Callable[[], str]:
@@ -200,15 +183,15 @@ def _failing(error: Exception) -> Callable[[], str]:
 
 
 def test_rest_of_a_database_that_is_lost_is_not_tried_and_others_are() -> None:
-    lost = [_job(str(number), _failing(_LOST)) for number in range(40)]
-    others = [_job("other", lambda: "done", "another") for _ in range(10)]
+    lost = [("one", _failing(_LOST)) for _ in range(40)]
+    others = [("another", lambda: "done") for _ in range(10)]
 
     results = side_by_side([*lost, *others])
 
     assert results[40:] == ["done"] * 10
-    failures = [each for each in results[:40] if isinstance(each, Failure)]
+    failures = [each for each in results[:40] if isinstance(each, StoreError)]
     assert len(failures) == 40
-    untried = [each for each in failures if "was not tried" in str(each.error)]
+    untried = [each for each in failures if "was not tried" in str(each)]
     assert len(untried) >= 30
 
 
@@ -222,10 +205,10 @@ def test_rest_of_a_database_that_is_lost_is_not_tried_and_others_are() -> None:
     ids=["deadlock", "broker", "rights"],
 )
 def test_database_that_answers_is_not_given_up(error: Exception) -> None:
-    jobs = [_job(str(number), _failing(error)) for number in range(20)]
-    jobs.append(_job("last", lambda: "done"))
+    jobs = [("one", _failing(error)) for _ in range(20)]
+    jobs.append(("one", lambda: "done"))
 
     *failures, last = side_by_side(jobs)
 
     assert last == "done"
-    assert all("was not tried" not in str(each.error) for each in failures)  # type: ignore[union-attr]
+    assert failures == [error] * 20

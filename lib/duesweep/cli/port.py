@@ -6,21 +6,30 @@ By default it listens on this machine only; whoever can reach it can read it.
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from errno import EADDRINUSE
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import structlog
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from duesweep.core.errors import ConfigError
+from duesweep.operations.health import Health
+from duesweep.operations.opening import Endpoint
+from duesweep.report.metrics import Metrics, exposed_text
 
 _log = structlog.get_logger(__name__)
 
 _SILENCE_SECONDS = 10
+# Many may look at the report, and making it asks all services.
+_FRESH_SECONDS = 10.0
+_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,50 @@ Pages = Mapping[str, Callable[[], Page]]
 def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
     """A page of JSON."""
     return Page(json.dumps(document).encode() + b"\n", "application/json", status)
+
+
+def pages_of(
+    endpoints: Sequence[Endpoint], healths: Sequence[Health], counted: Sequence[Metrics]
+) -> Pages:
+    """The pages of a watcher. A reload may put other endpoints into the sequence."""
+
+    def health() -> Page:
+        is_well = all(each.is_well for each in healths)
+        status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+        sources = [each.document() for each in healths]
+        return json_page({"is_well": is_well, "sources": sources}, status)
+
+    return {
+        "/": FreshPage(endpoints),
+        "/health": health,
+        "/live": lambda: json_page({"is_live": True}),
+        "/metrics": lambda: Page(exposed_text(counted), CONTENT_TYPE_PLAIN_0_0_4),
+    }
+
+
+class FreshPage:
+    """The report of these endpoints, at most ten seconds old. For several threads."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._lock = threading.Lock()
+        self._page: Page | None = None
+        self._made = 0.0
+
+    def __call__(self) -> Page:
+        """The page. Raises nothing of a service's: what cannot be read is said on the page."""
+        with self._lock:
+            if self._page is None or time.monotonic() - self._made > _FRESH_SECONDS:
+                self._page = self._make()
+                self._made = time.monotonic()
+            return self._page
+
+    def _make(self) -> Page:
+        from duesweep.operations.status import status  # noqa: PLC0415 - few look at it
+        from duesweep.report.page import render  # noqa: PLC0415
+
+        facts = [status(each.config, each.context, _DAYS) for each in self._endpoints]
+        return Page(render(facts, datetime.now(UTC)).encode(), "text/html; charset=utf-8")
 
 
 @contextmanager

@@ -1,8 +1,11 @@
-"""Whether a watcher does its work, for those who watch it: a file, and a page of its port."""
+"""Whether a watcher does its work, for those who watch it: a page of its port, a file, systemd."""
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +13,11 @@ from typing import Any
 
 import structlog
 
-from duesweep.api.look import NextDue
-from duesweep.core.errors import DuesweepError
+from duesweep.core.errors import make_printable, shorten
 from duesweep.core.world import Waits
-from duesweep.watch.tick import MOST_TICK_SECONDS, Tick
+from duesweep.operations.look import NextDue
+from duesweep.operations.run import Run
+from duesweep.operations.watch import MOST_TICK_SECONDS
 
 _log = structlog.get_logger(__name__)
 
@@ -22,6 +26,7 @@ _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10.0
 # A tick that is this long past its end hangs, whatever it waits for.
 _HANGING_SECONDS = 30.0
+_SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +58,24 @@ class Health:
         self._is_over = False
         self._lock = threading.Lock()
 
-    def ticked(self, tick: Tick) -> None:
-        """Note a good tick. A ledger that cannot be written is an error all the same."""
-        report, now = tick.report, time.monotonic()
+    def __call__(self, run: Run) -> None:
+        """Note a tick. A ledger that cannot be written is an error all the same."""
+        report, now = run.report, time.monotonic()
         with self._lock:
             known = self._known
-            is_caught_up = tick.is_caught_up or known.caught_up_at is None
+            if run.is_lost:
+                self._known = replace(known, ended_at=now, error=run.error)
+                return
+            is_caught_up = run.is_caught_up or known.caught_up_at is None
             self._known = _Known(
                 ended_at=now,
                 # It found what was due at its beginning.
-                caught_up_at=now - tick.seconds if is_caught_up else known.caught_up_at,
+                caught_up_at=now - run.seconds if is_caught_up else known.caught_up_at,
                 last_good=datetime.now(UTC),
-                error=tick.ledger_error,
-                next_due=tick.next_due,
+                error=run.ledger_error,
+                next_due=run.next_due,
                 dispatched=known.dispatched + (report.dispatched if report else 0),
             )
-
-    def failed(self, error: DuesweepError) -> None:
-        """Note an error."""
-        with self._lock:
-            self._known = replace(self._known, ended_at=time.monotonic(), error=str(error))
 
     def progressed(self) -> None:
         """Note that a batch was committed, or that all that is left waits for its limit."""
@@ -128,9 +131,9 @@ class HealthFile:
     def __init__(self, file: Path, healths: Sequence[Health]) -> None:
         self._file, self._healths = file, healths
 
-    def ticked(self, tick: Tick) -> None:  # noqa: ARG002 - the contract's
-        """Touch it."""
-        if not all(health.is_well for health in self._healths):
+    def __call__(self, run: Run) -> None:
+        """Touch it, or leave it as it is."""
+        if run.is_lost or not all(health.is_well for health in self._healths):
             return
         try:
             self._file.touch()
@@ -138,5 +141,47 @@ class HealthFile:
             # A watcher that stopped for its health file would do more harm than good.
             _log.error("health_file_failed", file=str(self._file), error=str(error))
 
-    def failed(self, error: DuesweepError) -> None:
-        """Leave it as it is."""
+
+class Systemd:
+    """An observer that tells systemd, where that started this process; else it does nothing. This
+    is sd_notify(3) without its library.
+
+    It gives no sign of life while one of `healths` hangs: systemd then starts the process again.
+    """
+
+    def __init__(self, healths: Sequence[Health]) -> None:
+        self._healths = healths
+        self._is_ready = False
+
+    def __call__(self, run: Run) -> None:
+        """READY after the first good tick, and a sign of life after each. After an error, too: to
+        start the process again would not help.
+        """
+        if run.is_lost:
+            self._live(f"STATUS={shorten(make_printable(run.error or ''))}")
+            self._is_ready = False
+            return
+        if not self._is_ready:
+            self._is_ready = True
+            _notify("READY=1", "STATUS=Sweeping as messages come due")
+        self._live()
+
+    def close(self) -> None:
+        """The watcher ends on purpose."""
+        _notify("STOPPING=1")
+
+    def _live(self, *lines: str) -> None:
+        is_hanging = any(health.is_hanging for health in self._healths)
+        _notify(*([] if is_hanging else ["WATCHDOG=1"]), *lines)
+
+
+def _notify(*lines: str) -> None:
+    """A datagram to the socket that the environment names; `@` begins an abstract name."""
+    address = os.environ.get(_SOCKET_VARIABLE)
+    if not address:
+        return
+    name = "\0" + address[1:] if address.startswith("@") else address
+    # A watcher goes on, whatever becomes of systemd's socket.
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sent:
+        sent.connect(name)
+        sent.sendall("\n".join(lines).encode())

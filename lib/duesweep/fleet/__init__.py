@@ -1,1 +1,0 @@
-"""Several endpoints in one process."""

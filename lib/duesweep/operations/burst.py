@@ -1,0 +1,161 @@
+"""A sweep on Spark beside a watcher, while more is due than a watcher should sweep by itself.
+
+It is an ordinary `duesweep sweep --json` in a process of its own: a JVM takes seconds to start and
+half a gigabyte, and whatever becomes of it, the watcher goes on. Both sweep at once, as any number
+of sweeps may. It ends by itself; if much is due again, it is started again.
+"""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import msgspec
+import structlog
+
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import ExitCode
+from duesweep.core.policy import wait_after
+from duesweep.operations.run import Run
+from duesweep.operations.watch import Observer
+
+_log = structlog.get_logger(__name__)
+
+_MOST_BACK_OFF_SECONDS = 1_800.0
+# 77 s after the first failure: a second start would most likely fail, too.
+_FIRST_BACK_OFF = 8
+_STOP_SECONDS = 60.0
+
+
+class Burst:
+    """Starts `command` when a run says that there was enough for Spark, one at a time, and tells
+    what came of it to those who are told of the watcher's own ticks. One that fails is started
+    again after a while. Watchers of several endpoints share it.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._document: IO[bytes] | None = None
+        self._began = 0.0
+        self._failures = 0
+        self._not_before = 0.0
+        self._is_wanted, self._is_asked = True, False
+        # Who is told, and what is still to be told, by sources.
+        self._observers: dict[str, Sequence[Observer]] = {}
+        self._runs: dict[str, list[Run]] = {}
+        self._lock = threading.Lock()
+
+    def observer(self, source: str, observers: Sequence[Observer]) -> Observer:
+        """An observer of one endpoint. Its other `observers` are told of its sweeps on Spark, in
+        the thread of its ticks.
+        """
+        self._observers[source] = observers
+
+        def observe(run: Run) -> None:
+            with self._lock:
+                self._look_after()
+                may_start = self._is_wanted and time.monotonic() >= self._not_before
+                if may_start and run.needs_spark and self._process is None:
+                    self._start()
+            self._tell(source)
+
+        return observe
+
+    def stop(self, *, for_good: bool) -> None:
+        """Ask it to stop after its batches in hand. Unless it is `for_good`, it is started again
+        where much is due. It is asked once: a second signal would end it at once.
+        """
+        with self._lock:
+            self._is_wanted = not for_good
+            if self._process is not None and not self._is_asked:
+                self._is_asked = True
+                self._process.terminate()
+
+    def close(self) -> None:
+        """Stop it after its batches in hand, wait for that, and tell what it did."""
+        self.stop(for_good=True)
+        if (process := self._process) is not None:
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        with self._lock:
+            self._look_after()
+        for source in self._observers:
+            self._tell(source)
+
+    def _tell(self, source: str) -> None:
+        for run in self._runs.pop(source, ()):
+            for observer in self._observers[source]:
+                observer(run)
+
+    def _start(self) -> None:
+        self._document = TemporaryFile(prefix="duesweep-burst-")  # noqa: SIM115 - until the end
+        try:
+            self._process = subprocess.Popen(self._command, stdout=self._document)
+        except OSError as error:
+            self._document.close()
+            self._back_off(str(error))
+        else:
+            self._is_asked, self._began = False, time.monotonic()
+            _log.info("spark_started", process=self._process.pid)
+
+    def _look_after(self) -> None:
+        code = None if self._process is None else self._process.poll()
+        if code is None or self._document is None:
+            return
+        self._process = None
+        with self._document as document:
+            document.seek(0)
+            runs = runs_of(document.read(), time.monotonic() - self._began)
+        for run in runs:
+            self._runs.setdefault(run.source, []).append(run)
+        # A sweep whose messages failed did its work.
+        if self._is_asked or not all(run.is_lost for run in runs):
+            self._failures = 0
+            _log.info("spark_ended")
+        else:
+            self._back_off(f"exit code {code}")
+
+    def _back_off(self, reason: str) -> None:
+        self._failures += 1
+        seconds = wait_after(_FIRST_BACK_OFF + self._failures - 1, _MOST_BACK_OFF_SECONDS)
+        self._not_before = time.monotonic() + seconds
+        _log.error(
+            "spark_failed",
+            reason=reason,
+            advice="this process goes on alone; see what Spark said above",
+            next_try_in_seconds=round(seconds),
+        )
+
+
+def runs_of(document: bytes, seconds: float) -> list[Run]:
+    """The runs that a sweep's document tells of; none if it is no document. `seconds` are those of
+    the process: a run began no earlier, so no message is thought to have been seen that was not.
+    """
+    try:
+        told = json.loads(document.splitlines()[-1])
+    except (IndexError, ValueError):
+        return []
+    if not isinstance(told, dict):
+        return []
+    # One that an error ended before its settings were read has no name.
+    return [_run_of(each, seconds) for each in told.get("sources", [told]) if each["source"]]
+
+
+def _run_of(told: Mapping[str, Any], seconds: float) -> Run:
+    report = msgspec.convert(told, SweepReport, strict=False) if told["sweep_id"] else None
+    return Run(
+        told["source"],
+        told["outcome"],
+        told["exit_code"],
+        seconds=seconds,
+        report=report,
+        error=told["error"],
+        is_late=told["exit_code"] == ExitCode.LATE,
+    )

@@ -1,0 +1,376 @@
+"""Whether there is work at an endpoint's store, and how much; what a sweep would do now."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from duesweep import config as configuration
+from duesweep.core.account import HeldBack, Holder, held_by_pause
+from duesweep.core.change import DueSpan, WaitingMessage
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    LedgerError,
+    MessageError,
+    Problem,
+    StoreError,
+)
+from duesweep.core.policy import LedgerWriter, Pause, Paused
+from duesweep.core.routing import fits_destination
+from duesweep.ledger.base import local_folder
+from duesweep.ledger.ledger import Ledger, resolve_writer
+from duesweep.operations.messages import open_look
+from duesweep.operations.opening import command_ledger
+from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Store
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
+from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# So many due messages are counted: quick, and more than enough to see that a backlog grows.
+MOST_COUNTED = 100_000
+# Before any Due that an endpoint would store.
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+# A plan looks at so many messages, those that have been due for the longest: about two seconds.
+MOST_LOOKED_AT = 50_000
+# How late messages are, by the end of each step; the last one has none.
+LATENESS = ("up_to_1_min", "up_to_1_h", "up_to_1_d", "more")
+_STEPS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1))
+_LAST_SWEEPS = 10
+_LEAST_MESSAGES = 100
+# So many destinations, those with the most messages, are compared with the queues.
+_MOST_ASKED = 100
+
+NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
+
+
+class NextDue(NamedTuple):
+    """When the next message comes due, and what time it is, both by the server's clock."""
+
+    instant: datetime
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
+    `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
+    message, if there is no work, and if the store can tell. `pauses` are those in force. `since`:
+    what was stored with an earlier Due is held back; None: not known.
+    """
+
+    has_work: bool
+    needs_spark: bool
+    notices: Sequence[Problem]
+    next_due: NextDue | None = None
+    pauses: Sequence[Pause] = ()
+    since: datetime | None = None
+
+    def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
+        """The reach of a sweep right after this look."""
+        return lambda horizon: replace(context.reach(horizon), since=self.since)
+
+
+def look_at(
+    context: SweepContext, stop: Stop | None = None, for_spark: NeedsSpark | None = None
+) -> Look:
+    """Look whether there is work, and how much of it a sweep would do. `for_spark` says whether it
+    is Spark's, by default `needs_spark`. Raises `ConfigError` for wrong settings.
+    """
+    with context.store.open_driver() as session:
+        check(session, context)
+        return look(session, context, stop, for_spark)
+
+
+def check(session: DriverSession, context: SweepContext) -> None:
+    """Raise `ConfigError` unless store and queues are as a sweep needs them."""
+    session.check()
+    context.queue.check(context.error_queue)
+
+
+def look(
+    session: DriverSession,
+    context: SweepContext,
+    stop: Stop | None = None,
+    for_spark: NeedsSpark | None = None,
+) -> Look:
+    """As `look_at`, with a session that has been checked."""
+    ahead = timedelta(seconds=context.look_ahead.longest_seconds)
+    if not session.has_work(ahead):
+        return Look(
+            has_work=False,
+            needs_spark=False,
+            notices=session.notices(),
+            next_due=_find_next_due(session),
+            pauses=session.pauses(),
+        )
+    horizon = session.horizon().looking_ahead(ahead)
+    horizon = session.skip_held(horizon)
+    refuse_missing_queues(context, session, horizon)
+    on_spark = (for_spark or needs_spark)(
+        context, lambda: _count(context, session, horizon, stop or Stop())
+    )
+    notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
+    pauses, since = session.pauses(), horizon.since
+    return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
+
+
+def _find_next_due(session: DriverSession) -> NextDue | None:
+    try:
+        horizon = session.horizon()
+        instant = session.next_due(horizon)
+    except StoreError:
+        # Nothing is due, whether or not the store still answers.
+        return None
+    return None if instant is None else NextDue(instant, horizon.server_time)
+
+
+def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
+    """Whether Spark is there already, or the work is Spark's; only then is it counted."""
+    return configuration.has_prepared_session() or is_for_spark(context, count)
+
+
+def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
+    """Whether so much is due that Spark is faster, or there is no sweep without it."""
+    return always_needs_spark(context) or count() >= context.spark_from
+
+
+def always_needs_spark(context: SweepContext) -> bool:
+    """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
+    so.
+    """
+    writer = resolve_writer(context.ledger_writer, context.ledger_root)
+    return writer is LedgerWriter.SPARK or not context.spark_from
+
+
+def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop) -> int:
+    return stop.most_of(session.count_pending(horizon, most=context.spark_from))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due after a run. `messages` are those that the next sweep would take, counted up to
+    `MOST_COUNTED`. `oldest_seconds`: for how long the oldest stored message has been due, whatever
+    holds it back; 0: none is due; None: the store cannot tell.
+    """
+
+    messages: int
+    oldest_seconds: float | None = None
+
+
+def look_at_due(store: Store) -> Due | None:
+    """What is due now; None if the store does not answer."""
+    try:
+        with store.open_driver() as session:
+            horizon = session.horizon()
+            messages = session.count_pending(horizon, most=MOST_COUNTED)
+            oldest = session.next_due(replace(horizon, before=_BEGINNING))
+    except DuesweepError:
+        return None
+    if oldest is None:
+        return Due(messages, 0.0)
+    return Due(messages, max(0.0, (horizon.server_time - oldest).total_seconds()))
+
+
+class DestinationOutlook(NamedTuple):
+    """Messages that are due for a destination; None: it cannot be read. `late` has how many there
+    are in each step of `LATENESS`, `eligible` how many a sweep would take. `problem`: why they
+    would fail, for example because there is no queue; None: none is known.
+    """
+
+    destination: str | None
+    eligible: int
+    late: tuple[int, ...]
+    back_off: int = 0
+    paused: int = 0
+    limited: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """`looked_at` of the messages that are due were looked at, those that have been due for the
+    longest; `due` are all. `eligible` are those that a sweep would take, as far as the store can
+    tell by itself. `slices` 0: one for each core. `seconds`: how long the sweep would take, by the
+    rate of the last ones; None: there was none. `sql`: how a plan reads the claim keys.
+    """
+
+    source: str
+    now: datetime
+    destinations: Sequence[DestinationOutlook]
+    looked_at: int
+    due: int
+    eligible: int
+    engine: str
+    slices: int
+    held: Sequence[HeldBack] = ()
+    seconds: float | None = None
+    sql: str | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are more messages than were looked at."""
+        return self.looked_at < self.due
+
+
+@dataclass(slots=True)
+class _Counts:
+    late: Counter[int] = field(default_factory=Counter)
+    eligible: int = 0
+    back_off: int = 0
+    paused: int = 0
+    limited: int = 0
+
+
+class DueMessages:
+    """Counts messages that are due by their destinations, as far as it may look."""
+
+    def __init__(self, context: SweepContext, now: datetime, pauses: Sequence[Pause]) -> None:
+        self.looked_at = 0
+        self._context = context
+        self._now = now
+        self._paused = Paused([pause.pattern for pause in pauses], context.own_name)
+        self._counts: dict[str | None, _Counts] = {}
+
+    def look(self, session: OperatorDriver) -> Sequence[DestinationOutlook]:
+        """The destinations of what is due, those with the most messages first."""
+        with session.look(DueSpan(end=self._now)) as pages:
+            for page in pages:
+                for waiting in page[: MOST_LOOKED_AT - self.looked_at]:
+                    self._add(waiting)
+                self.looked_at = min(MOST_LOOKED_AT, self.looked_at + len(page))
+                if self.looked_at == MOST_LOOKED_AT:
+                    break
+        found = (
+            DestinationOutlook(
+                destination,
+                each.eligible,
+                tuple(each.late[step] for step in range(len(LATENESS))),
+                each.back_off,
+                each.paused,
+                each.limited,
+            )
+            for destination, each in self._counts.items()
+        )
+        return sorted(found, key=lambda one: (-sum(one.late), one.destination or ""))
+
+    def held(self, pauses: Sequence[Pause]) -> Iterator[HeldBack]:
+        """What holds messages back, as far as they were looked at."""
+        counts = self._counts.values()
+        for pause in pauses:
+            held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
+            yield held_by_pause(pause, sum(each.paused for each in held))
+        if waiting := sum(each.back_off for each in counts):
+            why = "they have failed, and are tried again later; see `duesweep list --failing`"
+            yield HeldBack(Holder.BACK_OFF, None, why, waiting)
+        for limit in self._context.rate_limits.limits:
+            names = [name for name in self._counts if self._context.rate_limits.of(name) == limit]
+            if limited := sum(self._counts[name].limited for name in names):
+                why = f"{limit.per_second:g} messages a second at most"
+                yield HeldBack(Holder.LIMITED, limit.pattern, why, limited)
+
+    def _add(self, waiting: WaitingMessage) -> None:
+        message = waiting.message
+        is_unknown = message.destination is None and isinstance(message.headers, MessageError)
+        name = None if is_unknown else message.destination or self._context.own_name
+        counts = self._counts.setdefault(name, _Counts())
+        late = self._now - (waiting.due or self._now)
+        counts.late[sum(late > step for step in _STEPS)] += 1
+        if self._paused.separate([message])[0]:
+            counts.paused += 1
+        elif waiting.next_attempt_at is not None and waiting.next_attempt_at > self._now:
+            counts.back_off += 1
+        else:
+            counts.eligible += 1
+            counts.limited += self._context.rate_limits.of(name) is not None
+
+
+def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:
+    """How long a sweep of so many messages would take, by the rates of the last ones on the same
+    engine; None if there was none that is worth a comparison.
+    """
+    columns = ("source", "engine", "outcome", "start", "dispatched", "rows_per_second")
+    rows = [
+        row
+        for row in ledger.rows("sweeps", columns)
+        if row["source"] == source
+        and row["engine"] == engine
+        and row["dispatched"] >= _LEAST_MESSAGES
+        and row["rows_per_second"]
+    ]
+    last = sorted(rows, key=lambda row: row["start"])[-_LAST_SWEEPS:]
+    return messages / median(row["rows_per_second"] for row in last) if last else None
+
+
+# Called with the destinations, before all messages are counted, which may take its time.
+Show = Callable[[Sequence[DestinationOutlook]], None]
+
+
+def look_ahead(
+    context: SweepContext, show: Show | None = None, spark: "SparkSession | None" = None
+) -> Outlook:
+    """What a sweep would do now. Raises `ConfigError` if the store cannot show messages."""
+    with open_look(context.store) as session:
+        horizon = session.horizon()
+        now, pauses = horizon.server_time, session.pauses()
+        messages = DueMessages(context, now, pauses)
+        destinations = messages.look(session)
+        if show is not None:
+            show(destinations)
+        destinations = _with_problems(context, destinations)
+        due, *_ = session.count_waiting([now])
+        # A plan cannot tell of all messages whether they are paused; who has read them can.
+        eligible = (
+            sum(one.eligible for one in destinations)
+            if messages.looked_at >= due
+            else session.count_pending(horizon)
+        )
+        on_spark = spark is not None or needs_spark(context, lambda: eligible)
+        sql = session.plan_sql(context.reach(horizon))
+    engine = "spark" if on_spark else "in-process"
+    return Outlook(
+        source=context.store.source,
+        now=now,
+        destinations=destinations,
+        looked_at=messages.looked_at,
+        due=due,
+        eligible=eligible,
+        engine=engine,
+        slices=context.slices if on_spark else _slices_in_process(context, eligible),
+        held=tuple(messages.held(pauses)),
+        seconds=_estimate(context, eligible, engine, spark),
+        sql=sql,
+    )
+
+
+def _slices_in_process(context: SweepContext, eligible: int) -> int:
+    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - a look does without
+
+    return InProcessEngine().slicing(context.slices, context.limits.rows).count(eligible)
+
+
+def _with_problems(
+    context: SweepContext, destinations: Sequence[DestinationOutlook]
+) -> Sequence[DestinationOutlook]:
+    names = [one.destination for one in destinations[:_MOST_ASKED] if one.destination is not None]
+    missing = find_missing_queues(context, names)
+    return [one._replace(problem=missing.get(one.destination or "")) for one in destinations]
+
+
+def _estimate(
+    context: SweepContext, eligible: int, engine: str, spark: "SparkSession | None"
+) -> float | None:
+    """By the ledger, where it can be read without starting Spark."""
+    if spark is None and local_folder(context.ledger_root) is None:
+        return None
+    try:
+        with command_ledger(context, spark) as ledger:
+            return estimate_seconds(ledger, context.store.source, eligible, engine)
+    except (ConfigError, LedgerError):
+        # A plan is of use without it, and the sweep says what is wrong.
+        return None

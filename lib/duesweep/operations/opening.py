@@ -1,0 +1,122 @@
+"""What an operation works with: endpoints by their settings, an engine, the ledger."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duesweep import config as configuration
+from duesweep.config import Config, EndpointSettings, load
+from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.core.errors import ConfigError, DuesweepError
+from duesweep.core.policy import LedgerWriter
+from duesweep.ledger.base import is_path, local_folder
+from duesweep.ledger.ledger import (
+    Ledger,
+    can_delta_rs_reach,
+    open_for_reading,
+    resolve_writer,
+)
+from duesweep.sweep.job import SweepContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.sweep.sweep import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint's settings, and what a sweep of it works with."""
+
+    config: Config
+    context: SweepContext
+
+    @property
+    def source(self) -> str:
+        """The stable name of its store."""
+        return self.context.store.source
+
+    @property
+    def server(self) -> str:
+        """The same for all endpoints of one database."""
+        return self.config.store.dsn.get_secret_value()
+
+
+def open_endpoint(config: Config) -> Endpoint:
+    """The endpoint of these settings. Raises `ConfigError`."""
+    return Endpoint(config, sweep_context(config))
+
+
+def endpoints_of(
+    settings: Sequence[EndpointSettings | None], overrides: Sequence[str]
+) -> tuple[list[Endpoint], list[tuple[str, DuesweepError]]]:
+    """The endpoints, and the names of those whose settings are wrong, with the error; None: that of
+    the default file.
+    """
+    endpoints: list[Endpoint] = []
+    failures: list[tuple[str, DuesweepError]] = []
+    for each in settings:
+        try:
+            endpoints.append(open_endpoint(load(each, overrides)))
+        except DuesweepError as error:
+            failures.append((each.label if each else "duesweep.toml", error))
+    return endpoints, failures
+
+
+@contextmanager
+def opened_engine(
+    context: SweepContext,
+    *,
+    on_spark: bool,
+    spark: "SparkSession | None" = None,
+    progressed: Callable[[], object] | None = None,
+) -> Iterator["Engine"]:
+    """An engine `on_spark` or in this process. `spark` is the session to use; None: the one that is
+    there, else a new one. `progressed` is called when batches are committed.
+    """
+    # Nothing of a sweep is loaded where none begins.
+    if not on_spark:
+        from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415
+
+        yield InProcessEngine(progressed=progressed)
+        return
+    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - loads Spark
+    from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
+
+    with map_spark_errors():
+        session = spark or spark_session(configuration.jars())
+        yield SparkEngine(session, context.timeouts, progressed=progressed)
+
+
+@contextmanager
+def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
+    """The context's ledger, with this session or the one that is there. Starts Spark only if
+    delta-rs cannot write the ledger.
+    """
+    root, writer = context.ledger_root, context.ledger_writer
+    has_session = spark is not None or configuration.has_prepared_session()
+    if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
+        yield context.open_ledger()
+        return
+    if not has_session and not is_path(root) and not configuration.jars():
+        raise ConfigError(
+            f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
+            advice="write ./ledger for a folder, or run this on the cluster",
+        )
+    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - takes seconds
+
+    with map_spark_errors():
+        session = spark or spark_session(configuration.jars())
+        yield context.open_ledger(session)
+
+
+@contextmanager
+def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
+    """The same to read only: without Spark for a local folder, whoever writes there."""
+    root = context.ledger_root
+    if spark is None and local_folder(root) is not None and can_delta_rs_reach(root):
+        yield open_for_reading(root, context.timeouts)
+        return
+    with command_ledger(context, spark) as ledger:
+        yield ledger

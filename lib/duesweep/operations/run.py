@@ -1,0 +1,394 @@
+"""One run of `sweep`: a look at the store, a sweep if there is work, and how it ended; of one
+endpoint or of several side by side.
+
+Of several, this process sweeps what is little, while Spark sweeps what is much. Each of those is a
+Spark job of its own, and they run at once in one session: so no core waits for the end of one while
+another has slices left, and each keeps its own plan, account and end.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from duesweep import config as configuration
+from duesweep.core.account import HeldBack, SweepReport, held_in_sweep
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    LedgerError,
+    NothingDueError,
+    Problem,
+    QueueError,
+    StoreError,
+    TransactionLostError,
+)
+from duesweep.ledger.base import Among, Condition
+from duesweep.ledger.ledger import open_for_reading
+from duesweep.operations.look import (
+    Due,
+    Look,
+    NeedsSpark,
+    NextDue,
+    is_for_spark,
+    look_at,
+    look_at_due,
+)
+from duesweep.operations.opening import Endpoint, opened_engine
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from duesweep.sweep.sweep import Watch
+
+T = TypeVar("T")
+
+# So many endpoints of one database at once: a sweep has up to three connections, and waits for the
+# database most of the time.
+_AT_ONCE = 4
+_MOST_THREADS = 32
+# Enough that the cores always have a slice to work on, and that a driver's memory holds the plans.
+_ON_SPARK_AT_ONCE = 4
+# A thread that has seen so many endpoints of a database fail, one after another, gives it up.
+_GIVES_UP_AFTER = 2
+
+# Called with what looks found, before anything is swept. What it raises ends the run.
+Before = Callable[[Sequence[tuple[Endpoint, Look]]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one run. `outcome` is the sweep's; `idle`: there was nothing to do; `stopped`
+    without a report: a stop was wanted before the sweep began; `error`: an error ended it.
+
+    `next_due` is known only if it was idle. `notices` are what the look found that may be wrong.
+    `error` says what ended it, or why work is left. `is_late`: it missed its objective.
+    `needs_spark`: there was enough for Spark. `due` is what was due after it, where somebody has
+    asked.
+    """
+
+    source: str
+    outcome: str
+    exit_code: int = 0
+    seconds: float = 0.0
+    report: SweepReport | None = None
+    next_due: NextDue | None = None
+    held_back: Sequence[HeldBack] = ()
+    notices: Sequence[Problem] = ()
+    error: str | None = None
+    is_late: bool = False
+    needs_spark: bool = False
+    ended: datetime = field(default_factory=lambda: datetime.now(UTC))
+    due: Due | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an error ended it."""
+        return self.outcome == "error"
+
+    @property
+    def ledger_error(self) -> str | None:
+        """Why the ledger has not got all that the journal has; messages go all the same."""
+        if self.report is not None:
+            return self.report.ledger_error
+        return None if self.is_lost else self.error
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether any message left the store, or counted a failure."""
+        return self.report is not None and self.report.claimed > 0
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it left no message that could have been delivered. What waits for an open breaker
+        could not.
+        """
+        report = self.report
+        if report is None:
+            return not self.is_lost
+        blocked = sum(each.left for each in report.breakers if not each.is_closed)
+        return report.skipped == 0 and report.left <= blocked
+
+
+def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
+    """The run of an endpoint that an error ended."""
+    code = error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED
+    is_idle = isinstance(error, NothingDueError)
+    return Run(source, "idle" if is_idle else "error", int(code), seconds=seconds, error=str(error))
+
+
+def with_due(endpoint: Endpoint, run: Run) -> Run:
+    """The run with what is due now. A store that was out of reach just now would be waited for once
+    more, so it is not asked.
+    """
+    if run.exit_code == ExitCode.WORK_LEFT and run.report is None:
+        return run
+    return replace(run, due=look_at_due(endpoint.context.store))
+
+
+def _tell_nobody(_: object) -> None:
+    """For a run before which nobody is told."""
+
+
+def run_once(
+    endpoint: Endpoint,
+    stop: Stop | None = None,
+    *,
+    before: Before = _tell_nobody,
+    watch: "Watch | None" = None,
+    spark: "SparkSession | None" = None,
+) -> Run:
+    """Look, and sweep if there is work, on Spark if that is much or `spark` is given. Raises what
+    ends it.
+    """
+    began, stop = time.monotonic(), stop or Stop()
+    look = _look(endpoint, stop)
+    before([(endpoint, look)])
+    on_spark = spark is not None or look.needs_spark
+    run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
+    return replace(run, seconds=time.monotonic() - began)
+
+
+def _look(endpoint: Endpoint, stop: Stop, for_spark: NeedsSpark | None = None) -> Look:
+    """A look, with what is to be noticed about the settings."""
+    look = look_at(endpoint.context, stop, for_spark)
+    notice = configuration.route_notice(endpoint.config)
+    return look if notice is None else replace(look, notices=[notice, *look.notices])
+
+
+def sweep_seen(
+    context: SweepContext,
+    look: Look,
+    stop: Stop,
+    *,
+    on_spark: bool,
+    spark: "SparkSession | None" = None,
+    watch: "Watch | None" = None,
+    progressed: Callable[[], object] | None = None,
+) -> Run:
+    """The run after a look: sweep if there is work, and no stop is wanted."""
+    source, notices = context.store.source, look.notices
+    if not look.has_work:
+        held = held_in_sweep(look.pauses, (), 0)
+        return Run(source, "idle", next_due=look.next_due, held_back=held, notices=notices)
+    if stop.is_wanted:
+        return Run(source, "stopped", notices=notices)
+    from duesweep.sweep.sweep import exit_code, sweep  # noqa: PLC0415 - a run without work does without
+
+    try:
+        with opened_engine(
+            context, on_spark=on_spark, spark=spark, progressed=progressed
+        ) as engine:
+            report = sweep(engine, context, watch, look.reach(context), stop=stop)
+    except NothingDueError as error:
+        return replace(failed_run(source, error), notices=notices)
+    is_late = misses_objective(context, report)
+    return Run(
+        source,
+        report.outcome,
+        int(exit_code(report, is_late=is_late)),
+        report=report,
+        held_back=held_in_sweep(look.pauses, report.breakers, report.over_limit),
+        notices=notices,
+        error=report.ledger_error or (report.reason if report.outcome == "incomplete" else None),
+        is_late=is_late,
+        needs_spark=look.needs_spark,
+    )
+
+
+def misses_objective(context: SweepContext, report: SweepReport) -> bool:
+    """Whether the sweep dispatched a message later than the objective at its first attempt; False
+    without an objective. A message that had failed before was in back-off, so it does not count.
+
+    The ledger tells the attempts. Where it cannot be read, all messages count.
+    """
+    seconds, longest = context.objective_seconds, report.lateness_max_ms
+    if seconds is None or longest is None or longest <= seconds * 1_000:
+        return False
+    if report.ledger_error is not None:
+        return True
+    conditions: tuple[Condition, ...] = (
+        Among("sweep_id", report.sweep_ids),
+        Among("outcome", ("dispatched",)),
+    )
+    try:
+        ledger = open_for_reading(context.ledger_root, context.timeouts)
+        return any(
+            row["attempts"] == 1 and (row["lateness_ms"] or 0) > seconds * 1_000
+            for row in ledger.rows("tombstones", ("lateness_ms", "attempts"), *conditions)
+        )
+    except (LedgerError, ConfigError):
+        return True
+
+
+@dataclass(slots=True)
+class _Turn:
+    """An endpoint of several. `seconds` are those of its own work, not of its waiting."""
+
+    endpoint: Endpoint
+    look: Look | None = None
+    seconds: float = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the block's time."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - began
+
+    def look_at(self, stop: Stop) -> None:
+        """Look. A session that is there is no reason to sweep on Spark what is little."""
+        with self.timed():
+            self.look = _look(self.endpoint, stop.part(), is_for_spark)
+
+    def sweep(self, stop: Stop, spark: "SparkSession | None" = None) -> Run:
+        """The sweep after the look."""
+        assert self.look is not None
+        with self.timed():
+            run = sweep_seen(
+                self.endpoint.context,
+                self.look,
+                stop.part(),
+                on_spark=spark is not None,
+                spark=spark,
+            )
+        return replace(run, seconds=self.seconds)
+
+    def failed(self, error: DuesweepError) -> Run:
+        """Its run, which an error ended."""
+        return failed_run(self.endpoint.source, error, self.seconds)
+
+
+def run_all(
+    endpoints: Sequence[Endpoint], stop: Stop, *, before: Before = _tell_nobody
+) -> list[tuple[Endpoint, Run]]:
+    """Run for each endpoint; what goes wrong with one costs no other one anything."""
+    turns = [_Turn(each) for each in endpoints]
+    looked = side_by_side([(each.endpoint.server, partial(each.look_at, stop)) for each in turns])
+    runs: list[tuple[_Turn, Run]] = []
+    on_spark: list[_Turn] = []
+    others: list[_Turn] = []
+    for turn, error in zip(turns, looked, strict=True):
+        if turn.look is None or error is not None:
+            assert error is not None
+            runs.append((turn, turn.failed(error)))
+        elif turn.look.has_work and turn.look.needs_spark:
+            on_spark.append(turn)
+        else:
+            others.append(turn)
+    before([(each.endpoint, each.look) for each in turns if each.look is not None])
+    with ThreadPoolExecutor(1, thread_name_prefix="duesweep fleet on Spark") as pool:
+        spark = pool.submit(_run_on_spark, on_spark, stop)
+        done = side_by_side([(each.endpoint.server, partial(each.sweep, stop)) for each in others])
+        runs += [
+            (turn, turn.failed(run) if isinstance(run, DuesweepError) else run)
+            for turn, run in zip(others, done, strict=True)
+        ]
+        runs += spark.result()
+    return [(turn.endpoint, run) for turn, run in runs]
+
+
+def _run_on_spark(turns: Sequence[_Turn], stop: Stop) -> list[tuple[_Turn, Run]]:
+    if not turns or stop.is_wanted:
+        return [(each, Run(each.endpoint.source, "stopped")) for each in turns]
+    began = time.monotonic()
+    try:
+        # The long ones first: the short ones fill the cores at the end.
+        ordered = sorted(turns, key=_due, reverse=True)
+        with opened_engine(ordered[0].endpoint.context, on_spark=True) as engine:
+            work = partial(_sweep_or_fail, stop=stop, spark=engine.spark)
+            with ThreadPoolExecutor(_ON_SPARK_AT_ONCE, "duesweep fleet job") as pool:
+                return list(zip(ordered, pool.map(work, ordered), strict=True))
+    except DuesweepError as error:
+        seconds = time.monotonic() - began
+        return [(each, failed_run(each.endpoint.source, error, seconds)) for each in turns]
+
+
+def _due(turn: _Turn) -> int:
+    assert turn.look is not None
+    context = turn.endpoint.context
+    try:
+        with context.store.open_driver() as session:
+            return session.count_pending(turn.look.reach(context)(session.horizon()))
+    except DuesweepError:
+        # Its own sweep tells.
+        return 0
+
+
+def _sweep_or_fail(turn: _Turn, stop: Stop, spark: "SparkSession | None") -> Run:
+    try:
+        return turn.sweep(stop, spark)
+    except DuesweepError as error:
+        return turn.failed(error)
+
+
+def side_by_side(jobs: Sequence[tuple[str, Callable[[], T]]]) -> list[T | DuesweepError]:
+    """Do the work of all, each given with its database, some at once, and return the results in the
+    order of the jobs.
+
+    Where the work for a database fails again and again because it is out of reach, the rest of it
+    is not tried: each would wait as long for nothing. An error that is not duesweep's own is
+    raised, after all others have ended.
+    """
+    servers: dict[str, deque[tuple[Callable[[], T], Future[T | DuesweepError]]]] = {}
+    results: list[Future[T | DuesweepError]] = []
+    for server, work in jobs:
+        results.append(Future())
+        servers.setdefault(server, deque()).append((work, results[-1]))
+    most = max(1, min(_AT_ONCE, _MOST_THREADS // max(1, len(servers))))
+    threads = min(_MOST_THREADS, sum(min(most, len(waiting)) for waiting in servers.values()))
+    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="duesweep fleet") as pool:
+        for _ in range(most):
+            for waiting in servers.values():
+                pool.submit(_work_off, waiting)
+    return [result.result() for result in results]
+
+
+def _work_off(waiting: "deque[tuple[Callable[[], T], Future[T | DuesweepError]]]") -> None:
+    lost = 0
+    while True:
+        try:
+            work, result = waiting.popleft()
+        except IndexError:
+            return
+        try:
+            result.set_result(work())
+            lost = 0
+        except DuesweepError as error:
+            result.set_result(error)
+            lost = lost + 1 if _is_store_lost(error) else 0
+            if lost == _GIVES_UP_AFTER:
+                _give_up(waiting, error)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            result.set_exception(error)
+
+
+def _give_up(
+    waiting: "deque[tuple[Callable[[], T], Future[T | DuesweepError]]]", error: DuesweepError
+) -> None:
+    untried = StoreError(
+        f"It was not tried, since other endpoints of the same database failed: {error.text}",
+        transient=True,
+        advice=error.advice,
+    )
+    with suppress(IndexError):
+        while True:
+            _, result = waiting.popleft()
+            result.set_result(untried)
+
+
+def _is_store_lost(error: DuesweepError) -> bool:
+    # A lost transaction says that the database answers.
+    if isinstance(error, QueueError | TransactionLostError) or not isinstance(error, StoreError):
+        return False
+    return error.transient

@@ -1,0 +1,389 @@
+"""A watcher: look at the store, sweep what is due, tell, wait, again and again.
+
+It keeps nothing between ticks but how to wait: what it does is in the store, the journal and the
+ledger. So it may die at any time, and any number of watchers may serve one endpoint.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from duesweep import config as configuration
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    LedgerError,
+    SparkError,
+    StoreError,
+    make_printable,
+)
+from duesweep.core.policy import (
+    LEAST_WAIT_SECONDS,
+    MOST_WAIT_AFTER_ERRORS_SECONDS,
+    MOST_WAIT_FOR_LEDGER_SECONDS,
+    MOST_WAIT_FOR_LOCKED_SECONDS,
+    LookAhead,
+    wait_after,
+    wait_for_next,
+)
+from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
+from duesweep.operations.look import Look, always_needs_spark, check, is_for_spark, look
+from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
+from duesweep.operations.run import Run, failed_run, sweep_seen
+from duesweep.stores.base import DriverSession
+from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
+
+_log = structlog.get_logger(__name__)
+
+# So that no tick takes so long that a watcher which works looks like one that hangs.
+MOST_TICK_SECONDS = 60.0
+_LOG_EVERY_SECONDS = 60.0
+# The main thread wakes so often, as only it can handle signals.
+_POLL_SECONDS = 0.2
+_RESTART = "restart the watcher to use them"
+
+# Is told of each tick, also of one that an error ended. It must not raise, nor take long.
+Observer = Callable[[Run], object]
+
+
+class Ticker:
+    """Sweeps one store again and again. With `has_spark`, it sweeps on Spark where there is enough
+    for Spark; without, it sweeps only so many of them in one tick, in this process.
+
+    `has_spark` is True also where there is no tick without Spark.
+
+    It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
+    is committed.
+    """
+
+    def __init__(
+        self,
+        context: SweepContext,
+        stop: Stop,
+        *,
+        has_spark: bool,
+        progressed: Callable[[], object] | None = None,
+    ) -> None:
+        self._stop = stop
+        self._is_spark_there = has_spark
+        self._progressed = progressed
+        self.use(context)
+        self._context = self._next
+        self._sessions = ExitStack()
+        self._session: DriverSession | None = None
+
+    def use(self, context: SweepContext) -> None:
+        """Work with this context from the next tick on. Any thread may call it."""
+        self._next = replace(context, look_ahead=LookAhead(), repeats=True)
+
+    @property
+    def source(self) -> str:
+        """The stable name of the store."""
+        return self._context.store.source
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether it sweeps on Spark where there is enough for Spark."""
+        return self._is_spark_there or always_needs_spark(self._context)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether it has waited long for its services, with no message in hand."""
+        return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
+
+    def tick(self) -> Run:
+        """Look, and sweep if there is work. Raises what ends it."""
+        if self._context is not self._next:
+            self.close()
+            self._context = self._next
+        began = time.monotonic()
+        return replace(self._tick(), seconds=time.monotonic() - began)
+
+    def close(self) -> None:
+        """End the session."""
+        self._sessions.close()
+        self._session = None
+
+    def _tick(self) -> Run:
+        context = self._context
+        most = None if self.has_spark else context.spark_from
+        # Without the time limit: a look that takes long is no reason to leave what it found.
+        with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
+            seen = self._look(self._stop.part(most=most))
+        now = context.world.clock.now().timestamp()
+        stop = self._stop.part(now + MOST_TICK_SECONDS, most)
+        if not seen.has_work:
+            # Others have settled what waited for the ledger.
+            self._stop.waits.end(LEDGER)
+        elif not stop.is_wanted:
+            # What a sweep needs may have changed since the session was opened.
+            with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
+                context.queue.check(context.error_queue)
+        on_spark = self.has_spark and seen.needs_spark
+        return sweep_seen(context, seen, stop, on_spark=on_spark, progressed=self._progressed)
+
+    def _look(self, stop: Stop) -> Look:
+        """Look with the session that is there, if that still works, else with a new one. To open
+        and check one takes longer than all the rest of a look.
+        """
+        if self._session is not None:
+            try:
+                return look(self._session, self._context, stop, is_for_spark)
+            except StoreError:
+                self.close()
+        try:
+            self._session = self._sessions.enter_context(self._context.store.open_driver())
+            check(self._session, self._context)
+            return look(self._session, self._context, stop, is_for_spark)
+        except BaseException:
+            self.close()
+            raise
+
+
+@dataclass(slots=True)
+class _Row:
+    """How many ticks in a row failed, and how many moved nothing although something was due."""
+
+    failed: int = 0
+    moved_nothing: int = 0
+
+
+def watch(
+    source: str,
+    tick: Callable[[], Run],
+    stop: Stop,
+    observers: Sequence[Observer],
+    *,
+    most_seconds: float,
+) -> None:
+    """Tick until `stop` is wanted, and wait `most_seconds` at most between two ticks.
+
+    Raises `ConfigError` if the first tick does, since then somebody is there to correct it; a later
+    one is waited out, as a database that is restored lacks its tables for a while. Raises
+    `SparkError`: a session that is lost does not come back in its process.
+    """
+    row, is_first = _Row(), True
+    while not stop.is_wanted:
+        began = time.monotonic()
+        try:
+            run = tick()
+        except SparkError:
+            raise
+        except DuesweepError as error:
+            if is_first and isinstance(error, ConfigError):
+                raise
+            run = failed_run(source, error, time.monotonic() - began)
+            row.failed += 1
+            # Messages that come due do not need the ledger.
+            is_ledgers = isinstance(error, LedgerError)
+            most = MOST_WAIT_FOR_LEDGER_SECONDS if is_ledgers else MOST_WAIT_AFTER_ERRORS_SECONDS
+            seconds = wait_after(row.failed, most)
+        else:
+            seconds = _seconds_after(run, row, most_seconds)
+        for observer in observers:
+            observer(run)
+        is_first = False
+        stop.wait(seconds)
+
+
+def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
+    report, row.failed = run.report, 0
+    if report is None:
+        row.moved_nothing = 0
+        if run.ledger_error is not None:
+            return MOST_WAIT_FOR_LEDGER_SECONDS
+        due = run.next_due
+        return wait_for_next(due and due.instant, due and due.now, most_seconds)
+    row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
+    if run.needs_spark and run.has_moved:
+        return LEAST_WAIT_SECONDS
+    most = min(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS) if report.skipped else most_seconds
+    return wait_after(row.moved_nothing, most)
+
+
+def watch_all(
+    watches: Sequence[Callable[[], None]],
+    look_after: Callable[[], object] = lambda: None,
+    may_be_left: Callable[[int], bool] = lambda _: False,
+) -> list[int]:
+    """Run all until they end, a thread for each; their exit codes. Raises the error of a single
+    one; the error of one of several is logged, and the others go on.
+
+    This thread waits for nothing else, so that signals take effect at once. It calls `look_after`
+    again and again, and does not wait for a watch that, by its number, `may_be_left`.
+    """
+    errors: list[Exception] = []
+    threads = [
+        threading.Thread(
+            target=_watch_one,
+            args=(each, errors, len(watches) > 1),
+            name=f"duesweep watch {number}",
+            daemon=True,
+        )
+        for number, each in enumerate(watches)
+    ]
+    for thread in threads:
+        thread.start()
+    for number, thread in enumerate(threads):
+        while thread.is_alive() and not may_be_left(number):
+            look_after()
+            thread.join(_POLL_SECONDS)
+    if errors and len(watches) == 1:
+        raise errors[0]
+    return [_code(error) for error in errors] or [ExitCode.DONE]
+
+
+def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_several: bool) -> None:  # noqa: FBT001 - a thread's arguments
+    try:
+        watch()
+    except Exception as error:  # noqa: BLE001 - of whatever kind: the others go on
+        errors.append(error)
+        if not is_one_of_several:
+            return
+        if isinstance(error, DuesweepError):
+            _log.error("watch_ended", error=make_printable(str(error)))
+        else:
+            _log.exception("watch_ended")
+
+
+def _code(error: Exception) -> int:
+    return int(error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED)
+
+
+class Log:
+    """An observer that logs a line a minute about what was moved, and one where things go wrong or
+    right again. `close` logs what is left to tell. `look` has to be called now and then, by another
+    thread than the one that may wait.
+    """
+
+    def __init__(self, source: str, waits: Waits | None = None) -> None:
+        self._source = source
+        self._waits = waits or Waits()
+        self._told: dict[str, Wait] = {}
+        self._error: str | None = None
+        self._since = time.monotonic()
+        self._clear()
+
+    def __call__(self, run: Run) -> None:
+        """Count what was moved; tell an error once for as long as it stays the same, and that it
+        has passed. That rows wait for the ledger is one of the waits.
+        """
+        self._note(run.error if run.is_lost else None)
+        if run.report is not None:
+            self._count(run.report)
+        if not run.is_lost and time.monotonic() - self._since >= _LOG_EVERY_SECONDS:
+            self.close()
+
+    def look(self) -> None:
+        """Tell each wait once that takes long, and its end."""
+        long = {each.what: each for each in self._waits.long()}
+        told, self._told = self._told, long
+        for what, wait in long.items():
+            if what not in told or told[what].since != wait.since:
+                why = make_printable(wait.why)
+                _log.warning("waiting", source=self._source, waits_for=what, reason=why)
+        for what, wait in told.items():
+            if what not in long:
+                seconds = round(wait.seconds, 1)
+                _log.info("waited", source=self._source, waits_for=what, seconds=seconds)
+
+    def close(self) -> None:
+        """Log what was moved since the last time, if anything was."""
+        took, self._since = time.monotonic() - self._since, time.monotonic()
+        if not self._sweeps:
+            return
+        _log.info(
+            "swept",
+            source=self._source,
+            sweeps=self._sweeps,
+            dispatched=self._dispatched,
+            failed=self._failed,
+            exhausted=self._exhausted,
+            lateness_max_ms=self._latest_ms,
+            seconds=round(took, 1),
+        )
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sweeps = self._dispatched = self._failed = self._exhausted = 0
+        self._latest_ms: int | None = None
+
+    def _count(self, report: SweepReport) -> None:
+        self._sweeps += 1
+        self._dispatched += report.dispatched
+        self._failed += report.failed
+        self._exhausted += report.exhausted
+        known = [ms for ms in (self._latest_ms, report.lateness_max_ms) if ms is not None]
+        self._latest_ms = max(known, default=None)
+
+    def _note(self, error: str | None) -> None:
+        if error == self._error:
+            return
+        if error is not None:
+            _log.error("trouble", source=self._source, error=make_printable(error))
+        else:
+            _log.info("trouble_is_over", source=self._source)
+        self._error = error
+
+
+def reload(
+    endpoints: list[Endpoint],
+    tickers: Sequence[Ticker],
+    files: Sequence[Path],
+    overrides: Sequence[str],
+) -> bool | None:
+    """Read the configuration again, and put what it says into `endpoints` and their `tickers`. What
+    is invalid is logged, and its old settings stay in force. Returns False if the configuration has
+    changes that only a restart brings into force, and None if it cannot be read.
+    """
+    try:
+        found, failures = endpoints_of(configuration.settings_of(files) or [None], overrides)
+    except DuesweepError as error:
+        _tell_failure(", ".join(each.source for each in endpoints), error)
+        return None
+    for name, failure in failures:
+        _tell_failure(name, failure)
+    new = {each.source: each for each in found}
+    if len(endpoints) == len(found) == 1 and not failures:
+        # Its name may be another one in the file.
+        new = {endpoints[0].source: found[0]}
+    is_complete = True
+    for number, old in enumerate(endpoints):
+        if old.source not in new:
+            continue
+        try:
+            config, not_changed = configuration.keep_fixed(new[old.source].config, old.config)
+            endpoint = open_endpoint(config)
+        except DuesweepError as error:
+            _tell_failure(old.source, error)
+            is_complete = False
+            continue
+        tickers[number].use(endpoint.context)
+        endpoints[number] = endpoint
+        is_complete = is_complete and not not_changed
+        advice = {"not_changed": not_changed, "advice": _RESTART} if not_changed else {}
+        _log.info("reloaded", source=old.source, **advice)
+    known = {each.source for each in endpoints}
+    added, removed = new.keys() - known, set() if failures else known - new.keys()
+    if added or removed:
+        _log.warning(
+            "endpoints_not_changed", added=sorted(added), removed=sorted(removed), advice=_RESTART
+        )
+    return is_complete and not added and not removed if found else None
+
+
+def _tell_failure(source: str, error: DuesweepError) -> None:
+    _log.error(
+        "reload_failed",
+        source=source,
+        error=make_printable(str(error)),
+        advice="the old settings stay in force; correct the file, and send SIGHUP again",
+    )

@@ -1,0 +1,345 @@
+"""The metrics: their names, what they say after a run, and how Prometheus's client library exposes
+and reads them. docs/metrics.md is compared with the table here.
+
+All have the one label `source`, the stable name of the store.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import ExitCode
+from duesweep.core.world import STORE, Waits
+from duesweep.operations.look import Due, look_at_due
+from duesweep.operations.run import Run
+from duesweep.stores.base import Store
+
+LABEL = "source"
+# By the metrics' names; a metric without a value is not exposed.
+Figures = Mapping[str, float]
+
+
+class Kind(StrEnum):
+    """Prometheus's types. A counter goes on from run to run, a gauge tells the last run."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Metric(NamedTuple):
+    """`name` as it is exposed; `meaning` is its HELP, a sentence without a full stop; `unit` is
+    UCUM's, for OpenTelemetry. `of` says what a run adds to a counter, or what a gauge is after it;
+    None: nobody knows.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    of: Callable[[Run], float | None]
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1_000
+
+
+def _reported(run: Run, of: Callable[[SweepReport], float | None]) -> float | None:
+    return None if run.report is None else of(run.report)
+
+
+def _left(run: Run, of: Callable[[SweepReport], float]) -> float | None:
+    """What a run left: nothing if there was nothing to do; after an error nobody knows."""
+    if run.report is not None:
+        return of(run.report)
+    return 0 if run.exit_code == ExitCode.DONE else None
+
+
+OLDEST_DUE = "duesweep_oldest_due_age_seconds"
+LAST_RUN = "duesweep_last_run_timestamp_seconds"
+# It stays when a run fails.
+LAST_SUCCESS = "duesweep_last_success_timestamp_seconds"
+LATENESS = tuple(f"duesweep_lateness_{each}_seconds" for each in ("p50", "p95", "max"))
+_COUNTER, _GAUGE = Kind.COUNTER, Kind.GAUGE
+
+METRICS = (
+    Metric(
+        "duesweep_dispatched_messages_total",
+        _COUNTER,
+        "{message}",
+        "Messages delivered to their queue, or deferred to RabbitMQ's delayed delivery",
+        lambda run: _reported(run, lambda report: report.dispatched),
+    ),
+    Metric(
+        "duesweep_failed_messages_total",
+        _COUNTER,
+        "{message}",
+        "Deliveries that failed; the messages are in the store, and are tried again later",
+        lambda run: _reported(run, lambda report: report.failed),
+    ),
+    Metric(
+        "duesweep_exhausted_messages_total",
+        _COUNTER,
+        "{message}",
+        "Messages out of attempts, which left the store for the ledger's errors",
+        lambda run: _reported(run, lambda report: report.exhausted),
+    ),
+    Metric(
+        "duesweep_dispatched_bytes_total",
+        _COUNTER,
+        "By",
+        "Bytes of the bodies that were dispatched",
+        lambda run: _reported(run, lambda report: report.bytes),
+    ),
+    Metric(
+        "duesweep_runs_total",
+        _COUNTER,
+        "{run}",
+        "Runs that have ended, those without work too",
+        lambda _: 1,
+    ),
+    Metric(
+        "duesweep_due_messages",
+        _GAUGE,
+        "{message}",
+        "Messages due after the last run that the next one would take; counted up to 100,000",
+        lambda run: None if run.due is None else run.due.messages,
+    ),
+    Metric(
+        OLDEST_DUE,
+        _GAUGE,
+        "s",
+        "For how long the oldest stored message has been due, whatever holds it back; 0 if none is "
+        "due",
+        lambda run: None if run.due is None else run.due.oldest_seconds,
+    ),
+    Metric(
+        "duesweep_left_messages",
+        _GAUGE,
+        "{message}",
+        "Messages that the last run planned and did not reach, or whose destination took nothing",
+        lambda run: _left(run, lambda report: report.left),
+    ),
+    Metric(
+        "duesweep_open_breakers",
+        _GAUGE,
+        "{breaker}",
+        "Destinations and services that took nothing when the last run ended",
+        lambda run: _left(run, lambda report: sum(not one.is_closed for one in report.breakers)),
+    ),
+    Metric(
+        LATENESS[0],
+        _GAUGE,
+        "s",
+        "Time from Due to dispatch that half of the last run's messages did not exceed",
+        lambda run: _reported(run, lambda report: _seconds(report.lateness_p50_ms)),
+    ),
+    Metric(
+        LATENESS[1],
+        _GAUGE,
+        "s",
+        "Time from Due to dispatch that 95 in 100 of the last run's messages did not exceed",
+        lambda run: _reported(run, lambda report: _seconds(report.lateness_p95_ms)),
+    ),
+    Metric(
+        LATENESS[2],
+        _GAUGE,
+        "s",
+        "Longest time from Due to dispatch in the last run",
+        lambda run: _reported(run, lambda report: _seconds(report.lateness_max_ms)),
+    ),
+    Metric(
+        "duesweep_run_duration_seconds",
+        _GAUGE,
+        "s",
+        "How long the last run took",
+        lambda run: run.seconds,
+    ),
+    Metric(
+        "duesweep_run_exit_code",
+        _GAUGE,
+        "1",
+        "Exit code of the last run",
+        lambda run: run.exit_code,
+    ),
+    Metric(
+        LAST_RUN,
+        _GAUGE,
+        "s",
+        "When the last run ended, in Unix time",
+        lambda run: run.ended.timestamp(),
+    ),
+    Metric(
+        LAST_SUCCESS,
+        _GAUGE,
+        "s",
+        "When a run last ended with exit code 0, in Unix time",
+        lambda run: run.ended.timestamp() if run.exit_code == ExitCode.DONE else None,
+    ),
+)
+_NAMES = frozenset(metric.name for metric in METRICS)
+_FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+
+
+def figures_after(before: Figures, run: Run) -> Figures:
+    """Counters go on from `before`; a run that failed keeps the time of the last success; all else
+    is this run's.
+    """
+    after: dict[str, float] = {}
+    for metric in METRICS:
+        value = metric.of(run)
+        if metric.kind is Kind.COUNTER:
+            after[metric.name] = before.get(metric.name, 0.0) + (value or 0.0)
+        elif value is not None:
+            after[metric.name] = value
+        elif metric.name == LAST_SUCCESS and LAST_SUCCESS in before:
+            after[metric.name] = before[metric.name]
+    return after
+
+
+class Exposed(Collector):
+    """The figures of sources, as a collector of Prometheus's library."""
+
+    def __init__(self, sources: Mapping[str, Figures]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Family]:
+        """Each metric that has a value."""
+        for metric in METRICS:
+            family = _FAMILIES[metric.kind](metric.name, f"{metric.meaning}.", labels=[LABEL])
+            for source, figures in self._sources.items():
+                if metric.name in figures:
+                    family.add_metric([source], figures[metric.name])
+            if family.samples:
+                yield family
+
+
+def registry_of(*collectors: Collector) -> CollectorRegistry:
+    """A registry of these, and of nothing else."""
+    registry = CollectorRegistry()
+    for each in collectors:
+        registry.register(each)
+    return registry
+
+
+def figures_in(text: str) -> Mapping[str, Figures]:
+    """The figures of each source in a text in Prometheus's format. Raises `ValueError` for another
+    format.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in _NAMES and LABEL in sample.labels:
+                found.setdefault(sample.labels[LABEL], {})[sample.name] = sample.value
+    return found
+
+
+# Counting takes a session of its own, so it is not done after each of many ticks.
+_COUNT_EVERY_SECONDS = 10.0
+# A scrape sees the sweeps since the one before it, most likely.
+_RECENT_SECONDS = 60.0
+WAITING = "duesweep_waiting_seconds"
+WAITING_MEANING = (
+    "For how long a watcher has waited for this; told if it is longer than two seconds"
+)
+
+
+class Metrics:
+    """An observer of a watcher that knows the figures of one source; a server's thread may ask it.
+    Each tick counts as a run.
+    """
+
+    def __init__(self, store: Store, waits: Waits | None = None) -> None:
+        self._store = store
+        self.waits = waits or Waits()
+        # Replaced as a whole, so that a scrape sees the figures of whole ticks.
+        self._figures: Figures = {}
+        # When the oldest stored message came or comes due, by `time.monotonic()`.
+        self._oldest_due_at: float | None = None
+        self._recent: deque[tuple[float, Figures]] = deque()
+        self._due: Due | None = None
+        self._counted: float | None = None
+
+    @property
+    def source(self) -> str:
+        """The source's name."""
+        return self._store.source
+
+    @property
+    def figures(self) -> Figures:
+        """The figures at this moment: an age grows while a tick hangs."""
+        due_at = self._oldest_due_at
+        if due_at is None:
+            return self._figures
+        return {**self._figures, OLDEST_DUE: max(0.0, time.monotonic() - due_at)}
+
+    def __call__(self, run: Run) -> None:
+        """Note a tick. After an error nobody knows what is due."""
+        if run.is_lost:
+            self._counted = None
+            self._figures = figures_after(self._figures, run)
+            return
+        now = time.monotonic()
+        if self._counted is None or now - self._counted >= _COUNT_EVERY_SECONDS:
+            now = self._count()
+        if self._due is not None and self._due.oldest_seconds == 0 and run.is_caught_up:
+            self._oldest_due_at = _next_due_at(run, now)
+        figures = figures_after(self._figures, replace(run, due=self._due))
+        self._figures = {**figures, **self._worst_lateness(figures, now)}
+
+    def _count(self) -> float:
+        with self.waits.waiting(STORE, "The store has not answered yet how much is due"):
+            self._due = look_at_due(self._store)
+        self._counted = now = time.monotonic()
+        self._oldest_due_at = None
+        if self._due is not None and self._due.oldest_seconds:
+            self._oldest_due_at = now - self._due.oldest_seconds
+        return now
+
+    def _worst_lateness(self, figures: Figures, now: float) -> Figures:
+        """That of the last minute: most ticks have nothing to do, and would hide it."""
+        if any(name in figures for name in LATENESS):
+            self._recent.append((now, figures))
+        while self._recent and now - self._recent[0][0] > _RECENT_SECONDS:
+            self._recent.popleft()
+        recent = [each for _, each in self._recent]
+        return {
+            name: max(each[name] for each in recent if name in each)
+            for name in LATENESS
+            if any(name in each for each in recent)
+        }
+
+
+def exposed_text(watched: Sequence[Metrics]) -> bytes:
+    """The metrics of all sources of a watcher, for a scrape."""
+    sources = {each.source: each.figures for each in watched}
+    return generate_latest(registry_of(Exposed(sources), _WaitsOf(watched)))
+
+
+class _WaitsOf(Collector):
+    def __init__(self, watched: Sequence[Metrics]) -> None:
+        self._watched = watched
+
+    def collect(self) -> Iterator[Family]:
+        """What watchers wait for."""
+        family = GaugeMetricFamily(WAITING, f"{WAITING_MEANING}.", labels=[LABEL, "for"])
+        for each in self._watched:
+            for wait in each.waits.long():
+                family.add_metric([each.source, wait.what], wait.seconds)
+        if family.samples:
+            yield family
+
+
+def _next_due_at(run: Run, now: float) -> float | None:
+    next_due = run.next_due
+    return None if next_due is None else now + (next_due.instant - next_due.now).total_seconds()

@@ -1,1 +1,0 @@
-"""One process that sweeps as messages come due, for as long as it is let."""
