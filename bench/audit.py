@@ -20,11 +20,11 @@ from testbed import Load, Testbed
 from ticks import make_due
 
 from duesweep.config.adapters.endpoint import sweep_context
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
 from duesweep.ledger.rows import SWEEPS, TOMBSTONES
 from duesweep.sweep.sweep import InProcessEngine, sweep
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "audit.json"

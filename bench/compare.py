@@ -20,8 +20,8 @@ from sweeps import WarmSession, sweep_cold, sweep_in_process
 from testbed import DATABASE, Load, Testbed, open_server
 
 from duesweep.config import Config
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "latest.json"

@@ -15,10 +15,10 @@ from testbed import Load, Testbed
 
 from duesweep.config import load
 from duesweep.config.adapters.endpoint import store_of
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
 from duesweep.operations.setup import set_up
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASES = ("one", "two", "down")

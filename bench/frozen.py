@@ -19,9 +19,9 @@ import psycopg
 from testbed import Load, Testbed
 from watch import arrivals, store
 
-from duesweep.demo.folder import write_config
-from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
+from duesweep_testing.folder import write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 # The crash points are the tests' own.

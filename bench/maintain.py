@@ -15,12 +15,12 @@ from ticks import make_due
 
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
 from duesweep.operations.maintain import maintain
 from duesweep.operations.opening import opened_engine
 from duesweep.sweep.sweep import Engine, sweep
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "maintain.json"

@@ -17,8 +17,8 @@ from rich.table import Table
 from sweeps import WarmSession, sweep_from_shell
 from testbed import DATABASE, Count, Load, Testbed, open_server
 
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "scale.json"

@@ -23,12 +23,12 @@ from sweeps import WarmSession
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT, Traffic, generate
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
 from duesweep.operations.setup import set_up
 from duesweep.sweep.sweep import InProcessEngine, sweep
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.traffic import ENDPOINT, Traffic, generate
 
 ROOT = Path(__file__).resolve().parent.parent
 _DATABASE = "duesweep_bench"

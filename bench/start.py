@@ -17,9 +17,9 @@ from deltalake import DeltaTable, QueryBuilder
 from sweeps import sweep_from_shell
 from testbed import Load, Testbed
 
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import ENDPOINT
-from duesweep.demo.server import EmbeddedServer
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT
 
 ROOT = Path(__file__).resolve().parent.parent
 _ROWS = 1_000

