@@ -3,7 +3,7 @@ of each wait, when a watcher looks again, where the ledger can be cut.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -91,6 +91,22 @@ class BatchLimits:
             weight += size
         if start < len(keys):
             yield keys[start:]
+
+    def pack(
+        self, items: Iterable[_T], size: Callable[[_T], int], name: Callable[[_T], object]
+    ) -> Iterator[list[_T]]:
+        """Cut a stream into batches within the limits. No batch has two items of one name."""
+        batch: dict[object, _T] = {}
+        weight = 0
+        for one in items:
+            is_full = len(batch) >= self.rows or weight + size(one) > self.bytes
+            if batch and (is_full or name(one) in batch):
+                yield list(batch.values())
+                batch, weight = {}, 0
+            batch[name(one)] = one
+            weight += size(one)
+        if batch:
+            yield list(batch.values())
 
 
 @dataclass(frozen=True, slots=True)

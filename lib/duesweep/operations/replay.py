@@ -394,8 +394,10 @@ class Replay:
         todo = _still_open(self.messages, self.chosen, self.account)
         if todo:
             with self._way(session, run) as way:
-                for batch in self._batches(todo):
-                    yield from way.run(batch, self.account)
+                # Answers come by keys.
+                for batch in self.context.limits.pack(self._taken(todo), _size, _key):
+                    items = [Item(error, self._replayable(kept)) for error, kept in batch]
+                    yield from way.run(items, self.account)
         for error in todo:
             self.account.fail(error, _LOST)
 
@@ -408,26 +410,12 @@ class Replay:
         with self.context.queue.open(session) as queue:
             yield Delivery(session, run, queue, self.context)
 
-    def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[list[Item]]:
-        """Batches within the sweep's limits, taken out of `todo`. A key is in a batch once: answers
-        come by keys.
-        """
-        limits = self.context.limits
-        batch: dict[str, Item] = {}
-        weight = 0
+    def _taken(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
+        """What is to do, each error once, taken out of `todo`."""
         for error, kept in self.messages.kept(todo):
             # A ledger that was restored may have a row twice.
-            if todo.pop(error, None) is None:
-                continue
-            size = len(kept.headers_text) + len(kept.body or b"")
-            is_full = len(batch) >= limits.rows or weight + size > limits.bytes
-            if batch and (is_full or kept.key in batch):
-                yield list(batch.values())
-                batch, weight = {}, 0
-            batch[kept.key] = Item(error, self._replayable(kept))
-            weight += size
-        if batch:
-            yield list(batch.values())
+            if todo.pop(error, None) is not None:
+                yield error, kept
 
     def _replayable(self, kept: KeptMessage) -> Replayable:
         found, elsewhere = make_replayable(kept, self.context.own_name), self.target.destination
@@ -435,6 +423,14 @@ class Replay:
             return found
         message = found.message._replace(destination=elsewhere)
         return Replayable(message, found.stored, None)
+
+
+def _size(one: tuple[ErrorId, KeptMessage]) -> int:
+    return len(one[1].headers_text) + len(one[1].body or b"")
+
+
+def _key(one: tuple[ErrorId, KeptMessage]) -> str:
+    return one[1].key
 
 
 @dataclass(frozen=True, slots=True)

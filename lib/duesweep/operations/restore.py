@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
 # So many of the messages that were refused are told.
 _MOST_REFUSED = 10
-_WHOLE = (*_SHOWN, "headers", "headers_text", "body", "body_bytes")
+_LARGE = ("headers", "headers_text", "body", "body_bytes")
 
 
 class CancelledId(NamedTuple):
@@ -69,14 +69,6 @@ class CancelledMessages:
     keys: Sequence[str] = ()
     command: str | None = None
 
-    def shown(self) -> Iterator[LedgerRow]:
-        """What tells one from another."""
-        return self._rows(_SHOWN)
-
-    def whole(self) -> Iterator[LedgerRow]:
-        """With headers and bodies."""
-        return self._rows(_WHOLE)
-
     def restored(self) -> set[CancelledId]:
         """Those of the source that were restored already."""
         rows = self.ledger.rows(
@@ -87,7 +79,8 @@ class CancelledMessages:
         )
         return {CancelledId(row["of"], row["message_key"]) for row in rows}
 
-    def _rows(self, columns: Sequence[str]) -> Iterator[LedgerRow]:
+    def rows(self, *more: str) -> Iterator[LedgerRow]:
+        """What tells one from another, and `more` columns."""
         conditions = [
             Among("source", [self.source]),
             Among("change", [ChangeKind.CANCELLED.value]),
@@ -96,7 +89,7 @@ class CancelledMessages:
             conditions.append(Among("message_key", sorted(spellings(self.keys))))
         if self.command is not None:
             conditions.append(Among("sweep_id", [self.command]))
-        return self.ledger.rows(CHANGES, columns, *conditions)
+        return self.ledger.rows(CHANGES, (*_SHOWN, *more), *conditions)
 
 
 def cancelled_id(row: LedgerRow) -> CancelledId:
@@ -143,7 +136,7 @@ def choose_cancelled(
         restored = set() if again else messages.restored()
         destinations: dict[CancelledId, str] = {
             cancelled_id(row): row["destination"] or ""
-            for row in messages.shown()
+            for row in messages.rows()
             if cancelled_id(row) not in restored
         }
     found = {spelled_alike(one.key) for one in destinations}
@@ -220,27 +213,16 @@ class Restore:
         if not self.again:
             todo -= self.messages.restored()
         yield Tally(gone=len(self.chosen) - len(todo))
-        for rows in self._batches(todo):
+        for rows in self.limits.pack(self._taken(todo), _size, cancelled_id):
             yield self._put_back(session, run, rows)
         yield Tally(gone=len(todo))
 
-    def _batches(self, todo: set[CancelledId]) -> Iterator[list[LedgerRow]]:
-        """Batches within the limits, and each message once."""
-        batch: list[LedgerRow] = []
-        weight = 0
-        for row in self.messages.whole():
-            if cancelled_id(row) not in todo:
-                continue
-            todo.remove(cancelled_id(row))
-            size = len(row["headers_text"] or "") + row["body_bytes"]
-            is_full = len(batch) >= self.limits.rows or weight + size > self.limits.bytes
-            if batch and is_full:
-                yield batch
-                batch, weight = [], 0
-            batch.append(row)
-            weight += size
-        if batch:
-            yield batch
+    def _taken(self, todo: set[CancelledId]) -> Iterator[LedgerRow]:
+        """What is to do, each message once, taken out of `todo`."""
+        for row in self.messages.rows(*_LARGE):
+            if cancelled_id(row) in todo:
+                todo.remove(cancelled_id(row))
+                yield row
 
     def _put_back(self, session: OperatorTask, run: SweepRun, rows: Sequence[LedgerRow]) -> Tally:
         dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
@@ -253,6 +235,11 @@ class Restore:
     def _due(self, row: LedgerRow, now: datetime) -> datetime | None:
         due: datetime | None = row["due_before"] if self.due is None else self.due.at(now)
         return due
+
+
+def _size(row: LedgerRow) -> int:
+    size: int = len(row["headers_text"] or "") + row["body_bytes"]
+    return size
 
 
 def _change(row: LedgerRow) -> Change:
