@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 import duesweep
-from duesweep import (
-    Duesweep,
-    DuesweepError,
-    ErrorFilter,
-    MessageFilter,
-    Moment,
-    load_config,
-)
+from duesweep import Duesweep, DuesweepError, ErrorFilter, MessageFilter, Moment, load_config
+from duesweep.core.change import CommandName
 from support.commands import run_python
 from support.endpoint import Endpoint
 
@@ -84,6 +78,42 @@ def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
         opened.reschedule(opened.choose(MessageFilter(destination="Billing")), to=Moment())
 
     assert [opened.error_groups().open, len(endpoint.waiting())] == [1, 1]
+
+
+def test_what_was_cancelled_is_seen_and_restored_and_a_pause_ends(endpoint: Endpoint) -> None:
+    first, second = endpoint.set_up("Billing").delay_many(2, ["Billing"], due_in_seconds=HOUR)
+    opened = _opened(endpoint)
+
+    chosen = opened.choose(MessageFilter(destination="Billing"))
+    cancelled = opened.cancel(chosen, reason="a test")
+    known = opened.show(first)
+    again = opened.choose_cancelled(command=cancelled.command_id)
+    restored = opened.restore(again, reason="a test")
+
+    assert (chosen.would_change, cancelled.changed, restored.changed) == (2, 2, 2)
+    assert (known.messages, [event.what for event in known.history]) == (
+        [],
+        ["cancelled", "cancelled"],
+    )
+    assert opened.list().counts["in_1_h"] == len({first, second})
+    assert [one.what for one in opened.pause("Bill*", reason="a test").pauses] == ["Bill*"]
+    assert (opened.resume("Bill*").resumed, opened.paused().pauses) == (True, [])
+
+
+def test_error_is_in_a_group_and_is_done_once(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Nowhere")
+    opened = _opened(endpoint, retry__max_attempts=1)
+    opened.sweep()
+
+    (group,) = opened.error_groups(ErrorFilter(destination="Nowhere")).groups
+    (error,) = opened.errors(ErrorFilter(group=group.group)).errors
+    (whole,) = opened.show_errors(error.key).errors
+    wanted = opened.choose_errors(ErrorFilter(), CommandName.DISCARD, everything=True)
+    done, again = opened.discard(wanted), opened.discard(wanted)
+
+    assert (group.open, error.state, whole.stack is not None) == (1, "open", True)
+    assert (done.discarded, done.exit_code) == (1, 0)
+    assert (again.discarded, again.done_before) == (0, 1)
 
 
 def test_overrides_win_over_the_file(endpoint: Endpoint) -> None:

@@ -5,12 +5,12 @@ that is made of such a row to be delivered again.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from duesweep.core.change import ChangeKind, spellings
+from duesweep.core.change import spellings
 from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
@@ -107,60 +107,6 @@ class ErrorFilter:
 def _names(ids: tuple[str, ...]) -> set[str | None]:
     """What an error with one of these ids may be called; the same for all rows."""
     return {*spellings(ids)}
-
-
-@dataclass(slots=True)
-class ErrorGroup:
-    """Errors of the same class, destination and message type. `open` ones are neither replayed nor
-    discarded. `example` is the last one that failed, an open one if there is any.
-    """
-
-    id: str
-    example: ErrorRow
-    first: datetime
-    last: datetime
-    open: int = 0
-    replayed: int = 0
-    discarded: int = 0
-    _example_is_open: bool = field(default=False, repr=False)
-
-    def add(self, row: ErrorRow, fate: ChangeKind | None) -> None:
-        """Count a row."""
-        is_open = fate is None
-        self.open += is_open
-        self.discarded += fate is ChangeKind.DISCARDED
-        self.replayed += fate not in {None, ChangeKind.DISCARDED}
-        self.first, self.last = (
-            min(self.first, row.last_failed_at),
-            max(self.last, row.last_failed_at),
-        )
-        rank = is_open, row.last_failed_at
-        if rank >= (self._example_is_open, self.example.last_failed_at):
-            self.example, self._example_is_open = row, is_open
-
-    @property
-    def count(self) -> int:
-        """All of them."""
-        return self.open + self.replayed + self.discarded
-
-
-class ErrorGroups:
-    """Puts errors into groups, one after another. Holds an example of each group."""
-
-    def __init__(self) -> None:
-        self._groups: dict[str, ErrorGroup] = {}
-
-    def add(self, row: ErrorRow, fate: ChangeKind | None) -> None:
-        """Add an error, and what became of it since; None: nothing."""
-        group = self._groups.get(row.group)
-        if group is None:
-            group = ErrorGroup(row.group, row, row.last_failed_at, row.last_failed_at)
-            self._groups[row.group] = group
-        group.add(row, fate)
-
-    def sorted(self) -> list[ErrorGroup]:
-        """The groups, those with the most open errors first."""
-        return sorted(self._groups.values(), key=lambda g: (-g.open, -g.count, g.id))
 
 
 @dataclass(frozen=True, slots=True)

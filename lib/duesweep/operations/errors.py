@@ -4,6 +4,7 @@ All is read from the ledger. What a journal holds that is not settled yet is not
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,14 +12,7 @@ from typing import Any, NamedTuple
 
 from duesweep.core.change import ChangeKind
 from duesweep.core.errors import ConfigError, ExitCode
-from duesweep.core.exhausted import (
-    ErrorFilter,
-    ErrorGroup,
-    ErrorGroups,
-    ErrorId,
-    ErrorRow,
-    KeptMessage,
-)
+from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import first_type
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
@@ -48,14 +42,6 @@ class Fate:
 
 # An error, and what became of it; None: nobody has touched it.
 Seen = tuple[ErrorRow, Fate | None]
-
-
-def grouped(seen: Iterable[Seen]) -> Sequence[ErrorGroup]:
-    """Errors in groups, those with the most open errors first. Holds an example of each group."""
-    groups = ErrorGroups()
-    for row, fate in seen:
-        groups.add(row, None if fate is None else fate.kind)
-    return groups.sorted()
 
 
 class ExhaustedMessages:
@@ -208,8 +194,10 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedGroup:
-    """Errors of the same class, destination and message type."""
+class ErrorGroup:
+    """Errors of the same class, destination and message type. `open` ones are neither replayed nor
+    discarded. `example` is the last one that failed, an open one if there is any.
+    """
 
     group: str
     error_class: str
@@ -223,23 +211,48 @@ class ListedGroup:
     last_failed_at: datetime
     example: Example
 
-    @classmethod
-    def of(cls, group: ErrorGroup) -> "ListedGroup":
-        """What is shown of a group."""
-        row = group.example
-        return cls(
-            group=group.id,
-            error_class=row.error_class,
-            destination=row.destination,
-            message_type=row.message_type,
-            count=group.count,
-            open=group.open,
-            replayed=group.replayed,
-            discarded=group.discarded,
-            first_failed_at=group.first,
-            last_failed_at=group.last,
-            example=Example(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
-        )
+
+@dataclass(slots=True)
+class _Counted:
+    """A group while errors are counted; `states` has how many are in each."""
+
+    row: ErrorRow
+    rank: tuple[bool, datetime]
+    first: datetime
+    last: datetime
+    states: Counter[ChangeKind | None] = field(default_factory=Counter)
+
+
+def grouped(seen: Iterable[Seen]) -> Sequence[ErrorGroup]:
+    """Errors in groups, those with the most open errors first. Holds one error of each group."""
+    groups: dict[str, _Counted] = {}
+    for row, fate in seen:
+        failed_at, kind = row.last_failed_at, None if fate is None else fate.kind
+        rank = kind is None, failed_at
+        one = groups.setdefault(row.group, _Counted(row, rank, failed_at, failed_at))
+        one.states[kind] += 1
+        one.first, one.last = min(one.first, failed_at), max(one.last, failed_at)
+        if rank >= one.rank:
+            one.row, one.rank = row, rank
+    found = [_group(*each) for each in groups.items()]
+    return sorted(found, key=lambda group: (-group.open, -group.count, group.group))
+
+
+def _group(name: str, counted: _Counted) -> ErrorGroup:
+    row, states = counted.row, counted.states
+    return ErrorGroup(
+        group=name,
+        error_class=row.error_class,
+        destination=row.destination,
+        message_type=row.message_type,
+        count=states.total(),
+        open=states[None],
+        replayed=states[ChangeKind.REPLAYED],
+        discarded=states[ChangeKind.DISCARDED],
+        first_failed_at=counted.first,
+        last_failed_at=counted.last,
+        example=Example(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +264,7 @@ class GroupListing:
     source: str
     groups_in_all: int
     open: int
-    groups: Sequence[ListedGroup]
+    groups: Sequence[ErrorGroup]
     unknown_destination: UnknownDestination | None
     is_filtered: bool = field(repr=False)
 
@@ -284,7 +297,7 @@ def list_groups(
         source=messages.source,
         groups_in_all=len(found),
         open=sum(group.open for group in found),
-        groups=[ListedGroup.of(group) for group in found[:most]],
+        groups=found[:most],
         unknown_destination=None if found else messages.unknown_destination(wanted),
         is_filtered=not wanted.is_empty,
     )

@@ -38,7 +38,7 @@ from duesweep.operations.change import (
     run_command,
     settle_earlier,
 )
-from duesweep.operations.errors import ExhaustedMessages, Fate, ListedGroup, grouped
+from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped
 from duesweep.operations.messages import Tell, refuse_unknown, tell_nobody
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
@@ -296,10 +296,10 @@ class ChosenErrors:
         return _named(self.done_rows, wanted)
 
     @property
-    def groups(self) -> Sequence[ListedGroup]:
+    def groups(self) -> Sequence[ErrorGroup]:
         """What is to be done, in groups."""
         seen = ((row, self.done.get(error)) for error, row in self.rows.items())
-        return [ListedGroup.of(group) for group in grouped(seen)]
+        return grouped(seen)
 
     @property
     def undone(self) -> "Replayed | Discarded":

@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeVar
 
 from duesweep.config import Config
 from duesweep.core.errors import DuesweepError
-from duesweep.core.exhausted import ErrorFilter, ErrorGroup
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, is_to_mend, worst_first
 from duesweep.core.policy import Pause
 from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
-from duesweep.operations.errors import ExhaustedMessages, grouped
+from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import Store

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
-from duesweep.core.exhausted import ErrorFilter, ErrorGroups, ErrorId, ErrorRow
+from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.routing import fits_destination, fits_pattern
+from duesweep.operations.errors import Fate, grouped
 from duesweep.stores.kinds import (
     FORWARDED_TO,
     destination_like,
@@ -270,6 +271,10 @@ def test_group_is_the_same_wherever_it_is_computed() -> None:
         assert _ROW._replace(**other).group != _ROW.group
 
 
+def _fate(kind: ChangeKind) -> Fate:
+    return Fate(kind, _NINE, "ada", None, None, "command")
+
+
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
 def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
     order: slice,
@@ -277,24 +282,20 @@ def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
     done = [ChangeKind.REPLAYED, ChangeKind.DISCARDED, ChangeKind.DISCARDED]
     rows = [
         (_ROW._replace(message_id=f"m{number}", last_failed_at=_NINE + number * _MINUTE), fate)
-        for number, fate in enumerate([None, None, *done])
+        for number, fate in enumerate([None, None, *map(_fate, done)])
     ]
-    groups = ErrorGroups()
-    for row, fate in rows[order]:
-        groups.add(row, fate)
 
-    (group,) = groups.sorted()
+    (group,) = grouped(rows[order])
 
     counts = (group.count, group.open, group.replayed, group.discarded)
     assert counts == (5, 2, 1, 2)
-    assert (group.first, group.last) == (_NINE, _NINE + 4 * _MINUTE)
+    assert (group.first_failed_at, group.last_failed_at) == (_NINE, _NINE + 4 * _MINUTE)
     assert group.example.message_id == "m1"
 
 
 def test_group_with_the_most_open_errors_comes_first() -> None:
-    groups = ErrorGroups()
-    groups.add(_ROW._replace(destination="a"), ChangeKind.REPLAYED)
-    groups.add(_ROW._replace(destination="a"), ChangeKind.REPLAYED)
-    groups.add(_ROW._replace(destination="b"), None)
+    replayed = _ROW._replace(destination="a"), _fate(ChangeKind.REPLAYED)
 
-    assert [group.example.destination for group in groups.sorted()] == ["b", "a"]
+    groups = grouped([replayed, replayed, (_ROW._replace(destination="b"), None)])
+
+    assert [group.destination for group in groups] == ["b", "a"]

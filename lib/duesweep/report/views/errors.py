@@ -12,11 +12,11 @@ from duesweep.report.views.messages import unknown
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
     from duesweep.operations.errors import (
+        ErrorGroup,
         ErrorListing,
         Fate,
         GroupListing,
         ListedError,
-        ListedGroup,
         ShownErrors,
         WholeError,
     )
@@ -152,11 +152,11 @@ def _named(found: "ChosenErrors") -> Iterator[str]:
                 yield f"{told}; `errors replay --again` replays it once more"
 
 
-def _group_table(found: Sequence["ListedGroup"]) -> Table:
+def _group_table(found: Sequence["ErrorGroup"]) -> Table:
     return Table(GROUP_COLUMNS, [_group_row(group) for group in found])
 
 
-def _group_row(group: "ListedGroup") -> Row:
+def _group_row(group: "ErrorGroup") -> Row:
     return [
         group.group,
         Cell(f"{group.open:,}", "red") if group.open else "0",
