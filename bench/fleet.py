@@ -57,9 +57,9 @@ def _run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             together.append(_timed(["--config", str(fleet.file)], {4}))
             is_whole = fleet.is_whole()
             fleet.fill()
-            apart.append(
-                sum(_timed(["--config", f"{fleet.file}#{each}"], {0, 4}) for each in fleet.names)
-            )
+            config = ["--config", str(fleet.file)]
+            times = [_timed([*config, "--endpoint", each], {0, 4}) for each in fleet.names]
+            apart.append(sum(times))
             is_whole = is_whole and fleet.is_whole()
         return {
             "endpoints": options.endpoints,
@@ -96,7 +96,7 @@ class _Fleet:
             config = write_config(folder / f"{name}.toml", settings, "Written by bench/run.")
             Testbed(config, Load(max(counts))).prepare()
         for name in self.alive:
-            set_up(load(Path(f"{self.file}#{name}")))
+            set_up(load(Path(self.file), endpoint=name))
 
     def _lines(self) -> list[str]:
         lines = ["[defaults.store]", 'kind = "postgresql"', "[defaults.ledger]"]
@@ -109,7 +109,7 @@ class _Fleet:
     def fill(self) -> None:
         """Store the messages that are due."""
         for name, count in self.alive.items():
-            delayed = store_of(load(Path(f"{self.file}#{name}"))).delayed
+            delayed = store_of(load(Path(self.file), endpoint=name)).delayed
             with psycopg.connect(self._dsns[self._database[name]]) as connection:
                 connection.execute(
                     f"INSERT INTO {delayed} (headers, body, due) SELECT headers, body, due"
@@ -123,7 +123,7 @@ class _Fleet:
 
         waiting = 0
         for name in self.alive:
-            delayed = store_of(load(Path(f"{self.file}#{name}"))).delayed
+            delayed = store_of(load(Path(self.file), endpoint=name)).delayed
             with psycopg.connect(self._dsns[self._database[name]]) as connection:
                 row = connection.execute(f"SELECT count(*) FROM {delayed}".encode()).fetchone()
                 waiting += int(row[0]) if row else 0

@@ -121,7 +121,7 @@ def test_plan_and_doctor_take_several_too(endpoint: Endpoint) -> None:
     assert examined.code == 3
     assert examined.out.count("== ") == 4
 
-    chosen = run("list", "--config", f"{file}#Billing", "--json")
+    chosen = run("list", "--config", file, "--endpoint", "Billing", "--json")
     assert (chosen.code, chosen.document["total"]) == (0, 2)
 
 

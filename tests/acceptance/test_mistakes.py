@@ -200,7 +200,7 @@ MISTAKES = [
             "o waiting message is for the destination", "'Biling'", "did you mean 'Billing'?",
             at=_waiting),
     Mistake(45, "setup --config fleet.toml", "settings of 2 endpoints", "fleet.toml",
-            "--config fleet.toml#Billing"),
+            "--endpoint Billing"),
 ]  # fmt: skip
 SETTINGS = [mistake for mistake in MISTAKES if mistake.at is None]
 AT_SERVICES = [mistake for mistake in MISTAKES if mistake.at is not None]

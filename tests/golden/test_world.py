@@ -206,11 +206,11 @@ def _operate(recorder: Recorder) -> None:
     recorder.change("purge-2", "json", "queue", "purge", "Reminders.Mail", "--yes")
     recorder.look("purge-expired", "queue", "purge-expired", "Shipping")
     subscribe = ["subscriptions", "add", "Sales.OrderPlaced"]
-    recorder.change("subscribe-1", "terminal", *subscribe, "Billing", "--endpoint", "Billing")
-    recorder.change("subscribe-2", "json", *subscribe, "Shipping", "--endpoint", "Shipping")
+    recorder.change("subscribe-1", "terminal", *subscribe, "Billing", "--subscriber", "Billing")
+    recorder.change("subscribe-2", "json", *subscribe, "Shipping", "--subscriber", "Shipping")
     recorder.look("subscribers", "subscriptions", "list", "Sales.OrderPlaced")
     recorder.look("subscriptions-create", "subscriptions", "create")
-    unsubscribe = ["subscriptions", "remove", "Sales.OrderPlaced", "--endpoint"]
+    unsubscribe = ["subscriptions", "remove", "Sales.OrderPlaced", "--subscriber"]
     recorder.change("unsubscribe-1", "pipe", *unsubscribe, "Billing")
     recorder.change("unsubscribe-2", "json", *unsubscribe, "Nobody")
     recorder.look("handover", "handover", "--dry-run")

@@ -25,7 +25,7 @@ from duesweep.cli import (
     upkeep,
 )
 from duesweep.cli.commands import About
-from duesweep.cli.options import ConfigFile, Overrides
+from duesweep.cli.options import ConfigFile, EndpointName, Overrides
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
 
@@ -76,6 +76,7 @@ sweeping.add_to(app)
 @app.command(short_help="Empty the store for good.")
 def handover(
     config: ConfigFile = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count where messages would go; move nothing.")
@@ -103,7 +104,7 @@ def handover(
     from duesweep.cli import handover as command
 
     options = command.HandoverOptions(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
-    return command.run(config, settings or [], options)
+    return command.run(config, endpoint, settings or [], options)
 
 
 @app.command(short_help="See it work on a PostgreSQL of its own.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_
 
 import typer
 
-from duesweep.cli.options import ConfigFile, OneDocument, Overrides
+from duesweep.cli.options import ConfigFile, EndpointName, OneDocument, Overrides
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode, make_printable
@@ -26,6 +26,7 @@ from duesweep.report.text import Block, Note, print_blocks
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
+    from duesweep.config import Config
     from duesweep.operations.change import Changed
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Chosen, Tell
@@ -171,19 +172,31 @@ ScanLimit = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Common:
-    """Which configuration, and how to print."""
+class Configured:
+    """Which configuration."""
 
     config: ConfigFile = None
+    endpoint: EndpointName = None
     settings: Overrides = None
+
+    def loaded(self) -> "Config":
+        """The configuration."""
+        from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
+
+        return configuration.load(self.config, self.settings or [], self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Common(Configured):
+    """Which configuration, and how to print."""
+
     as_json: OneDocument = False
 
     def duesweep(self) -> "Duesweep":
         """The endpoint of the configuration."""
-        from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
         from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
 
-        return Duesweep(configuration.load(self.config, self.settings or []))
+        return Duesweep(self.loaded())
 
     def print(self, blocks: Iterable[Block]) -> None:
         """Print what a person reads before the result."""

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
@@ -17,7 +16,7 @@ _FROM_BAD_TO_WORSE = (
     *(ExitCode.CONFIGURATION, ExitCode.UNEXPECTED),
 )
 
-Run = Callable[[configuration.EndpointSettings | None], int]
+Run = Callable[[configuration.EndpointSettings], int]
 
 
 def worst(codes: Sequence[int]) -> ExitCode:
@@ -25,13 +24,18 @@ def worst(codes: Sequence[int]) -> ExitCode:
     return max(map(ExitCode, codes), key=_FROM_BAD_TO_WORSE.index, default=ExitCode.DONE)
 
 
-def for_each(files: Sequence[Path], run: Run, *, as_json: bool, heading: str = "== ") -> int:
-    """Run for each endpoint of these files and folders; for none, with the default file. What goes
-    wrong with one is told, and the others have their turn. Of several, the JSON is one document.
+def for_each(
+    settings: Sequence[configuration.EndpointSettings],
+    run: Run,
+    *,
+    as_json: bool,
+    heading: str = "== ",
+) -> int:
+    """Run for each of these endpoints. What goes wrong with one is told, and the others have their
+    turn. Of several, the JSON is one document.
     """
-    settings = configuration.settings_of(files)
-    if len(settings) < 2:  # noqa: PLR2004 - several
-        return run(settings[0] if settings else None)
+    if len(settings) == 1:
+        return run(settings[0])
     codes: list[int] = []
     documents: list[Any] = []
     for each in settings:

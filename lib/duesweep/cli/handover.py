@@ -30,14 +30,16 @@ class HandoverOptions:
     as_json: bool
 
 
-def run(file: Path | None, overrides: Sequence[str], options: HandoverOptions) -> int:
+def run(
+    file: Path | None, endpoint: str | None, overrides: Sequence[str], options: HandoverOptions
+) -> int:
     """Hand over, count what would go (`dry_run`), or stop a handover that runs (`abort`)."""
     if options.abort and (options.dry_run or options.cutoff):
         raise ConfigError(
             "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
         )
     cutoff = parse_cutoff(options.cutoff) if options.cutoff else None
-    context = handover_context(configuration.load(file, overrides))
+    context = handover_context(configuration.load(file, overrides, endpoint))
     if options.abort:
         return _abort(context)
     _check(context)

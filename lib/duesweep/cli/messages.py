@@ -21,7 +21,7 @@ from duesweep.cli.commands import (
     command,
     counting,
 )
-from duesweep.cli.options import ConfigFiles, OneDocument, Overrides
+from duesweep.cli.options import ConfigFiles, EndpointName, OneDocument, Overrides
 from duesweep.core.change import CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
@@ -96,6 +96,7 @@ def list_waiting(
 def plan(
     *,
     config: ConfigFiles = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     sql: Annotated[bool, typer.Option("--sql", help="Show the query of the plan, too.")] = False,
     as_json: OneDocument = False,
@@ -105,12 +106,14 @@ def plan(
 
     Example: duesweep plan
     """
+    from duesweep import config as configuration
     from duesweep.cli import outlook as command
     from duesweep.cli.each import for_each
 
     options = command.PlanOptions(with_sql=sql, as_json=as_json)
     run = partial(command.run, overrides=settings or [], options=options)
-    return for_each(config or [], run, as_json=as_json)
+    found = configuration.settings_of(config or [], endpoint)
+    return for_each(found, run, as_json=as_json)
 
 
 @command(app, "show", ending=NOTHING, short="Show a message, whole, with its history.")

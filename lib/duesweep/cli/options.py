@@ -33,6 +33,12 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="TOML file; default: duesweep.toml if it exists."),
 ]
+EndpointName = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint", metavar="NAME", help="Which endpoint, where the configuration has several."
+    ),
+]
 ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(

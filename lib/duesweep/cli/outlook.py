@@ -21,7 +21,7 @@ class PlanOptions:
 
 
 def run(
-    of: configuration.EndpointSettings | None, overrides: Sequence[str], options: PlanOptions
+    of: configuration.EndpointSettings, overrides: Sequence[str], options: PlanOptions
 ) -> ExitCode:
     """Tell what a sweep would do. The destinations come first, before all messages are counted."""
     context = sweep_context(configuration.load(of, overrides))

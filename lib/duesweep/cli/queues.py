@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Each, Result, command
-from duesweep.cli.options import AsJson, ConfigFile, Connection, OneDocument, Overrides, PrintSql
+from duesweep.cli.commands import AGAIN, NOTHING, Configured, Each, Result, command
+from duesweep.cli.options import AsJson, Connection, OneDocument, PrintSql
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
@@ -35,7 +35,6 @@ from duesweep.report.views import queues as views
 from duesweep.report.views import upkeep
 
 if TYPE_CHECKING:
-    from duesweep.config import Config
     from duesweep.config.adapters.rabbitmq import LevelReport, MigrationReport
     from duesweep.config.adapters.transport import TransportSession
 
@@ -72,23 +71,17 @@ _DEFAULT_TABLE = "SubscriptionRouting"
 Address = Annotated[str, typer.Argument(help="The address of a queue.")]
 Table = Annotated[str, typer.Option("--table", help="The address of the table.")]
 Topic = Annotated[str, typer.Argument(help="A topic: the full name of a message type.")]
-Endpoint = Annotated[str, typer.Option("--endpoint", help="The name of the subscribing endpoint.")]
+Subscriber = Annotated[
+    str, typer.Option("--subscriber", metavar="NAME", help="The name of the subscribing endpoint.")
+]
 
 
 @dataclass(frozen=True, slots=True)
-class On:
+class On(Configured):
     """A connection of a configuration."""
 
     connection: Connection = None
-    config: ConfigFile = None
-    settings: Overrides = None
     as_json: OneDocument = False
-
-    def loaded(self) -> "Config":
-        """The configuration."""
-        from duesweep import config as configuration
-
-        return configuration.load(self.config, self.settings or [])
 
     @contextmanager
     def session(self) -> "Iterator[TransportSession]":
@@ -411,31 +404,33 @@ def add(
     topic: Topic,
     address: Annotated[str, typer.Argument(help="The queue for its messages.")],
     *,
-    endpoint: Endpoint,
+    subscriber: Subscriber,
     table: Table = _DEFAULT_TABLE,
     on: On,
 ) -> Result:
     """Subscribe an endpoint to a topic, or move its subscription to another address.
 
-    Example: duesweep subscriptions add Sales.OrderPlaced Billing --endpoint Billing
+    Example: duesweep subscriptions add Sales.OrderPlaced Billing --subscriber Billing
     """
     with on.session() as session:
-        session.subscriptions(table).subscribe(endpoint, address, topic)
-    value = {"endpoint": endpoint, "topic": topic, "address": address}
-    return Result(value, [Line(f"{endpoint} is subscribed to {topic}")])
+        session.subscriptions(table).subscribe(subscriber, address, topic)
+    value = {"endpoint": subscriber, "topic": topic, "address": address}
+    return Result(value, [Line(f"{subscriber} is subscribed to {topic}")])
 
 
 @command(subscriptions, "remove", ending=AGAIN)
-def remove(topic: Topic, *, endpoint: Endpoint, table: Table = _DEFAULT_TABLE, on: On) -> Result:
+def remove(
+    topic: Topic, *, subscriber: Subscriber, table: Table = _DEFAULT_TABLE, on: On
+) -> Result:
     """End an endpoint's subscription to a topic.
 
-    Example: duesweep subscriptions remove Sales.OrderPlaced --endpoint Billing
+    Example: duesweep subscriptions remove Sales.OrderPlaced --subscriber Billing
     """
     with on.session() as session:
-        was_there = session.subscriptions(table).unsubscribe(endpoint, topic)
+        was_there = session.subscriptions(table).unsubscribe(subscriber, topic)
     ended = "is no longer" if was_there else "was not"
-    value = {"endpoint": endpoint, "topic": topic, "was_subscribed": was_there}
-    return Result(value, [Line(f"{endpoint} {ended} subscribed to {topic}")])
+    value = {"endpoint": subscriber, "topic": topic, "was_subscribed": was_there}
+    return Result(value, [Line(f"{subscriber} {ended} subscribed to {topic}")])
 
 
 # RabbitMQ.

@@ -16,11 +16,18 @@ DEFAULT_DAYS = 7
 _STANDARD_OUTPUT = Path("-")
 
 
-def run(files: Sequence[Path], overrides: Sequence[str], out: Path, days: int) -> ExitCode:
+def run(
+    files: Sequence[Path],
+    endpoint: str | None,
+    overrides: Sequence[str],
+    *,
+    out: Path,
+    days: int,
+) -> ExitCode:
     """Write the page into `out`; `-` is standard output. Returns 4 if nothing of some endpoint
     could be read, 2 if its settings are wrong: the page says so, and has all others.
     """
-    code = write_page(configuration.settings_of(files), overrides, out, days)
+    code = write_page(configuration.settings_of(files, endpoint), overrides, out, days)
     if out != _STANDARD_OUTPUT:
         print(make_printable(f"The report is in {out}"))
     return code
@@ -29,8 +36,8 @@ def run(files: Sequence[Path], overrides: Sequence[str], out: Path, days: int) -
 def write_page(
     settings: Sequence[EndpointSettings], overrides: Sequence[str], out: Path, days: int
 ) -> ExitCode:
-    """The same of these endpoints, or of the default file's, without a word."""
-    endpoints, failures = endpoints_of(settings or [None], overrides)
+    """The same of these endpoints, without a word."""
+    endpoints, failures = endpoints_of(settings, overrides)
     if not endpoints:
         raise failures[0][1]
     facts = [status(each.config, each.context, days) for each in endpoints]

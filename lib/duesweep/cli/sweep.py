@@ -45,21 +45,22 @@ class SweepOptions:
     report: Path | None = None
 
 
-def run(files: Sequence[Path], overrides: Sequence[str], options: SweepOptions) -> int:
+def run(
+    files: Sequence[Path], endpoint: str | None, overrides: Sequence[str], options: SweepOptions
+) -> int:
     """Sweep once, until a signal or the time stops the sweep. `files`: none for the default one."""
     seconds = options.max_seconds
     at = None if seconds is None else configuration.started() + seconds
     stop = Stop(at, options.max_messages)
-    settings = configuration.settings_of(files)
+    settings = configuration.settings_of(files, endpoint)
     with stop_on_signals(stop):
         try:
             with _reported(settings, overrides, options.report):
                 if len(settings) > 1:
                     code, document = _run_all(settings, overrides, options, stop)
                 else:
-                    given = settings[0] if settings else None
-                    endpoint = open_endpoint(configuration.load(given, overrides))
-                    code, document = _run_one(endpoint, options, stop)
+                    opened = open_endpoint(configuration.load(settings[0], overrides))
+                    code, document = _run_one(opened, options, stop)
         except _ForSparkError:
             return WORK_FOR_SPARK
         # Last: if a second signal ended this before, its document would be a second one.

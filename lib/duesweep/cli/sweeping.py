@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.options import ConfigFiles, Overrides
+from duesweep.cli.options import ConfigFiles, EndpointName, Overrides
 
 # Days: nobody waits longer for a message that is due.
 _MOST_SECONDS = 86_400.0
@@ -19,6 +19,7 @@ def add_to(app: typer.Typer) -> None:
 
 def sweep(
     config: ConfigFiles = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     max_seconds: Annotated[
@@ -54,11 +55,12 @@ def sweep(
     from duesweep.cli import sweep as command
 
     options = command.SweepOptions(as_json, gate, max_seconds, max_messages, report)
-    return command.run(config or [], settings or [], options)
+    return command.run(config or [], endpoint, settings or [], options)
 
 
 def watch(
     config: ConfigFiles = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     *,
     max_wait: Annotated[
@@ -98,4 +100,4 @@ def watch(
     from duesweep.cli import watching
 
     options = watching.WatchOptions(max_wait, health_file, host, port)
-    return watching.run(config or [], settings or [], options)
+    return watching.run(config or [], endpoint, settings or [], options)

@@ -10,8 +10,14 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Common, Result, command
-from duesweep.cli.options import ConfigFile, ConfigFiles, OneDocument, Overrides, PrintSql
+from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, command
+from duesweep.cli.options import (
+    ConfigFiles,
+    EndpointName,
+    OneDocument,
+    Overrides,
+    PrintSql,
+)
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import parse_duration
 from duesweep.report.text import Line
@@ -59,6 +65,7 @@ def setup(
 def doctor(
     *,
     config: ConfigFiles = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     as_json: OneDocument = False,
     no_spark: Annotated[
@@ -83,7 +90,7 @@ def doctor(
     from duesweep.cli.each import for_each
     from duesweep.operations.duesweep import Duesweep
 
-    def examined(of: configuration.EndpointSettings | None) -> int:
+    def examined(of: configuration.EndpointSettings) -> int:
         one = Duesweep(configuration.load(of, settings or []))
         found = one.doctor(ignored=ignore or [], with_spark=not no_spark)
         blocks = (
@@ -94,24 +101,26 @@ def doctor(
         return Result(found, blocks).print(as_json=as_json)
 
     heading = "-- " if print_sql else "== "
-    return for_each(config or [], examined, as_json=as_json, heading=heading)
+    found = configuration.settings_of(config or [], endpoint)
+    return for_each(found, examined, as_json=as_json, heading=heading)
 
 
 @command(app, "config", ending=NOTHING, short="Print all settings, secrets masked.", document=None)
-def show_config(*, config: ConfigFile = None, settings: Overrides = None) -> Result:
+def show_config(*, configured: Configured) -> Result:
     """Print the effective configuration as one JSON document, with secrets masked.
 
     Example: duesweep config
     """
     from duesweep import config as configuration
 
-    found = configuration.mask_secrets(configuration.load(config, settings or []))
+    found = configuration.mask_secrets(configured.loaded())
     return Result(None, map(Line, json.dumps(found, indent=2).split("\n")))
 
 
 @app.command(short_help="Write a page about what was swept and what waits.")
 def report(
     config: ConfigFiles = None,
+    endpoint: EndpointName = None,
     settings: Overrides = None,
     *,
     out: Annotated[
@@ -130,7 +139,7 @@ def report(
     """
     from duesweep.cli import report as command
 
-    return command.run(config or [], settings or [], out, days)
+    return command.run(config or [], endpoint, settings or [], out=out, days=days)
 
 
 @command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")
@@ -169,11 +178,9 @@ def maintain(
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(Configured):
     """What is run, and how often."""
 
-    config: ConfigFile = None
-    settings: Overrides = None
     every: Annotated[str, typer.Option(metavar="TIME", help="Sweep so often, as in 30s or 5m.")] = (
         "1m"
     )
@@ -182,7 +189,8 @@ class Scheduled:
         """A form for it."""
         from duesweep.operations.schedule import schedule
 
-        text = schedule(name, self.config, self.settings or [], parse_duration(self.every))
+        every = parse_duration(self.every)
+        text = schedule(name, self.config, self.settings or [], every, endpoint=self.endpoint)
         return Result(None, map(Line, text.removesuffix("\n").split("\n")))
 
 

@@ -36,30 +36,36 @@ class WatchOptions:
     port: int | None
 
 
-def run(files: Sequence[Path], overrides: Sequence[str], options: WatchOptions) -> int:
+def run(
+    files: Sequence[Path], endpoint: str | None, overrides: Sequence[str], options: WatchOptions
+) -> int:
     """Watch until a signal. Returns 0, or the worst exit code of the endpoints of a fleet that
     could not be watched. Raises the error where no endpoint can be.
     """
     configure_logging()
     stop = Stop()
     with stop_on_signals(stop, "the next watcher or sweep continues"), note_sighup() as is_hung_up:
-        endpoints, failures = endpoints_of(configuration.settings_of(files) or [None], overrides)
+        read = partial(configuration.settings_of, files, endpoint)
+        endpoints, failures = endpoints_of(read(), overrides)
         for source, error in failures:
             if not endpoints:
                 raise error
             _log.error("not_watched", source=source, error=make_printable(str(error)))
 
         def renew(tickers: Sequence[Ticker]) -> bool | None:
-            return reload(endpoints, tickers, files, overrides) if is_hung_up() else None
+            return reload(endpoints, tickers, read, overrides) if is_hung_up() else None
 
-        burst = Burst(_sweep_command(files, overrides))
+        burst = Burst(_sweep_command(files, endpoint, overrides))
         codes = _watch(endpoints, stop, options, burst, renew=renew)
     return worst([*(error.exit_code for _, error in failures), *codes])
 
 
-def _sweep_command(files: Sequence[Path], overrides: Sequence[str]) -> Sequence[str]:
+def _sweep_command(
+    files: Sequence[Path], endpoint: str | None, overrides: Sequence[str]
+) -> Sequence[str]:
     """The command line of a sweep of the same endpoints."""
     given = ["sweep", "--json", *(f"--config={file}" for file in files)]
+    given += [] if endpoint is None else [f"--endpoint={endpoint}"]
     # A watcher sends no message before it is due, and nor may this.
     given += [f"--set={each}" for each in (*overrides, "sweep.look_ahead_seconds=0")]
     shell = configuration.spark_command()

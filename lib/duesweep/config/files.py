@@ -19,9 +19,8 @@ from typing import Any
 
 from duesweep.core.errors import ConfigError, shorten
 
+_DEFAULT_FILE = Path("duesweep.toml")
 _DEFAULTS, _ENDPOINTS = "defaults", "endpoint"
-# Names the endpoint of a file that has several: `fleet.toml#Sales`.
-_SEPARATOR = "#"
 # UTF-32's little-endian mark begins with that of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -57,22 +56,50 @@ class EndpointSettings:
     parts: Sequence[Part] = ()
 
 
-def settings_of(paths: Sequence[Path]) -> list[EndpointSettings]:
-    """The endpoints of these files and folders, in their order. Raises `ConfigError` for a path
-    that leads to none; a file of a folder that cannot be read is an endpoint with an error.
+def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list[EndpointSettings]:
+    """The endpoints of these files and folders, in their order; without any path that of
+    duesweep.toml, which may be missing. `endpoint`: only those of this name.
+
+    Raises `ConfigError` for a path that leads to none, or if none has the name. A file of a folder
+    that cannot be read is an endpoint with an error.
     """
-    found: list[EndpointSettings] = []
-    for path in paths:
-        found += _in_folder(path) if _is_folder(path) else _in_file(path)
-    return found
+    if paths or _DEFAULT_FILE.exists():
+        found = [each for path in paths or [_DEFAULT_FILE] for each in _in_path(path)]
+    else:
+        found = [EndpointSettings(str(_DEFAULT_FILE), {})]
+    if endpoint is None:
+        return found
+    chosen = [each for each in found if _name(each.content) == endpoint]
+    if not chosen:
+        names = sorted({name for each in found if (name := _name(each.content))})
+        raise ConfigError(
+            f"No configuration has the store.endpoint {shorten(endpoint)}",
+            advice=f"name one of these with --endpoint: {', '.join(names)}"
+            if names
+            else "name files with --config that have it",
+        )
+    return chosen
 
 
-def _is_folder(path: Path) -> bool:
-    """Whether this is a folder; one that cannot be looked at is none."""
+def only_one(of: Path | None, found: Sequence[EndpointSettings]) -> EndpointSettings:
+    """The only one of the endpoints in a file. Raises `ConfigError` for several."""
+    if len(found) > 1:
+        name = next(filter(None, (_name(each.content) for each in found)), "Sales")
+        raise ConfigError(
+            f"{shorten(str(of or _DEFAULT_FILE))} has the settings of {len(found)} endpoints, and "
+            "one is needed",
+            advice=f"name it, as in --endpoint {name}",
+        )
+    return found[0]
+
+
+def _in_path(path: Path) -> list[EndpointSettings]:
     try:
-        return path.is_dir()
+        is_folder = path.is_dir()
     except OSError:
-        return False
+        # One that cannot be looked at is refused as a file.
+        is_folder = False
+    return _in_folder(path) if is_folder else _in_file(path)
 
 
 def _in_folder(folder: Path) -> list[EndpointSettings]:
@@ -90,20 +117,9 @@ def _in_folder(folder: Path) -> list[EndpointSettings]:
     return found
 
 
-def _in_file(path: Path) -> list[EndpointSettings]:
-    file, name = _split(path)
-    require_file(file)
-    found = list(_endpoints(file, content_of(file)))
-    if name is None:
-        return found
-    chosen = [each for each in found if _name(each.content) == name]
-    if not chosen:
-        raise ConfigError(
-            f"{file} has no [[{_ENDPOINTS}]] whose store.endpoint is {name}",
-            advice="write one of these after #: "
-            + ", ".join(filter(None, (_name(each.content) for each in found))),
-        )
-    return chosen
+def _in_file(file: Path) -> list[EndpointSettings]:
+    _require_file(file)
+    return list(_endpoints(file, content_of(file)))
 
 
 def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
@@ -132,13 +148,7 @@ def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
         )
 
 
-def example_of(file: Path, found: Sequence[EndpointSettings]) -> str:
-    """The `--config` that names the first endpoint of a file that has several."""
-    name = next(filter(None, (_name(each.content) for each in found)), "Sales")
-    return f"--config {shorten(str(file))}{_SEPARATOR}{name}"
-
-
-def require_file(file: Path) -> None:
+def _require_file(file: Path) -> None:
     """Raise `ConfigError` unless this is a file."""
     path = shorten(str(file))
     try:
@@ -170,12 +180,6 @@ def _table(value: object, file: Path) -> Content:
             advice=f"write it as a section with the header [{_DEFAULTS}] or [[{_ENDPOINTS}]]",
         )
     return value
-
-
-def _split(path: Path) -> tuple[Path, str | None]:
-    """The file, and the name of the endpoint in it. A file may have a # in its own name."""
-    head, separator, name = str(path).rpartition(_SEPARATOR)
-    return (Path(head), name) if separator and not path.exists() else (path, None)
 
 
 def _name(content: Content) -> str | None:

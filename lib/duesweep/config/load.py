@@ -18,10 +18,8 @@ from pydantic.fields import FieldInfo
 from duesweep.config.files import (
     Content,
     EndpointSettings,
-    Part,
-    content_of,
-    example_of,
     merged,
+    only_one,
     settings_of,
 )
 from duesweep.config.model import Config, QueueConfig
@@ -38,7 +36,6 @@ from duesweep.config.wording import (
 )
 from duesweep.core.errors import ConfigError, Problem, shorten
 
-DEFAULT_FILE = Path("duesweep.toml")
 # As pydantic masks.
 _MASK = "**********"
 # So many problems are told at once.
@@ -56,14 +53,23 @@ class _Given(NamedTuple):
     place: str
 
 
-def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> Config:
-    """The effective configuration `of` one endpoint: a file, one of a fleet, or for None
-    duesweep.toml, if that exists. `overrides` are `section.key=value` from the command line.
+def load(
+    of: Path | EndpointSettings | None,
+    overrides: Sequence[str] = (),
+    endpoint: str | None = None,
+) -> Config:
+    """The effective configuration `of` one endpoint: a file, of which `endpoint` names one if it
+    has several, one of a fleet, or for None duesweep.toml, if that exists. `overrides` are
+    `section.key=value` from the command line.
 
     Raises `ConfigError` for all settings of a wrong type or range, else for the first that
     contradicts others.
     """
-    content, parts = _content(of)
+    if not isinstance(of, EndpointSettings):
+        of = only_one(of, settings_of([] if of is None else [of], endpoint))
+    if of.error is not None:
+        raise of.error
+    content, parts = of.content, of.parts
     faults: list[Problem] = []
     variables = _nest(_variables(content), "another variable", faults)
     options = _nest(_options(overrides), "another --set", faults)
@@ -73,7 +79,7 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
         found = error.errors()
         lacks_file = not parts and any(each["type"] == "missing" for each in found)
         problems = problems_of(found, Places(parts, overrides))
-        first = [_no_file()] if lacks_file else []
+        first = [_no_file(of.label)] if lacks_file else []
         raise _refusal([*first, *problems, *faults]) from error
     if faults:
         raise _refusal(faults)
@@ -85,9 +91,9 @@ def load(of: Path | EndpointSettings | None, overrides: Sequence[str] = ()) -> C
     return config
 
 
-def _no_file() -> Problem:
+def _no_file(name: str) -> Problem:
     return Problem(
-        f"There is no {DEFAULT_FILE} in {shorten(str(Path.cwd()))}",
+        f"There is no {name} in {shorten(str(Path.cwd()))}",
         "write one, or name another file with --config",
     )
 
@@ -105,24 +111,6 @@ def mask_secrets(config: Config) -> dict[str, Any]:
     # Only the custom store knows which of its options are secret.
     dumped["store"]["options"] = dict.fromkeys(config.store.options, _MASK)
     return dumped
-
-
-def _content(given: Path | EndpointSettings | None) -> tuple[Content, Sequence[Part]]:
-    if isinstance(given, EndpointSettings):
-        if given.error is not None:
-            raise given.error
-        return given.content, given.parts
-    if given is None:
-        if not DEFAULT_FILE.exists():
-            return {}, ()
-        return content_of(DEFAULT_FILE), (Part(DEFAULT_FILE),)
-    found = settings_of([given])
-    if len(found) > 1:
-        raise ConfigError(
-            f"{shorten(str(given))} has the settings of {len(found)} endpoints, and one is needed",
-            advice=f"name it, as in {example_of(given, found)}",
-        )
-    return _content(found[0])
 
 
 def _options(overrides: Sequence[str]) -> Iterator[_Given]:

@@ -417,15 +417,18 @@ def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT00
 
 
 def load_config(
-    file: str | PathLike[str] | None = None, overrides: Mapping[str, object] | None = None
+    file: str | PathLike[str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    endpoint: str | None = None,
 ) -> Config:
-    """The configuration of a TOML file, by default `duesweep.toml` if it is there. The environment
-    overrides it, and `overrides` as in `{"sweep.batch_rows": 500}` override both.
+    """The configuration of a TOML file, by default `duesweep.toml` if it is there; of one with
+    several endpoints, that of `endpoint`. The environment overrides it, and `overrides` as in
+    `{"sweep.batch_rows": 500}` override both.
 
     Raises `ConfigError` for what is wrong with it.
     """
     given = [f"{name}={_text(value)}" for name, value in (overrides or {}).items()]
-    return configuration.load(None if file is None else Path(file), given)
+    return configuration.load(None if file is None else Path(file), given, endpoint)
 
 
 def _text(value: object) -> str:

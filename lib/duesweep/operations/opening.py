@@ -49,18 +49,16 @@ def open_endpoint(config: Config) -> Endpoint:
 
 
 def endpoints_of(
-    settings: Sequence[EndpointSettings | None], overrides: Sequence[str]
+    settings: Sequence[EndpointSettings], overrides: Sequence[str]
 ) -> tuple[list[Endpoint], list[tuple[str, DuesweepError]]]:
-    """The endpoints, and the names of those whose settings are wrong, with the error; None: that of
-    the default file.
-    """
+    """The endpoints, and the names of those whose settings are wrong, with the error."""
     endpoints: list[Endpoint] = []
     failures: list[tuple[str, DuesweepError]] = []
     for each in settings:
         try:
             endpoints.append(open_endpoint(load(each, overrides)))
         except DuesweepError as error:
-            failures.append((each.label if each else "duesweep.toml", error))
+            failures.append((each.label, error))
     return endpoints, failures
 
 

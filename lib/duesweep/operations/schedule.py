@@ -32,8 +32,8 @@ MOUNT = "/etc/duesweep"
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """`title` is the endpoint, or what stands for several. `command` runs duesweep. `config` is the
-    absolute path of the file, maybe with `#` and an endpoint's name, or of a folder; `overrides`
-    are what `--set` gets. `variables` are names of environment variables that have to be set,
+    absolute path of the file or folder, `endpoint` what `--endpoint` gets, `overrides` what `--set`
+    gets. `variables` are names of environment variables that have to be set,
     `ledgers` the local folders of ledgers. `is_fleet`: it has several endpoints.
     """
 
@@ -46,11 +46,7 @@ class Scheduled:
     variables: Sequence[str]
     ledgers: Sequence[str]
     is_fleet: bool = False
-
-    @property
-    def file(self) -> str:
-        """The file or folder, without the endpoint's name behind it."""
-        return self.config.partition("#")[0]
+    endpoint: str | None = None
 
     @property
     def mounted(self) -> str:
@@ -66,6 +62,8 @@ class Scheduled:
     def words(self, command: str, *options: str, config: str | None = None) -> Sequence[str]:
         """The words of a command line without the program; `config` is where the file is there."""
         given = [word for setting in self.overrides for word in ("--set", setting)]
+        if self.endpoint is not None:
+            given = ["--endpoint", self.endpoint, *given]
         return [command, "--config", config or self.config, *given, *options]
 
     @property
@@ -96,14 +94,22 @@ class Scheduled:
         )
 
 
-def schedule(form: str, path: Path | None, overrides: Sequence[str], every: timedelta) -> str:
+def schedule(
+    form: str,
+    path: Path | None,
+    overrides: Sequence[str],
+    every: timedelta,
+    *,
+    endpoint: str | None = None,
+) -> str:
     """A form that runs `path`'s endpoint, or endpoints, so often; None: the default file. Raises
     `ConfigError` for what cannot be said in that form.
     """
     if every < _SHORTEST:
         raise ConfigError("--every is less than a second", advice="use `duesweep watch`")
     path = (path or _DEFAULT_FILE).absolute()
-    loaded = [configuration.load(each, overrides) for each in configuration.settings_of([path])]
+    given = configuration.settings_of([path], endpoint)
+    loaded = [configuration.load(each, overrides) for each in given]
     folders = [local_folder(ledger_root(each.ledger.root)) for each in loaded]
     title = loaded[0].store.endpoint if len(loaded) == 1 else path.stem
     scheduled = Scheduled(
@@ -117,6 +123,7 @@ def schedule(form: str, path: Path | None, overrides: Sequence[str], every: time
         variables=configuration.given_variables(),
         ledgers=sorted({str(folder) for folder in folders if folder is not None}),
         is_fleet=len(loaded) > 1,
+        endpoint=endpoint,
     )
     return _render(form, scheduled)
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 
 from duesweep import config as configuration
+from duesweep.config import EndpointSettings
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
     ConfigError,
@@ -337,7 +337,7 @@ class Log:
 def reload(
     endpoints: list[Endpoint],
     tickers: Sequence[Ticker],
-    files: Sequence[Path],
+    read: Callable[[], Sequence[EndpointSettings]],
     overrides: Sequence[str],
 ) -> bool | None:
     """Read the configuration again, and put what it says into `endpoints` and their `tickers`. What
@@ -345,7 +345,7 @@ def reload(
     changes that only a restart brings into force, and None if it cannot be read.
     """
     try:
-        found, failures = endpoints_of(configuration.settings_of(files) or [None], overrides)
+        found, failures = endpoints_of(read(), overrides)
     except DuesweepError as error:
         _tell_failure(", ".join(each.source for each in endpoints), error)
         return None

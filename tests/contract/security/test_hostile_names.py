@@ -83,9 +83,9 @@ def test_attack_on_the_command_line_of_queues_is_a_name_like_any_other(
         ("queue", "receive", queue),
         ("queue", "purge", queue, "--yes"),
         ("subscriptions", "create", *of_table),
-        ("subscriptions", "add", attack, queue, "--endpoint", attack, *of_table),
+        ("subscriptions", "add", attack, queue, "--subscriber", attack, *of_table),
         ("subscriptions", "list", attack, *of_table),
-        ("subscriptions", "remove", attack, "--endpoint", attack, *of_table),
+        ("subscriptions", "remove", attack, "--subscriber", attack, *of_table),
     ):
         ran = victim.run(*command)
         assert ran.code == 0, ran.err

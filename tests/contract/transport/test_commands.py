@@ -144,13 +144,13 @@ def test_subscriptions_are_created_added_listed_and_removed(
     assert run("subscriptions", "list", "Placed", "--table", "Nowhere").code == 2
     assert run("subscriptions", "create").code == 0
 
-    add = ("subscriptions", "add", "Placed", BILLING, "--endpoint", "Billing")
+    add = ("subscriptions", "add", "Placed", BILLING, "--subscriber", "Billing")
     assert [run(*add).code for _ in range(2)] == [0, 0]
 
     assert run("subscriptions", "list", "Placed", "Billed") == Ran(0, f"{place}\n", "")
     listed = run("subscriptions", "list", "Placed", "--json")
     assert (listed.code, listed.document) == (0, {"address": place})
-    remove = ("subscriptions", "remove", "Placed", "--endpoint", "Billing")
+    remove = ("subscriptions", "remove", "Placed", "--subscriber", "Billing")
     assert run(*remove).out == "Billing is no longer subscribed to Placed\n"
     assert run(*remove).out == "Billing was not subscribed to Placed\n"
     assert run("subscriptions", "list", "Placed") == Ran(0, "", "")
@@ -160,7 +160,7 @@ def test_subscriptions_may_be_in_a_table_of_another_name(
     run: Run, session: TransportSession
 ) -> None:
     assert run("subscriptions", "create", "--table", "Routes").code == 0
-    add = ("subscriptions", "add", "Placed", BILLING, "--endpoint", "Billing")
+    add = ("subscriptions", "add", "Placed", BILLING, "--subscriber", "Billing")
     assert run(*add, "--table", "Routes").code == 0
 
     assert len(session.subscriptions("Routes").subscribers(["Placed"])) == 1

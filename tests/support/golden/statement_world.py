@@ -200,9 +200,9 @@ def use_queues(world: World) -> None:
     world.run("queue", "purge-expired", "Own")
     world.run("queue", "purge", "Own", "--yes")
     world.run("subscriptions", "create")
-    world.run("subscriptions", "add", "Sales.Cancelled", "Billing", "--endpoint", "Billing")
+    world.run("subscriptions", "add", "Sales.Cancelled", "Billing", "--subscriber", "Billing")
     world.run("subscriptions", "list", "Sales.Cancelled")
-    world.run("subscriptions", "remove", "Sales.Cancelled", "--endpoint", "Billing")
+    world.run("subscriptions", "remove", "Sales.Cancelled", "--subscriber", "Billing")
 
 
 def use_messages(world: World) -> None:

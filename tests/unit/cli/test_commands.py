@@ -68,7 +68,7 @@ def test_result_is_a_document_if_it_is_asked_for(capsys: pytest.CaptureFixture[s
 def test_json_is_the_last_option_whatever_group_has_it() -> None:
     options = [one.name for one in _COMMANDS.commands["take"].params]
 
-    assert options[:3] == ["keys", "config", "settings"]
+    assert options[:4] == ["keys", "config", "endpoint", "settings"]
     assert options[-1] == "as_json"
 
 

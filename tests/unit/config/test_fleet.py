@@ -38,14 +38,18 @@ def test_endpoints_of_a_file_share_its_defaults_and_may_have_their_own(tmp_path:
     assert {config.ledger.root for config in configs} == {"/tmp/ledger"}
 
 
-def test_endpoint_of_a_file_is_named_after_a_hash(tmp_path: Path) -> None:
+def test_endpoint_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _file(tmp_path, "fleet.toml", _FLEET)
 
-    assert load(Path(f"{file}#Billing")).store.endpoint == "Billing"
-    with pytest.raises(ConfigError, match=r"has no .* whose store.endpoint is Nobody"):
-        load(Path(f"{file}#Nobody"))
+    assert load(file, endpoint="Billing").store.endpoint == "Billing"
+    assert [load(each).store.endpoint for each in settings_of([file], "Sales")] == ["Sales"]
+    with pytest.raises(ConfigError, match=r"endpoint Nobody; name one of .*: Billing, Sales"):
+        load(file, endpoint="Nobody")
     with pytest.raises(ConfigError, match="settings of 2 endpoints, and one is needed"):
         load(file)
+    file.rename(tmp_path / "duesweep.toml")
+    monkeypatch.chdir(tmp_path)
+    assert load(None, endpoint="Billing").store.endpoint == "Billing"
 
 
 def test_folder_has_its_files_in_the_order_of_their_names(tmp_path: Path) -> None:

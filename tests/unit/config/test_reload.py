@@ -88,5 +88,5 @@ def test_file_that_does_not_fit_what_stays_is_not_in_force(
     # The new queues have no kind of their own, and the store's stays.
     file_of(_SQL_SERVER)
 
-    assert reload(endpoints, [ticker], [file], ()) is False
+    assert reload(endpoints, [ticker], lambda: settings_of([file]), ()) is False
     assert endpoints == [before]
