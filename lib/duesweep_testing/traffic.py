@@ -6,7 +6,7 @@ end. A body is JSON of a few hundred bytes.
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -104,13 +104,41 @@ def stored_now(dsn: str) -> datetime:
     return now
 
 
-def load(connection: psycopg.Connection[Any], delayed: TableName, rows: Iterable[DemoRow]) -> None:
+def load(
+    connection: psycopg.Connection[Any], delayed: TableName | str, rows: Iterable[DemoRow]
+) -> None:
     """Append the rows to a delayed table, by COPY."""
     statement = f"COPY {delayed} (id, headers, body, due) FROM STDIN (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
         copy.set_types(["uuid", "text", "bytea", "timestamptz"])
         for row in rows:
             copy.write_row((row.id, row.headers, row.body, row.due))
+
+
+def create_schemas(dsn: str) -> None:
+    """Create the schemas of the destinations' queues."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute('CREATE SCHEMA IF NOT EXISTS "Ship"')
+
+
+def load_into(dsn: str, delayed: str, traffic: Traffic, now: datetime) -> None:
+    """Load the rows into a delayed table, and let the database collect statistics."""
+    with psycopg.connect(dsn) as connection:
+        load(connection, delayed, generate(traffic, now))
+        connection.execute(f"ANALYZE {delayed}".encode())
+
+
+def count_rows(dsn: str, tables: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """How many rows tables have, and how many of these have the headers of another row: no two
+    messages have the same, since they hold the message's id.
+    """
+    found = {}
+    with psycopg.connect(dsn) as connection:
+        for table in tables:
+            statement = f"SELECT count(*), count(*) - count(DISTINCT headers) FROM {table}"  # noqa: S608 - names of ours
+            ((rows, twice),) = connection.execute(statement.encode()).fetchall()
+            found[table] = rows, twice
+    return found
 
 
 def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:

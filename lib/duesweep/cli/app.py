@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from duesweep.cli import (
+    demo,
     documents,
     endings,
     errors,
@@ -107,22 +107,7 @@ def handover(
     return command.run(config, endpoint, settings or [], options)
 
 
-@app.command(short_help="See it work on a PostgreSQL of its own.")
-def demo(
-    folder: Annotated[Path, typer.Option(help="The folder for the demonstration's data.")] = Path(
-        "build/demo"
-    ),
-    messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
-) -> int:
-    """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger.
-
-    Example: duesweep demo --messages 1000
-    """
-    from duesweep.demo import run as command
-
-    return command.run(folder, messages)
-
-
+app.registered_commands += demo.app.registered_commands
 app.registered_commands += messages.app.registered_commands
 app.registered_commands += upkeep.app.registered_commands
 

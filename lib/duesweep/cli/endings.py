@@ -12,7 +12,6 @@ SENTENCES: Mapping[tuple[str, ...], str] = {
     ("report",): "nothing was changed, and a page that is there stays as it was",
     ("handover",): "no message is lost; run `duesweep handover` again to continue",
     ("doctor",): NOTHING,
-    ("demo",): "run it again: it begins anew",
     ("plan",): NOTHING,
 }
 

@@ -1,0 +1,321 @@
+"""`duesweep demo`: shows what duesweep does, on a PostgreSQL server that it starts itself."""
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duesweep.cli.commands import Result, command
+from duesweep.core.errors import ExitCode
+from duesweep.report.text import Column, Line, Table, print_blocks
+
+if TYPE_CHECKING:
+    from duesweep.core.account import SweepReport
+    from duesweep.operations.duesweep import Duesweep
+    from duesweep_testing.traffic import Traffic
+
+app = typer.Typer()
+
+_SCHEMA = "public"
+_ERROR_QUEUE = "error"
+# The second sweep tries the failed messages again, for the last time.
+_MAX_ATTEMPTS = 2
+_RETRY_SECONDS = 1.0
+# Fewer than a sweep may exhaust by default.
+_MOST_UNKNOWN = 200
+
+# What is shown of each table of the ledger: a title, and a query of `{t}`.
+_VIEWS = {
+    "tombstones": (
+        "one row for every message that left the store; here one for each way of writing a "
+        "destination",
+        """
+        SELECT outcome, substring_index(message_type, '.', -1) AS message_type, destination, queue,
+               due, lateness_ms / 1000 AS late_s, attempts
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY destination, outcome ORDER BY due) AS position
+            FROM {t}
+        )
+        WHERE position = 1
+        ORDER BY outcome, queue, destination
+        """,
+    ),
+    "retries": (
+        "messages that failed and are still in the store; here two of each kind",
+        """
+        SELECT substring(message_key, 1, 8) AS key, attempts, last_failed_at, next_attempt_at,
+               error_text
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
+            FROM {t}
+        )
+        WHERE position <= 2
+        ORDER BY error_text
+        """,
+    ),
+    "errors": (
+        "messages out of attempts, whole, with headers and body; here two of each kind",
+        """
+        SELECT substring(message_key, 1, 8) AS key, attempts, substring_index(error_class, '.', -1)
+               AS error_class, destination, size(headers) AS headers,
+               length(headers_text) AS headers_chars, length(body) AS body_bytes
+        FROM (
+            SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
+            FROM {t}
+        )
+        WHERE position <= 2
+        ORDER BY error_class
+        """,
+    ),
+    "sweeps": (
+        "one row a sweep",
+        """
+        SELECT start, found, dispatched, failed, exhausted, skipped,
+               lateness_p50_ms / 1000 AS late_p50_s, rows_per_second AS rows_per_s, outcome
+        FROM {t} ORDER BY start
+        """,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Whether all was as expected."""
+
+    exit_code: ExitCode
+
+
+@command(
+    app,
+    "demo",
+    ending="run it again: it begins anew",
+    short="See it work on a PostgreSQL of its own.",
+    document=None,
+)
+def demo(
+    *,
+    folder: Annotated[Path, typer.Option(help="The folder for the demonstration's data.")] = Path(
+        "build/demo"
+    ),
+    messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
+) -> Result:
+    """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger.
+
+    Example: duesweep demo --messages 1000
+    """
+    from duesweep.operations.duesweep import Duesweep
+    from duesweep.report.progress import configure_logging
+    from duesweep_testing.folder import clear_folder, lock_folder, write_config
+    from duesweep_testing.server import EmbeddedServer
+
+    configure_logging()
+    folder = folder.absolute()
+    restart = shlex.join([sys.executable, "-m", "duesweep_testing.server", str(folder)])
+    with ExitStack() as running:
+        running.enter_context(_end_at_hangup())
+        running.enter_context(lock_folder(folder))
+        _say(f"duesweep demo, in {folder}")
+        if clear_folder(folder):
+            _say("Deleted what an earlier demonstration left there.")
+        server = EmbeddedServer(folder)
+        comment = f"Written by `duesweep demo`. Start its database again: {restart}"
+        config = write_config(folder / "duesweep.toml", _settings(folder, server.dsn), comment)
+        with _step("1. Starting a PostgreSQL server for the demonstration"):
+            running.enter_context(server)
+        is_as_expected = _show(Duesweep(config), _traffic_of(messages))
+        server.stop("fast")
+    ledger = folder / "ledger"
+    _say("9. The PostgreSQL server is stopped. All files are still there:")
+    _say(f"   ledger         {ledger}")
+    _say(f"                  any reader of Delta tables shows delta.`{ledger}/tombstones`")
+    _say(f"   configuration  {folder / 'duesweep.toml'}, for `sweep --config`")
+    _say(f"   database       {restart}")
+    _say(f"                  starts it again, until Ctrl-C: psql {server.dsn}")
+    return Result(Shown(ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED), ())
+
+
+def _settings(folder: Path, dsn: str) -> Mapping[str, Mapping[str, object]]:
+    """The demonstration's settings; all others have their defaults."""
+    from duesweep_testing.traffic import ENDPOINT
+
+    return {
+        "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT, "schema": _SCHEMA},
+        "retry": {
+            "max_attempts": _MAX_ATTEMPTS,
+            "initial_seconds": _RETRY_SECONDS,
+            "error_queue": _ERROR_QUEUE,
+        },
+        "ledger": {"root": str(folder / "ledger")},
+    }
+
+
+def _traffic_of(messages: int) -> "Traffic":
+    """`messages` in all: most are due, some are not, a few cannot be delivered."""
+    from duesweep_testing.traffic import Traffic
+
+    unknown = min(_MOST_UNKNOWN, max(2, messages // 1000))
+    unreadable = max(1, unknown // 2)
+    not_due = messages // 20
+    due = messages - not_due - unknown - unreadable
+    return Traffic(due, not_due=not_due, unknown=unknown, unreadable=unreadable)
+
+
+def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
+    """Set up, load, sweep twice, show. Returns whether all is as expected."""
+    from duesweep.config import jars
+    from duesweep.drivers.spark import spark_session
+    from duesweep.operations.duesweep import Duesweep
+    from duesweep_testing import traffic as tables
+    from duesweep_testing.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
+
+    addresses = [*DESTINATIONS, _ERROR_QUEUE]
+    dsn = stored.config.store.dsn.get_secret_value()
+    with _step(
+        f"2. Setting up endpoint {ENDPOINT} with `duesweep setup`, and creating other queues"
+    ):
+        stored.setup()
+        tables.create_schemas(dsn)
+        queues = _create_queues(stored, addresses)
+    with _step(f"3. Loading {traffic.messages:,} delayed messages"):
+        tables.load_into(dsn, f'"{_SCHEMA}"."{ENDPOINT}.Delayed"', traffic, stored_now(dsn))
+    _say(f"   {traffic.due:,} are due, to {len(DESTINATIONS)} queues;")
+    _say(f"   {traffic.unknown:,} are due, but to a queue that does not exist ({UNKNOWN_QUEUE});")
+    _say(f"   {traffic.unreadable:,} are due, but their headers are cut short;")
+    _say(f"   {traffic.not_due:,} are not due for hours.")
+    with _step("4. Starting Spark"):
+        one = Duesweep(stored.config, spark_session(jars()))
+    _say("5. First sweep: due messages go to the queues of their destinations.")
+    first = _sweep(one)
+    _say("   A session's first sweep is slow: Spark loads and compiles itself.")
+    _say(f"   {first.failed:,} failed. They stay in the store and will be tried again later:")
+    _show_table(one, "retries")
+    time.sleep(_RETRY_SECONDS)
+    _say(f"6. Second sweep: they fail again. {_MAX_ATTEMPTS} attempts are the limit here.")
+    second = _sweep(one)
+    _say(f"   They left the store for the ledger's table `errors` and the queue `{_ERROR_QUEUE}`.")
+    _say("7. The ledger, four Delta tables. `retries` is empty again; the others:")
+    for name in ("tombstones", "errors", "sweeps"):
+        _show_table(one, name)
+    _say("8. Check: the tables in the database and the ledger, and `duesweep audit`:")
+    found = tables.count_rows(dsn, queues)
+    expected = (traffic.due, traffic.faulty, traffic.faulty)
+    is_swept = (first.dispatched, first.failed, second.exhausted) == expected
+    if _show_account(one, found, traffic.messages) and is_swept:
+        _say(f"   All {traffic.messages:,} messages are accounted for; none is lost or doubled.")
+        return True
+    _say("   They differ. This is a defect: please report it, with the output above.")
+    return False
+
+
+def _create_queues(stored: "Duesweep", addresses: Sequence[str | None]) -> Sequence[str]:
+    """Create the queues at these addresses; the names of their tables."""
+    from duesweep.config.adapters.transport import transport_of
+
+    with transport_of(stored.config).connect() as session:
+        queues = [session.queue(address) for address in addresses]
+        for queue in queues:
+            queue.create()
+    return [str(queue.destination) for queue in queues]
+
+
+def _sweep(one: "Duesweep") -> "SweepReport":
+    from duesweep.report.runs import print_run
+
+    run = one.sweep()
+    print_run(run)
+    _say(f"   That took {run.seconds:.1f} s, including the write to the ledger.")
+    assert run.report is not None  # there are due messages, and no limit
+    return run.report
+
+
+def _show_table(one: "Duesweep", name: str) -> None:
+    """Print a few rows of a table of the ledger, and how many there are."""
+    assert one.spark is not None
+    title, query = _VIEWS[name]
+    table_df = one.table(name)
+    shown_df = one.spark.sql(query, t=table_df)
+    rows = [[_format(value) for value in row] for row in shown_df.collect()]
+    columns = [
+        Column(title, is_number=all(set(row[index]) <= set("0123456789.,") for row in rows))
+        for index, title in enumerate(shown_df.columns)
+    ]
+    print_blocks([Line(f"{name} ({table_df.count():,}): {title}"), Table(columns, rows), Line()])
+
+
+def _show_account(one: "Duesweep", found: Mapping[str, tuple[int, int]], loaded: int) -> bool:
+    """Compare each queue table with its tombstones, and the messages in the store with those that
+    have no tombstone. `found`: the rows of each queue, and how many of them are there twice. The
+    table `retries` has to be empty, and an audit to find nothing. Returns whether all agrees.
+    """
+    audited = one.audit()
+    counts = one.table("tombstones").groupBy("queue").count().collect()
+    recorded = {str(row[0]): int(row[1]) for row in counts}
+    lines = [
+        *((f"queue {queue}", rows, recorded.get(queue, 0)) for queue, (rows, _) in found.items()),
+        *((f"queue {queue}", 0, recorded[queue]) for queue in recorded.keys() - found.keys()),
+        ("store", audited.stored, loaded - sum(recorded.values())),
+        ("ledger table retries", one.table("retries").count(), 0),
+        ("messages twice in a queue", sum(twice for _, twice in found.values()), 0),
+        ("suspects of `duesweep audit`", len(audited.suspects), 0),
+    ]
+    columns = [
+        Column("location"),
+        Column("messages there", is_number=True),
+        Column("the ledger says", is_number=True),
+        Column(""),
+    ]
+    rows = [
+        [name, f"{there:,}", f"{told:,}", "agrees" if there == told else "DIFFERS"]
+        for name, there, told in lines
+    ]
+    print_blocks([Table(columns, rows)])
+    return all(there == told for _, there, told in lines)
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print a line at once, also into a pipe."""
+    print(text, end=end, flush=True)
+
+
+@contextmanager
+def _step(text: str) -> Iterator[None]:
+    """Print the step before the block, and its seconds after it."""
+    _say(f"{text} … ", end="")
+    started = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        _say("")
+        raise
+    _say(f"{time.monotonic() - started:.1f} s")
+
+
+@contextmanager
+def _end_at_hangup() -> Iterator[None]:
+    """End as by Ctrl-C on SIGHUP, so that the server is always stopped."""
+    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _format(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return f"{value:%m-%d %H:%M:%S}"
+        case float():
+            return f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+    return str(value)
