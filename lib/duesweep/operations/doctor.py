@@ -17,6 +17,7 @@ from duesweep.config.adapters.roles import (
     destination_queues,
     required_queues,
     routed_queues,
+    waiting_destinations,
 )
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode
 from duesweep.core.finding import (
@@ -283,10 +284,8 @@ class _Destinations:
         """
         if self._waiting is None:
             self._waiting = ()
-            store = self.config.store
-            if not store.is_custom:
-                with suppress(DuesweepError):
-                    self._waiting = adapter(store.dialect).waiting(self.config, _MESSAGES)
+            with suppress(DuesweepError):
+                self._waiting = waiting_destinations(self.config, _MESSAGES)
         return self._waiting
 
 

@@ -8,7 +8,7 @@ from duesweep.core.errors import Problem
 from duesweep.core.finding import Finding, refuse
 from duesweep.drivers.statements import Session, journal_columns
 from duesweep.stores.dialect import Dialect, Location, journal_tables
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.kinds import TableKind, destinations
 from duesweep.stores.tables import WantedIndex, WantedTable, index_notices, table_findings
 
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -89,3 +89,14 @@ def index_notices_of(session: Session, location: Location, delayed: Any) -> Sequ
         return ()
     wanted = dict(wanted_tables(location, delayed))[delayed]
     return index_notices(wanted, tables.with_indexes(session, delayed, found))
+
+
+def waiting_destinations(location: Location, most: int) -> Sequence[str]:
+    """The destinations of the messages that are due first, at most `most` messages; without the
+    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
+    does.
+    """
+    with location.dialect.connect(location.dsn, location.timeouts.task) as session:
+        delayed = location.find_delayed(session)
+        statements = session.named(location.names(delayed))
+        return destinations(statements.rows("doctor_waiting", most=most))

@@ -38,7 +38,7 @@ from duesweep.drivers.postgresql.session import (
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks import wanted_tables
 from duesweep.stores.dialect import Location, Tables
-from duesweep.stores.kinds import TableKind, destinations
+from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
     POSTGRESQL_QUEUE_RIGHTS,
     Grants,
@@ -247,15 +247,6 @@ def server_findings(connection: PostgreSqlSession, setting: str, server: Any) ->
     yield clock_skew(setting, readings)
     yield _pooler(setting, backends)
     yield time_outs(setting, connection.rows("doctor_time_outs"))
-
-
-def waiting_destinations(location: Location, most: int) -> Sequence[str]:
-    """The destinations of the messages that are due first, at most `most` messages; without the
-    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
-    does.
-    """
-    with connect(location.dsn, location.timeouts.task) as connection:
-        return destinations(connection.named(location.names()).rows("doctor_waiting", most=most))
 
 
 def _examined(

@@ -43,7 +43,7 @@ from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks import wanted_journals, wanted_tables
 from duesweep.stores.dialect import Location, Tables
-from duesweep.stores.kinds import TableKind, destinations
+from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
     SQL_SERVER_QUEUE_RIGHTS,
     Grants,
@@ -209,16 +209,6 @@ def server_findings(connection: SqlServerSession, setting: str, server: Any) -> 
     yield _zone(setting, server)
     yield _read_committed_snapshot(setting, server)
     yield _snapshot_isolation(setting, server)
-
-
-def waiting_destinations(location: Location, most: int) -> Sequence[str]:
-    """The destinations of the messages that are due first, at most `most` messages; without the
-    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
-    does.
-    """
-    with connect(location.dsn, location.timeouts.task) as connection:
-        statements = connection.named(location.names(location.find_delayed(connection)))
-        return destinations(statements.rows("doctor_waiting", most=most))
 
 
 def _examined(

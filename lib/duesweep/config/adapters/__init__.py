@@ -93,7 +93,7 @@ class Needs:
 
 
 class Adapter(Protocol):
-    """The module of a kind of server. A broker's has no `store`, `waiting` and `transport`."""
+    """The module of a kind of server. A broker's has no `store` and no `transport`."""
 
     def store(self, config: Config) -> "SqlStore":
         """The store of this dialect that the configuration names."""
@@ -121,12 +121,6 @@ class Adapter(Protocol):
     ) -> Service:
         """What the doctor checks: the store's database, or that of `connection`. `queues` returns
         the role and table of each queue there; it is called when the doctor checks.
-        """
-        ...
-
-    def waiting(self, config: Config, most: int) -> Sequence[str]:
-        """Destinations of the `most` messages that are due first in the store, without the
-        endpoint's own queue.
         """
         ...
 

@@ -10,7 +10,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.postgresql.session import database_of
 from duesweep.queues.postgresql import COLUMNS, PostgreSqlQueue, postgresql_queue
-from duesweep.stores.checks_postgresql import examine, waiting_destinations
+from duesweep.stores.checks_postgresql import examine
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
@@ -93,11 +93,6 @@ def service(
         timeouts=timeouts_of(config),
     )
     return Service(setting, findings)
-
-
-def waiting(config: Config, most: int) -> Sequence[str]:
-    """Destinations of the messages that are due first."""
-    return waiting_destinations(store(config), most)
 
 
 def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are

@@ -16,6 +16,7 @@ from duesweep.config.adapters.endpoint import (
 from duesweep.core.errors import ConfigError
 from duesweep.core.routing import NoRouteError, first_route, own_route
 from duesweep.queues.tables import ERROR, OWN, ROUTED, SUBSCRIPTION_TABLE, WAITED_FOR
+from duesweep.stores import checks
 from duesweep.stores.base import Store
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.store import SqlStore
@@ -56,6 +57,17 @@ def required_queues(config: Config) -> Sequence[Wanted]:
 def destination_queues(config: Config, destinations: Iterable[str]) -> Sequence[Wanted]:
     """The queues that messages for these destinations go to."""
     return [_find(config, WAITED_FOR, destination) for destination in destinations]
+
+
+def waiting_destinations(config: Config, most: int) -> Sequence[str]:
+    """Destinations of the `most` messages that are due first, without the endpoint's own queue. Of
+    a custom store: none.
+    """
+    if config.store.is_custom:
+        return ()
+    store = store_of(config)
+    assert isinstance(store, SqlStore)  # all stores of duesweep are
+    return checks.waiting_destinations(store, most)
 
 
 def routed_queues(config: Config) -> Iterator[Wanted]:

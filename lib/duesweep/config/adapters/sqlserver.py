@@ -10,7 +10,7 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
 from duesweep.queues.sqlserver import SqlServerQueue, sqlserver_queue
-from duesweep.stores.checks_sqlserver import examine, waiting_destinations
+from duesweep.stores.checks_sqlserver import examine
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.sqlserver import SQL_SERVER
@@ -98,11 +98,6 @@ def service(
         timeouts=timeouts_of(config),
     )
     return Service(setting, findings)
-
-
-def waiting(config: Config, most: int) -> Sequence[str]:
-    """Destinations of the messages that are due first."""
-    return waiting_destinations(store(config), most)
 
 
 def needs(dsns: Sequence[str]) -> Needs:
