@@ -107,6 +107,22 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
     assert "store.schema" in text
 
 
+def test_the_same_facts_are_one_document_without_a_page(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Nowhere")
+    endpoint.delay(due_in_seconds=7_200)
+    endpoint.run("sweep")
+
+    ran = run("report", "--json", "--config", str(endpoint.config_file()), "--out", "/absent/p")
+
+    (found,) = ran.document["sources"]
+    assert (ran.code, ran.document["exit_code"], ran.document["error"]) == (0, 0, None)
+    assert (found["waiting"]["day"], found["history"]["failed"]) == (1, 1)
+    assert found["history"]["sweeps"][0]["found"] == 1
+    assert found["history"]["failing"][0]["destination"] == "Nowhere"
+    (finding,) = found["findings"]
+    assert (finding["check"], "Nowhere" in finding["about"]) == ("table-exists", True)
+
+
 def test_sweep_writes_it_and_a_file_that_cannot_be_written_fails_no_sweep(
     endpoint: Endpoint,
 ) -> None:

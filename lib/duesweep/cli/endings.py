@@ -9,7 +9,6 @@ from duesweep.cli.commands import NOTHING
 SENTENCES: Mapping[tuple[str, ...], str] = {
     ("sweep",): "no message is lost, and the next sweep continues",
     ("watch",): "no message is lost, and the next watcher or sweep continues",
-    ("report",): "nothing was changed, and a page that is there stays as it was",
     ("handover",): "no message is lost; run `duesweep handover` again to continue",
     ("doctor",): NOTHING,
     ("plan",): NOTHING,

@@ -25,6 +25,7 @@ from duesweep.sweep.stop import Stop
 # What `--gate` exits with if Spark is needed, and no command runs it. No other command exits with
 # it.
 WORK_FOR_SPARK = 10
+_REPORT_DAYS = 7
 
 
 class _ForSparkError(BaseException):
@@ -93,10 +94,11 @@ def _write_report(
 ) -> None:
     if file is None:
         return
-    from duesweep.cli.report import DEFAULT_DAYS, write_page  # noqa: PLC0415 - few want it
+    from duesweep.operations.status import statuses  # noqa: PLC0415 - few want it
+    from duesweep.report.page import write_page  # noqa: PLC0415
 
     try:
-        write_page(settings, overrides, file, DEFAULT_DAYS)
+        write_page(statuses(settings, overrides, _REPORT_DAYS), file)
     except DuesweepError as error:
         _tell(str(error))
 

@@ -3,6 +3,7 @@
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from duesweep.report.text import Line
 from duesweep.report.views import upkeep as views
 
 app = typer.Typer()
+
+_STANDARD_OUTPUT = Path("-")
 
 schedule = typer.Typer(
     no_args_is_help=True,
@@ -117,19 +120,27 @@ def show_config(*, configured: Configured) -> Result:
     return Result(None, map(Line, json.dumps(found, indent=2).split("\n")))
 
 
-@app.command(short_help="Write a page about what was swept and what waits.")
+@command(
+    app,
+    "report",
+    ending="nothing was changed, and a page that is there stays as it was",
+    short="Write a page about what was swept and what waits.",
+)
 def report(
+    *,
     config: ConfigFiles = None,
     endpoint: EndpointName = None,
     settings: Overrides = None,
-    *,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="The page; - is standard output.")
     ] = Path("duesweep-report.html"),
     days: Annotated[
         int, typer.Option(metavar="N", min=1, max=400, help="Look back so many days.")
     ] = 7,
-) -> int:
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, and write no page.")
+    ] = False,
+) -> Result:
     """Write one page of HTML: the last sweeps, how late messages were, what comes due, what fails,
     the errors that wait for a hand, pauses, and the doctor's findings. It needs no network.
 
@@ -137,9 +148,20 @@ def report(
 
     Example: duesweep report --out /var/www/duesweep.html
     """
-    from duesweep.cli import report as command
+    from duesweep import config as configuration
+    from duesweep.operations.status import statuses
 
-    return command.run(config or [], endpoint, settings or [], out=out, days=days)
+    of = configuration.settings_of(config or [], endpoint)
+    found = statuses(of, settings or [], days)
+    if as_json:
+        return Result(found, ())
+    from duesweep.report.page import render, write_page
+
+    if out == _STANDARD_OUTPUT:
+        sys.stdout.write(render(found.sources, found.made_at))
+        return Result(found, ())
+    write_page(found, out)
+    return Result(found, [Line(f"The report is in {out}")])
 
 
 @command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from duesweep.config import Config
-from duesweep.core.errors import DuesweepError
+from duesweep.config import Config, EndpointSettings
+from duesweep.core.errors import DuesweepError, ExitCode
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, is_to_mend, worst_first
 from duesweep.core.policy import Pause
@@ -18,7 +18,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
 from duesweep.operations.messages import open_look
-from duesweep.operations.opening import reading_ledger
+from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.stores.base import Store
 from duesweep.sweep.job import SweepContext
 
@@ -131,6 +131,31 @@ class Status:
     def is_known(self) -> bool:
         """Whether anything could be read."""
         return self.waiting is not None or self.history is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Statuses:
+    """What is known of several. `exit_code` is 4 if nothing of some endpoint could be read, 2 if
+    its settings are wrong.
+    """
+
+    made_at: datetime
+    sources: Sequence[Status]
+    exit_code: ExitCode
+    error: None = None
+
+
+def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], days: int) -> Statuses:
+    """What is known of these endpoints. What is wrong with one is said, and the others are there.
+    Raises `DuesweepError` if nothing is known of any.
+    """
+    endpoints, failures = endpoints_of(settings, overrides)
+    if not endpoints:
+        raise failures[0][1]
+    found = [status(each.config, each.context, days) for each in endpoints]
+    code = ExitCode.DONE if all(each.is_known for each in found) else ExitCode.WORK_LEFT
+    found += [Status(name, None, None, problems=[str(error)]) for name, error in failures]
+    return Statuses(datetime.now(UTC), found, ExitCode.CONFIGURATION if failures else code)
 
 
 def status(config: Config, context: SweepContext, days: int) -> Status:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pygal
@@ -14,8 +15,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from pygal.style import Style
 
-from duesweep.core.errors import make_printable, shorten
-from duesweep.operations.status import Status, Step
+from duesweep.core.errors import ConfigError, make_printable, shorten
+from duesweep.operations.status import Status, Statuses, Step
 from duesweep.report.quantities import duration_text
 
 # It looks for pygal's own plugins, in a way that Python 3.11 warns of at each import to come.
@@ -46,6 +47,19 @@ def render(sources: Sequence[Status], made_at: datetime) -> str:
     title = sources[0].source if len(sources) == 1 else f"{len(sources)} endpoints"
     page = _environment().from_string(template)
     return page.render(sources=sources, made_at=made_at, title=title)
+
+
+def write_page(found: Statuses, file: Path) -> None:
+    """Replace the file as a whole: somebody may be looking at it."""
+    new = file.with_name(f".{file.name}.new")
+    try:
+        new.write_text(render(found.sources, found.made_at), encoding="utf-8")
+        new.replace(file)
+    except OSError as error:
+        raise ConfigError(
+            f"The report cannot be written into {file}: {error.strerror}",
+            advice="give another file with --out",
+        ) from error
 
 
 def _environment() -> Environment:
