@@ -16,7 +16,7 @@ from duesweep.cli.app import app, ending, main
 
 # What they print has a form of its own.
 WITHOUT_JSON = {
-    *(("demo",), ("config",), ("watch",), ("report",)),
+    *(("demo",), ("config",), ("watch",)),
     *(("schedule", form) for form in ("cron", "systemd", "kubernetes", "airflow")),
 }
 
