@@ -19,7 +19,7 @@ from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.handover import handover
+from duesweep.operations.handover import handover
 from duesweep.operations.replay import Discarded, Replayed
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
@@ -111,7 +111,7 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     tombstones = ledger.rows("tombstones")
     assert {row.outcome for row in tombstones} == {"deferred"}
     assert len(tombstones) == len({row.message_key for row in tombstones}) == 20_000
-    assert 0 < done.summary.dispatched < 20_000
+    assert 0 < done.report.dispatched < 20_000
 
 
 @contextmanager

@@ -8,8 +8,7 @@ import pytest
 
 from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode
-from duesweep.handover import handover, preview
-from duesweep.preview import PreviewEntry
+from duesweep.operations.handover import Destined, handover, preview
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
@@ -41,7 +40,7 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
 
     done = handover(engine, context)
 
-    assert (done.summary.dispatched, done.summary.failed, done.left) == (51, 0, 1)
+    assert (done.report.dispatched, done.report.failed, done.left) == (51, 0, 1)
     assert done.exit_code is ExitCode.WORK_LEFT
     assert endpoint.waiting() == [beyond]
     outcomes = Counter(row["outcome"] for row in ledger.rows("tombstones"))
@@ -69,9 +68,10 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
 
     found = preview(handover_context(endpoint.config(**settings(broker))))
 
-    placed = {entry: count for entry, count in found.items() if not entry.problem}
-    assert placed == {PreviewEntry("Billing"): 7, PreviewEntry("Billing", 9): 5}
-    problems = {entry.problem: count for entry, count in found.items() if entry.problem}
+    assert found.exit_code is ExitCode.MESSAGES_FAILED
+    placed = [one for one in found.destinations if not one.problem]
+    assert placed == [Destined("Billing", None, None, 7), Destined("Billing", 9, None, 5)]
+    problems = {one.problem: one.messages for one in found.destinations if one.problem}
     assert sorted(problems.values()) == [1, 1, 3]
     assert any("Nowhere" in str(problem) for problem in problems)
     assert endpoint.waiting() == waiting
@@ -91,7 +91,7 @@ def test_what_is_due_before_the_cutoff_is_left(
 
     done = handover(engine, context, cutoff)
 
-    assert (done.summary.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
+    assert (done.report.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
     assert sorted(endpoint.waiting()) == sorted(before)
 
 
@@ -104,7 +104,7 @@ def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
 
     done = handover(engine, context)
 
-    assert (done.summary.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
+    assert (done.report.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
     assert endpoint.waiting() == [early]
     assert endpoint.attempts() == {}
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from duesweep import Duesweep, MessageFilter, load_config
 from duesweep import config as configuration
-from duesweep.report.runs import as_json
+from duesweep.report.document import plain
 
 
 def main(file: str) -> int:
@@ -44,7 +44,7 @@ def main(file: str) -> int:
     cancelled = duesweep.cancel(MessageFilter(keys=(later.key,)))
     tombstones, changes = duesweep.table("tombstones"), duesweep.table("changes")
     told = {
-        "swept": as_json(report),
+        "swept": plain(report),
         "planned": [planned.engine, planned.eligible],
         "cancelled": cancelled.changed,
         "outcomes": sorted(map(list, tombstones.groupBy("outcome").count().collect())),

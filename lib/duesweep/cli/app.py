@@ -16,8 +16,6 @@ from typer.exceptions import TyperException
 
 from duesweep.cli import (
     demo,
-    documents,
-    endings,
     errors,
     messages,
     queues,
@@ -25,7 +23,6 @@ from duesweep.cli import (
     upkeep,
 )
 from duesweep.cli.commands import About
-from duesweep.cli.options import ConfigFile, EndpointName, Overrides
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
 
@@ -70,41 +67,7 @@ def duesweep(
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
-sweeping.add_to(app)
-
-
-@app.command(short_help="Empty the store for good.")
-def handover(
-    config: ConfigFile = None,
-    endpoint: EndpointName = None,
-    settings: Overrides = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count where messages would go; move nothing.")
-    ] = False,
-    cutoff: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Leave messages that are due before this time in the store, as in "
-            "2026-12-01T08:00:00Z; default: leave none.",
-        ),
-    ] = None,
-    abort: Annotated[
-        bool,
-        typer.Option("--abort", help="Stop a handover that runs elsewhere, before its next batch."),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-) -> int:
-    """Empty the store: dispatch due messages, and defer all others in RabbitMQ's delay ladder.
-
-    Run it again to continue after a stop. Exits with 4 if messages are left in the store.
-
-    Example: duesweep handover --dry-run
-    """
-    from duesweep.cli import handover as command
-
-    options = command.HandoverOptions(cutoff=cutoff, dry_run=dry_run, abort=abort, as_json=as_json)
-    return command.run(config, endpoint, settings or [], options)
+app.registered_commands += sweeping.app.registered_commands
 
 
 app.registered_commands += demo.app.registered_commands
@@ -169,15 +132,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def ending(given: Sequence[str]) -> str:
     """What is true of the command if it ends before it is done."""
     about = About.of(_commands(), given)
-    return endings.ending(given) if about is None else about.ending
+    return "it may be done in part" if about is None else about.ending
 
 
 def _print_failure(given: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if JSON was asked for."""
     about = About.of(_commands(), given)
-    if about is None:
-        documents.print_failure(given, exit_code, error)
-    elif about.failed is not None and "--json" in given:
+    if about is not None and about.failed is not None and "--json" in given:
         failed = about.failed() | {"exit_code": int(exit_code), "error": error}
         print(json.dumps(failed), flush=True)
 

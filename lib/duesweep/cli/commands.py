@@ -57,9 +57,9 @@ class Each:
     after the last one.
     """
 
-    def __init__(self, values: Iterable[object] = ()) -> None:
+    def __init__(self, values: Iterable[object] = (), exit_code: ExitCode = ExitCode.DONE) -> None:
         self.values = values
-        self.exit_code = ExitCode.DONE
+        self.exit_code = exit_code
 
 
 class Result(NamedTuple):
@@ -99,6 +99,18 @@ class About:
             command = inner
         about: About | None = vars(getattr(command, "callback", None) or cls).get("_about")
         return about
+
+
+def ends(
+    ending: str, document: Callable[[], dict[str, Any]] | None = dict
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Say of a command that prints by itself what `About` holds."""
+
+    def mark(run: Callable[..., int]) -> Callable[..., int]:
+        vars(run)["_about"] = About(ending, document)
+        return run
+
+    return mark
 
 
 def command(

@@ -227,10 +227,10 @@ def _create_queues(stored: "Duesweep", addresses: Sequence[str | None]) -> Seque
 
 
 def _sweep(one: "Duesweep") -> "SweepReport":
-    from duesweep.report.runs import print_run
+    from duesweep.report.views import runs
 
     run = one.sweep()
-    print_run(run)
+    print_blocks(runs.run_blocks(run, one.context))
     _say(f"   That took {run.seconds:.1f} s, including the write to the ledger.")
     assert run.report is not None  # there are due messages, and no limit
     return run.report

@@ -20,15 +20,18 @@ from duesweep.cli.commands import (
     Which,
     command,
     counting,
+    ends,
 )
 from duesweep.cli.options import ConfigFiles, EndpointName, OneDocument, Overrides
 from duesweep.core.change import CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.bodies import BodyForm
+from duesweep.report.text import print_blocks
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
+    from duesweep.operations.look import DestinationOutlook
     from duesweep.operations.messages import Shown, Waiting
 
 # A scan of so many messages takes about half a minute.
@@ -93,6 +96,7 @@ def list_waiting(
 
 
 @app.command(short_help="Say what a sweep would do now.")
+@ends(NOTHING)
 def plan(
     *,
     config: ConfigFiles = None,
@@ -107,13 +111,19 @@ def plan(
     Example: duesweep plan
     """
     from duesweep import config as configuration
-    from duesweep.cli import outlook as command
     from duesweep.cli.each import for_each
+    from duesweep.operations.duesweep import Duesweep
+    from duesweep.report.views import runs
 
-    options = command.PlanOptions(with_sql=sql, as_json=as_json)
-    run = partial(command.run, overrides=settings or [], options=options)
-    found = configuration.settings_of(config or [], endpoint)
-    return for_each(found, run, as_json=as_json)
+    def planned(of: configuration.EndpointSettings | None) -> int:
+        def show(destinations: "Sequence[DestinationOutlook]") -> None:
+            print_blocks(runs.plan_destinations(destinations), as_json=as_json)
+
+        outlook = Duesweep(configuration.load(of, settings or [])).plan(show=show)
+        document = runs.plan_document(outlook, with_sql=sql)
+        return Result(document, runs.plan_blocks(outlook, with_sql=sql)).print(as_json=as_json)
+
+    return for_each(configuration.settings_of(config or [], endpoint), planned, as_json=as_json)
 
 
 @command(app, "show", ending=NOTHING, short="Show a message, whole, with its history.")

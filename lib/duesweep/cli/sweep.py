@@ -19,6 +19,7 @@ from duesweep.core.errors import DuesweepError, make_printable
 from duesweep.operations.look import Look
 from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
+from duesweep.report.text import print_blocks
 from duesweep.stores.base import Store, SweepRun
 from duesweep.sweep.stop import Stop
 
@@ -115,12 +116,9 @@ def _run_one(
     except Exception as error:
         _tell_monitoring([(endpoint, failed_run(endpoint.source, error, time.monotonic() - began))])
         raise
-    from duesweep.report import runs  # noqa: PLC0415 - the gate does without
+    from duesweep.report.views import runs  # noqa: PLC0415 - a gate that ends here does without
 
-    if not options.as_json:
-        runs.print_run(run, only_due=_sees_only_due(endpoint))
-    for warning in runs.warnings(run, endpoint.context):
-        _tell(warning)
+    print_blocks(runs.run_blocks(run, endpoint.context), as_json=options.as_json)
     _tell_monitoring([(endpoint, run)])
     return run.exit_code, runs.document(run) if options.as_json else None
 
@@ -135,34 +133,15 @@ def _run_all(
     endpoints, failures = endpoints_of(settings, overrides)
     before = partial(_before, gate=options.gate, stop=stop, names_sources=True)
     ran = run_all(endpoints, stop, before=before)
-    from duesweep.report import runs  # noqa: PLC0415 - the gate does without
+    from duesweep.report.views import runs  # noqa: PLC0415 - a gate that ends here does without
 
-    told = [
-        (runs.run_sentence(run, only_due=_sees_only_due(endpoint)), run) for endpoint, run in ran
-    ]
     unread = [failed_run(name, error) for name, error in failures]
-    told += [(runs.run_sentence(run), run) for run in unread]
-    told.sort(key=lambda each: each[0])
-    for endpoint, run in ran:
-        if (warning := runs.kept_warning(run, endpoint.context)) is not None:
-            _tell(f"{run.source}: {warning}")
+    contexts = [(endpoint.context, run) for endpoint, run in ran]
+    print_blocks(runs.fleet_blocks(contexts, unread), as_json=options.as_json)
     _tell_monitoring(ran)
-    everything = [run for _, run in told]
+    everything = sorted([*(run for _, run in ran), *unread], key=lambda run: run.source)
     code = worst([run.exit_code for run in everything])
-    if options.as_json:
-        return code, runs.fleet_document(everything, code)
-    for sentence, run in told:
-        if run.report is None and run.error is not None:
-            _tell(sentence)
-        else:
-            print(make_printable(sentence))
-    print(runs.fleet_sentence(everything))
-    return code, None
-
-
-def _sees_only_due(endpoint: Endpoint) -> bool:
-    """Whether all that its sweep finds is due."""
-    return not endpoint.context.look_ahead.longest_seconds
+    return code, runs.fleet_document(everything, code) if options.as_json else None
 
 
 def _before(

@@ -1,22 +1,32 @@
-"""The commands that sweep, `sweep` and `watch`: their options."""
+"""The commands that sweep: `sweep`, `watch` and `handover`."""
 
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from duesweep.cli.commands import Configured, Each, Result, command, ends
 from duesweep.cli.options import ConfigFiles, EndpointName, Overrides
+from duesweep.cli.signals import stop_on_signals
+from duesweep.core.errors import ConfigError
+from duesweep.report.text import print_blocks
 
 # Days: nobody waits longer for a message that is due.
 _MOST_SECONDS = 86_400.0
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command(short_help="Move the messages that are due, once.")(sweep)
-    app.command(short_help="Sweep as messages come due, until a signal.")(watch)
+app = typer.Typer()
 
 
+def _failure() -> dict[str, Any]:
+    from duesweep.report.views.runs import failure
+
+    return failure()
+
+
+@app.command(short_help="Move the messages that are due, once.")
+@ends("no message is lost, and the next sweep continues", _failure)
 def sweep(
     config: ConfigFiles = None,
     endpoint: EndpointName = None,
@@ -58,6 +68,8 @@ def sweep(
     return command.run(config or [], endpoint, settings or [], options)
 
 
+@app.command(short_help="Sweep as messages come due, until a signal.")
+@ends("no message is lost, and the next watcher or sweep continues", None)
 def watch(
     config: ConfigFiles = None,
     endpoint: EndpointName = None,
@@ -101,3 +113,76 @@ def watch(
 
     options = watching.WatchOptions(max_wait, health_file, host, port)
     return watching.run(config or [], endpoint, settings or [], options)
+
+
+@command(
+    app,
+    "handover",
+    ending="no message is lost; run `duesweep handover` again to continue",
+    short="Empty the store for good.",
+    document=_failure,
+)
+def handover(
+    *,
+    configured: Configured,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count where messages would go; move nothing.")
+    ] = False,
+    cutoff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Leave messages that are due before this time in the store, as in "
+            "2026-12-01T08:00:00Z; default: leave none.",
+        ),
+    ] = None,
+    abort: Annotated[
+        bool,
+        typer.Option("--abort", help="Stop a handover that runs elsewhere, before its next batch."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> Result:
+    """Empty the store: dispatch due messages, and defer all others in RabbitMQ's delay ladder.
+
+    Run it again to continue after a stop. Exits with 4 if messages are left in the store.
+
+    Example: duesweep handover --dry-run
+    """
+    if abort and (dry_run or cutoff):
+        raise ConfigError(
+            "--abort cannot be used with --dry-run or --cutoff", advice="remove the others"
+        )
+    since = parse_cutoff(cutoff) if cutoff else None
+    from duesweep.operations.duesweep import Duesweep, Stop
+    from duesweep.report import progress
+    from duesweep.report.views import runs as views
+
+    duesweep = Duesweep(configured.loaded())
+    if abort:
+        aborted = duesweep.abort_handover()
+        return Result(aborted, views.aborted_blocks(aborted))
+    print_blocks(views.notices(duesweep.check_handover()), as_json=as_json)
+    progress.configure_logging()
+    if dry_run:
+        found = duesweep.preview_handover(cutoff=since)
+        return Result(Each(found.destinations, found.exit_code), views.preview_blocks(found))
+    with stop_on_signals(stop := Stop()):
+        watch = progress.create_watch(duesweep.context.store)
+        done = duesweep.handover(cutoff=since, stop=stop, watch=watch)
+    document = Each([views.handover_document(done)], done.exit_code)
+    return Result(document, views.handover_blocks(done))
+
+
+def parse_cutoff(text: str) -> datetime:
+    """The instant of a cut-off's text. Raises `ConfigError` for a text without time or zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"--cutoff {text!r} is not a time", advice="write one as in 2026-12-01T08:00:00Z"
+        ) from error
+    if moment.tzinfo is None:
+        raise ConfigError(
+            f"--cutoff {text!r} has no time zone", advice="write one as in 2026-12-01T08:00:00Z"
+        )
+    return moment

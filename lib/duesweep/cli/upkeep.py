@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, command
+from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, command, ends
 from duesweep.cli.options import (
     ConfigFiles,
     EndpointName,
@@ -65,6 +65,7 @@ def setup(
 
 
 @app.command(short_help="Say what is wrong, and what to do.")
+@ends(NOTHING)
 def doctor(
     *,
     config: ConfigFiles = None,

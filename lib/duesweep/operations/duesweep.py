@@ -4,10 +4,10 @@ Nothing is printed and nobody is asked. All errors are `DuesweepError`s.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.endpoint import handover_context, sweep_context
 from duesweep.core.change import CommandName, MessageFilter
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
 from duesweep.operations.messages import SCAN_LIMIT, Tell, tell_nobody
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         GroupListing,
         ShownErrors,
     )
-    from duesweep.operations.look import Outlook
+    from duesweep.operations.handover import Aborted, Handover, Preview
+    from duesweep.operations.look import DestinationOutlook, Outlook
     from duesweep.operations.maintain import MaintainReport
     from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
     from duesweep.operations.pauses import Pauses, Resumed
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from duesweep.operations.run import Run
     from duesweep.operations.setup import SetUp
     from duesweep.operations.status import Status
+    from duesweep.sweep.sweep import Watch
 
 _Choice = TypeVar("_Choice", "Chosen", "ChosenErrors")
 
@@ -81,11 +83,52 @@ class Duesweep:
         endpoint = Endpoint(self.config, self.context)
         return run_once(endpoint, Stop(at, max_messages), spark=self.spark)
 
-    def plan(self) -> "Outlook":
-        """What a sweep would do now. Changes and locks nothing."""
+    def plan(
+        self, *, show: "Callable[[Sequence[DestinationOutlook]], None] | None" = None
+    ) -> "Outlook":
+        """What a sweep would do now. Changes and locks nothing. `show` gets the destinations before
+        all messages are counted.
+        """
         from duesweep.operations.look import look_ahead
 
-        return look_ahead(self.context, spark=self.spark)
+        return look_ahead(self.context, show, self.spark)
+
+    def handover(
+        self,
+        *,
+        cutoff: datetime | None = None,
+        stop: Stop | None = None,
+        watch: "Watch | None" = None,
+    ) -> "Handover":
+        """Move all messages that are due at `cutoff` or later (None: all of them) out of the store,
+        on Spark: what is due to its queues, the rest into RabbitMQ's delay ladder.
+        """
+        from duesweep.operations.handover import handover
+        from duesweep.operations.opening import opened_engine
+
+        context = handover_context(self.config)
+        with opened_engine(context, on_spark=True, spark=self.spark) as engine:
+            return handover(engine, context, cutoff, watch, stop=stop)
+
+    def check_handover(self) -> "Sequence[Problem]":
+        """Raise what would stop a handover, before Spark starts; what is to be noticed about the
+        store.
+        """
+        from duesweep.operations.handover import check
+
+        return check(handover_context(self.config))
+
+    def preview_handover(self, *, cutoff: datetime | None = None) -> "Preview":
+        """Where a handover would send how many messages. Moves nothing."""
+        from duesweep.operations.handover import preview
+
+        return preview(handover_context(self.config), cutoff)
+
+    def abort_handover(self) -> "Aborted":
+        """Stop the handovers and sweeps that are running, each before its next batch."""
+        from duesweep.operations.handover import abort
+
+        return abort(handover_context(self.config))
 
     def list(
         self,

@@ -1,7 +1,7 @@
 """Whether there is work at an endpoint's store, and how much; what a sweep would do now."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -185,7 +185,7 @@ class DestinationOutlook(NamedTuple):
 
     destination: str | None
     eligible: int
-    late: tuple[int, ...]
+    late: Mapping[str, int]
     back_off: int = 0
     paused: int = 0
     limited: int = 0
@@ -195,27 +195,24 @@ class DestinationOutlook(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """`looked_at` of the messages that are due were looked at, those that have been due for the
-    longest; `due` are all. `eligible` are those that a sweep would take, as far as the store can
-    tell by itself. `slices` 0: one for each core. `seconds`: how long the sweep would take, by the
-    rate of the last ones; None: there was none. `sql`: how a plan reads the claim keys.
+    longest; `due` are all; `is_cut`: there are more than were looked at. `eligible` are those that
+    a sweep would take, as far as the store can tell by itself. `slices` 0: one for each core.
+    `seconds`: how long the sweep would take, by the rate of the last ones; None: there was none.
+    `sql`: how a plan reads the claim keys.
     """
 
     source: str
     now: datetime
-    destinations: Sequence[DestinationOutlook]
-    looked_at: int
     due: int
     eligible: int
+    looked_at: int
+    is_cut: bool
     engine: str
     slices: int
-    held: Sequence[HeldBack] = ()
-    seconds: float | None = None
-    sql: str | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether there are more messages than were looked at."""
-        return self.looked_at < self.due
+    seconds: float | None
+    destinations: Sequence[DestinationOutlook]
+    held_back: Sequence[HeldBack] = ()
+    sql: str | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -250,14 +247,14 @@ class DueMessages:
             DestinationOutlook(
                 destination,
                 each.eligible,
-                tuple(each.late[step] for step in range(len(LATENESS))),
+                {name: each.late[step] for step, name in enumerate(LATENESS)},
                 each.back_off,
                 each.paused,
                 each.limited,
             )
             for destination, each in self._counts.items()
         )
-        return sorted(found, key=lambda one: (-sum(one.late), one.destination or ""))
+        return sorted(found, key=lambda one: (-sum(one.late.values()), one.destination or ""))
 
     def held(self, pauses: Sequence[Pause]) -> Iterator[HeldBack]:
         """What holds messages back, as far as they were looked at."""
@@ -336,14 +333,15 @@ def look_ahead(
     return Outlook(
         source=context.store.source,
         now=now,
-        destinations=destinations,
-        looked_at=messages.looked_at,
         due=due,
         eligible=eligible,
+        looked_at=messages.looked_at,
+        is_cut=messages.looked_at < due,
         engine=engine,
         slices=context.slices if on_spark else _slices_in_process(context, eligible),
-        held=tuple(messages.held(pauses)),
         seconds=_estimate(context, eligible, engine, spark),
+        destinations=destinations,
+        held_back=tuple(messages.held(pauses)),
         sql=sql,
     )
 

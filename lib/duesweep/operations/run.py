@@ -118,6 +118,13 @@ class Run:
         return report.skipped == 0 and report.left <= blocked
 
 
+def ended_run(report: SweepReport, exit_code: int) -> Run:
+    """The run of a sweep that has ended."""
+    is_cut = report.outcome == "incomplete"
+    error = report.ledger_error or (report.reason if is_cut else None)
+    return Run(report.source, report.outcome, int(exit_code), report=report, error=error)
+
+
 def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
     """The run of an endpoint that an error ended."""
     code = error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED
@@ -191,14 +198,10 @@ def sweep_seen(
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
     is_late = misses_objective(context, report)
-    return Run(
-        source,
-        report.outcome,
-        int(exit_code(report, is_late=is_late)),
-        report=report,
+    return replace(
+        ended_run(report, exit_code(report, is_late=is_late)),
         held_back=held_in_sweep(look.pauses, report.breakers, report.over_limit),
         notices=notices,
-        error=report.ledger_error or (report.reason if report.outcome == "incomplete" else None),
         is_late=is_late,
         needs_spark=look.needs_spark,
     )

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.errors import ExitCode, SweepClosedError
-from duesweep.handover import abort
-from duesweep.preview import PreviewEntry, count_batches
+from duesweep.operations.handover import PreviewEntry, abort, count_batches
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
@@ -116,7 +115,7 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
 
-        assert abort(context) == 1
+        assert abort(context).stopped == 1
 
         assert [one.is_closed for one in session.unsettled()] == [True]
         with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
@@ -130,7 +129,7 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
 def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
     context = endpoint.set_up("Billing").context()
 
-    assert abort(context) == 0
+    assert abort(context).stopped == 0
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, DueKeyStore])

@@ -20,7 +20,7 @@ from duesweep.core.errors import ConfigError, NothingDueError, SparkError, Store
 from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
 from duesweep.operations.look import NextDue
 from duesweep.operations.run import failed_run
-from duesweep.report.runs import document, idle_sentence
+from duesweep.report.views.runs import document, idle_sentence
 from support.commands import Ran, run
 from support.reports import FAILED, MOVED, NOTHING, UNREACHED, UNWRITTEN
 

@@ -12,8 +12,10 @@ import pytest
 from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
 from duesweep.operations.status import SweepLine, TimeSteps, lateness_steps
+from duesweep.report.document import plain
 from duesweep.report.page import bars
-from duesweep.report.runs import as_json, print_summary
+from duesweep.report.text import print_blocks
+from duesweep.report.views.runs import summary as shown
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _COUNTS = (
@@ -33,7 +35,7 @@ def _summary(*failures: FailureReason, **changes: Any) -> SweepSummary:
 
 
 def _printed(capsys: pytest.CaptureFixture[str], summary: SweepSummary, **options: Any) -> str:
-    print_summary(summary, **options)
+    print_blocks(shown(summary, **options))
     return capsys.readouterr().out
 
 
@@ -53,7 +55,7 @@ def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[st
         "  store and queues: closed; took nothing from 2026-11-01 08:00:00 UTC on, for 4.5 s: "
         "the server restarts",
     ]
-    document = json.loads(json.dumps(as_json(_summary(breakers=breakers))))
+    document = json.loads(json.dumps(plain(_summary(breakers=breakers))))
     assert [(one["name"], one["state"], one["left"]) for one in document["breakers"]] == [
         ("Shipping", "triggered", 1_200),
         ("store and queues", "closed", 0),
@@ -91,7 +93,7 @@ def test_sweep_without_failures_and_without_times_names_none(
 
     for words in ("Why", "took nothing", "lateness"):
         assert words not in out
-    assert as_json(_summary())["failures"] == []
+    assert plain(_summary())["failures"] == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ tests/golden records.
 import io
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,13 +16,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from duesweep.core.errors import make_printable
-from duesweep.preview import PreviewEntry
-from duesweep.report.preview import print_preview
+from duesweep.operations.handover import Destined, Preview
 from duesweep.report.progress import create_watch
 from duesweep.report.quantities import duration_text, size_text, time_text
 from duesweep.report.tables import lay_out, print_table
-from duesweep.report.text import Cell, Column, Row
+from duesweep.report.text import Cell, Column, Row, print_blocks
 from duesweep.report.views import errors, messages
+from duesweep.report.views.runs import preview_blocks
 
 COLUMNS = (Column("destination"), Column("key", least=None), Column("attempts", is_number=True))
 KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
@@ -132,7 +131,9 @@ def test_colours_are_on_a_terminal_that_can_show_them_and_may(
 def test_names_in_a_preview_are_no_mark_up_and_move_no_terminal(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    print_preview(Counter({PreviewEntry(name): 1, PreviewEntry(None, problem=name): 1}), name)
+    found = [Destined(name, None, None, 1), Destined(name, None, name, 1)]
+
+    print_blocks(preview_blocks(Preview(found)))
 
     printed = capsys.readouterr().out
     assert printed.count(make_printable(name)) == 3

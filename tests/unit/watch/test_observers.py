@@ -29,7 +29,7 @@ from duesweep.operations.look import Due
 from duesweep.operations.run import Run, failed_run
 from duesweep.operations.watch import Log, Observer
 from duesweep.report.metrics import Metrics, exposed_text
-from duesweep.report.runs import document, fleet_document
+from duesweep.report.views.runs import document, fleet_document
 from duesweep_testing.memory import MemoryStore
 from support.reports import FAILED, IDLE, MOVED, NOTHING, REPORT, UNREACHED, UNWRITTEN, report
 from support.waiting import until

@@ -1,0 +1,398 @@
+"""Runs of `sweep`, plans and handovers: as blocks, and their JSON documents."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from duesweep.core.account import BreakerReport, HeldBack, SweepReport, SweepSummary
+from duesweep.core.errors import ExitCode, Problem, shorten
+from duesweep.operations.look import LATENESS, DestinationOutlook, NextDue, Outlook
+from duesweep.operations.run import Run
+from duesweep.report.document import plain
+from duesweep.report.quantities import count_text, duration_text, size_text, time_text
+from duesweep.report.text import Block, Column, Facts, Line, Note, Table
+from duesweep.sweep.job import SweepContext
+
+if TYPE_CHECKING:
+    from duesweep.operations.handover import Aborted, Destined, Handover, Preview
+
+_NOT_IN_TABLE = {
+    *("source", "sweep_ids", "failures", "breakers"),
+    *("lateness_p95_ms", "lateness_max_ms"),
+}
+# A median of 0 ms has a row with larger figures beside it.
+_ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
+_LISTS = ("failures", "breakers", "sweep_ids")
+_SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
+_NUMBERS = ("eligible", "back-off", "paused", "limited")
+_PLAN_COLUMNS = (
+    Column("destination", least=12),
+    *(Column(name, is_number=True) for name in _NUMBERS),
+    *(Column(f"late: {name.replace('_', ' ')}", is_number=True) for name in LATENESS),
+)
+_PREVIEW_COLUMNS = (
+    Column("destination", least=12),
+    Column("where to", least=20),
+    Column("messages", is_number=True),
+)
+
+
+def document(run: Run) -> dict[str, Any]:
+    """A run for JSON: with the column names of the ledger's `sweeps`, why messages failed, and what
+    held others back. Times are in ISO 8601, all numbers are raw; those of a run that an error ended
+    are null, as nobody knows here what the sweep did before it. All runs have the same names.
+    """
+    told = {
+        "source": run.source,
+        "outcome": run.outcome,
+        "ledger_error": run.ledger_error,
+        "held_back": plain(run.held_back),
+        "next_due": None if run.next_due is None else plain(run.next_due.instant),
+        "exit_code": run.exit_code,
+        "error": run.error,
+    }
+    if run.report is not None:
+        return {**plain(run.report), **told}
+    nothing = {
+        field.name: 0 if field.type is int and not run.is_lost else None
+        for field in fields(SweepReport)
+    }
+    return nothing | {name: [] for name in _LISTS} | told
+
+
+def failure() -> dict[str, Any]:
+    """The document of a run that an error ended before its source was known."""
+    return document(Run("", "error")) | {"source": None}
+
+
+def fleet_document(runs: Sequence[Run], exit_code: int) -> dict[str, Any]:
+    """The runs of several endpoints, with the sums of all."""
+    total = {"endpoints": len(runs), **_sums(runs)}
+    return {
+        "total": total,
+        "exit_code": int(exit_code),
+        "sources": [document(run) for run in runs],
+    }
+
+
+def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
+    """A run, and what somebody should look at after it, with what to do."""
+    if run.report is not None:
+        yield from summary(run.report, only_due=_sees_only_due(context))
+    elif run.outcome == "stopped":
+        yield Line(_stopped(run))
+    elif run.error is None:
+        yield Line(idle_sentence(run.source, run.next_due))
+    yield from _held(run.held_back)
+    if run.is_late:
+        yield Note(
+            f"a message was dispatched later than {context.objective_seconds:g} s after its Due, "
+            "the objective slo.lateness_seconds; sweep more often, or see whether the sweeps "
+            "before this one ended well",
+            with_json=True,
+        )
+    kept = _kept(run, context)
+    if kept is not None:
+        yield Note(kept, with_json=True)
+    if run.ledger_error is not None:
+        yield Note(run.ledger_error, with_json=True)
+
+
+def fleet_blocks(ran: Sequence[tuple[SweepContext, Run]], unread: Sequence[Run]) -> Iterator[Block]:
+    """The runs of several endpoints, a line for each, and the sums of all; `unread` are those whose
+    settings are wrong.
+    """
+    for context, run in ran:
+        kept = _kept(run, context)
+        if kept is not None:
+            yield Note(f"{run.source}: {kept}", with_json=True)
+    told = [(_sentence(run, only_due=_sees_only_due(context)), run) for context, run in ran]
+    told += [(_sentence(run), run) for run in unread]
+    for sentence, run in sorted(told, key=lambda each: each[0]):
+        is_error = run.report is None and run.error is not None
+        yield Note(sentence) if is_error else Line(sentence)
+    yield Line(_sum_sentence([run for _, run in told]))
+
+
+def _sees_only_due(context: SweepContext) -> bool:
+    """Whether all that a sweep finds is due."""
+    return not context.look_ahead.longest_seconds
+
+
+def _sum_sentence(runs: Sequence[Run]) -> str:
+    sums = _sums(runs)
+    bad = sum(run.exit_code != ExitCode.DONE for run in runs)
+    return (
+        f"All {count_text(len(runs), 'endpoint')}: dispatched {sums['dispatched']:,} of "
+        f"{sums['found']:,} due messages, {sums['failed']:,} failed, {sums['exhausted']:,} "
+        f"exhausted, {sums['left']:,} not reached; {bad} with problems."
+    )
+
+
+def _sums(runs: Sequence[Run]) -> dict[str, int]:
+    reports = [run.report for run in runs if run.report is not None]
+    return {name: sum(getattr(report, name) for report in reports) for name in _SUMS}
+
+
+def _sentence(run: Run, *, only_due: bool = True) -> str:
+    """What came of a run of one of several endpoints, in a line."""
+    report = run.report
+    if report is None:
+        if run.error is not None:
+            return f"{run.source}: {run.error}"
+        if run.outcome == "stopped":
+            return _stopped(run)
+        return idle_sentence(run.source, run.next_due)
+    sentence = summary_sentence(report, only_due=only_due)
+    reasons = [f" {each.count:,} failed: {each.reason}." for each in report.failures]
+    late = " Later than slo.lateness_seconds." if run.is_late else ""
+    error = f" {report.ledger_error}." if report.ledger_error else ""
+    return f"{run.source}: {sentence}{''.join(reasons)}{late}{error}"
+
+
+def _stopped(run: Run) -> str:
+    return f"{run.source}: the sweep was stopped before it began; the next sweep continues."
+
+
+def idle_sentence(source: str, next_due: NextDue | None) -> str:
+    """When the next message comes due; without a time if there is none, or if the store cannot
+    tell.
+    """
+    idle = f"{source}: nothing is to be sent now, and nothing is left to settle"
+    if next_due is None:
+        return f"{idle}."
+    wait_ms = max(0.0, (next_due.instant - next_due.now) / timedelta(milliseconds=1))
+    return (
+        f"{idle}; the next message is due in {duration_text(wait_ms)}, "
+        f"at {time_text(next_due.instant)}."
+    )
+
+
+def _kept(run: Run, context: SweepContext) -> str | None:
+    """That messages out of attempts are still in the store; None: none are."""
+    if run.report is None or not run.report.over_limit:
+        return None
+    return (
+        f"{count_text(run.report.over_limit, 'message')} out of attempts, but kept in the "
+        f"store: a sweep gives up {context.max_exhausted:,} at most; if a setting is wrong, "
+        "correct it now; if not, the next sweeps give them up, or raise "
+        "retry.max_exhausted_per_sweep"
+    )
+
+
+def _held(held: Sequence[HeldBack]) -> Iterator[Block]:
+    if held:
+        yield Line("Held back:")
+    for one in held:
+        yield Line(f"  {held_sentence(one)}")
+
+
+def held_sentence(held: HeldBack) -> str:
+    """What is held back, and why, as in `paused: Billing*, 3 messages: the bank is down`."""
+    parts = [
+        None if held.what is None else shorten(held.what),
+        None if held.messages is None else count_text(held.messages, "message"),
+        None if held.until is None else f"until {time_text(held.until)}",
+    ]
+    return ": ".join(filter(None, [held.holder, ", ".join(filter(None, parts)), held.why]))
+
+
+def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
+    """A sweep: a sentence, a table, and why messages failed. On a terminal the table has no rows
+    that are 0, except for the messages found and dispatched.
+
+    `only_due`: the sweep did not look ahead, so all that it found was due.
+    """
+    yield Line(summary_sentence(of, only_due=only_due))
+    yield Line(f"Sweep of {of.source}")
+    yield Facts(dict(_rows(of, has_zeros=not sys.stdout.isatty())))
+    if of.failures:
+        yield Line("Why messages failed, most frequent reasons first:")
+    for failed in of.failures:
+        messages = count_text(failed.count, "message")
+        destination = failed.destination
+        example = "" if destination is None else f", for example to {shorten(destination)}"
+        yield Line(f"  {messages}{example}: {failed.reason}")
+    if of.failed:
+        yield Line("`duesweep list --failing` shows each of them, and when it is tried again.")
+    if of.breakers:
+        yield Line("What took nothing for some time:")
+    for breaker in of.breakers:
+        yield Line(f"  {breaker_sentence(breaker)}")
+
+
+def breaker_sentence(breaker: BreakerReport) -> str:
+    """What a circuit breaker did in a sweep, in a line."""
+    seconds = duration_text(breaker.seconds * 1_000)
+    since = time_text(datetime.fromisoformat(breaker.since))
+    left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
+    head = f"{shorten(breaker.name)}: {breaker.state}{left}"
+    return f"{head}; took nothing from {since} on, for {seconds}: {breaker.reason}"
+
+
+def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
+    """What the sweep did, in a sentence."""
+    noun = "due message" if only_due else "message"
+    took = duration_text((summary.end - summary.start) / timedelta(milliseconds=1))
+    if not summary.found and summary.outcome == "stopped":
+        return f"The sweep was stopped before it looked for {noun}s; the next sweep continues."
+    if not summary.found:
+        done = f"Found no {noun}s in {took}"
+    else:
+        found = count_text(summary.found, noun)
+        done = f"Dispatched {summary.dispatched:,} of {found} in {took}"
+    rest = [
+        f"{count:,} {what}"
+        for count, what in (
+            (summary.failed, "failed (still in the store)"),
+            (summary.exhausted, "exhausted (in the ledger's `errors`)"),
+            (summary.skipped, "skipped (locked by others)"),
+            (summary.gone, "taken or removed by others"),
+            (summary.eligible_later, "no longer eligible"),
+            (summary.held, "held back (their destination is paused)"),
+            (summary.left, "not reached"),
+        )
+        if count
+    ]
+    ending = "" if summary.outcome in {"done", "failures"} else f" The sweep is {summary.outcome}."
+    return "; ".join([done, ", ".join(rest)] if rest else [done]) + "." + ending
+
+
+def _rows(summary: SweepSummary, *, has_zeros: bool) -> Iterator[tuple[str, str]]:
+    """The rows of the table: the summary's own names, without what has a unit of its own."""
+    for name, value in asdict(summary).items():
+        if value is None or name in _NOT_IN_TABLE:
+            continue
+        if value == 0 and not has_zeros and name not in _ALWAYS_IN_TABLE:
+            continue
+        match name:
+            case "bytes":
+                yield "bodies", size_text(value)
+            case "rows_per_second":
+                yield "rate", f"{value:,.0f} rows/s"
+            case "lateness_p50_ms":
+                yield "lateness", _lateness(summary)
+            case _:
+                yield name.replace("_", " "), _text_of(value)
+
+
+def _lateness(summary: SweepSummary) -> str:
+    figures = {
+        "p50": summary.lateness_p50_ms,
+        "p95": summary.lateness_p95_ms,
+        "max": summary.lateness_max_ms,
+    }
+    known = {name: ms for name, ms in figures.items() if ms is not None}
+    return ", ".join(f"{duration_text(ms)} ({name})" for name, ms in known.items())
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, datetime):
+        return time_text(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def plan_document(outlook: Outlook, *, with_sql: bool) -> dict[str, Any]:
+    """A plan for JSON; `with_sql`: with the statement that reads the claim keys, too."""
+    seconds = None if outlook.seconds is None else round(outlook.seconds, 1)
+    sql = {"sql": outlook.sql} if with_sql else {}
+    return {**plain(outlook), "seconds": seconds, **sql}
+
+
+def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Block]:
+    """The first part of a plan, before all messages are counted."""
+    if not destinations:
+        return
+    rows = [
+        [
+            one.destination or "(cannot be read)",
+            *(f"{count:,}" for count in (one.eligible, one.back_off, one.paused, one.limited)),
+            *(f"{count:,}" for count in one.late.values()),
+        ]
+        for one in destinations
+    ]
+    yield Table(_PLAN_COLUMNS, rows)
+    yield Line()
+
+
+def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
+    """What a sweep would do, and what is held back."""
+    due = count_text(outlook.due, "message")
+    yield Line(f"{outlook.source}: {due} due, {outlook.eligible:,} of them for a sweep now.")
+    if outlook.is_cut:
+        yield Line(
+            f"The table, and what is held back, are about the {outlook.looked_at:,} that have been "
+            "due for the longest."
+        )
+    slices = str(outlook.slices) if outlook.slices else "one for each core"
+    took = (
+        "no sweep on this engine to compare with yet"
+        if outlook.seconds is None
+        else f"about {duration_text(outlook.seconds * 1_000)}, by the last sweeps"
+    )
+    yield Line(f"Engine: {outlook.engine}; slices: {slices}; time: {took}.")
+    failing = [one for one in outlook.destinations if one.problem is not None]
+    if failing:
+        yield Line("Would fail:")
+    for one in failing:
+        messages = count_text(sum(one.late.values()), "message")
+        yield Line(f"  {shorten(one.destination or '')}, {messages}: {one.problem}")
+    yield from _held(outlook.held_back)
+    if with_sql and outlook.sql is not None:
+        yield Line()
+        # It is ours, and has several lines.
+        yield from (Line(line) for line in outlook.sql.split("\n"))
+
+
+def notices(found: Sequence[Problem]) -> Iterator[Block]:
+    """What is to be noticed before a command begins."""
+    for notice in found:
+        yield Note(str(notice), with_json=True)
+
+
+def handover_document(done: "Handover") -> Mapping[str, Any]:
+    """A handover for JSON."""
+    return document(done.run) | {"left_in_store": done.left}
+
+
+def handover_blocks(done: "Handover") -> Iterator[Block]:
+    """What a handover did, and what is left."""
+    yield from summary(done.report, only_due=False)
+    if done.left:
+        yield Note(
+            f"{count_text(done.left, 'message')} left in the store; `handover --dry-run` lists "
+            "which cannot be moved, and why; those in back-off after a failure are in the "
+            "ledger's `retries`, and those for paused destinations wait for `resume` (see "
+            "`paused`); run `handover` again to try all others",
+            with_json=True,
+        )
+    if done.report.ledger_error:
+        yield Note(done.report.ledger_error, with_json=True)
+
+
+def preview_blocks(found: "Preview") -> Iterator[Block]:
+    """Where a handover would send how many messages."""
+    rows = [
+        [shorten(one.destination), shorten(_where(one)), f"{one.messages:,}"]
+        for one in found.destinations
+    ]
+    total = sum(one.messages for one in found.destinations)
+    yield Table(_PREVIEW_COLUMNS, [*rows, ["", "all", f"{total:,}"]])
+
+
+def _where(one: "Destined") -> str:
+    if one.problem:
+        return f"stays: {one.problem}"
+    return "at once" if one.level is None else f"delay level {one.level:02}"
+
+
+def aborted_blocks(aborted: "Aborted") -> Iterator[Block]:
+    """How many handovers were stopped."""
+    yield Line(
+        f"{aborted.source}: stopped {aborted.stopped}. Deferred messages stay in RabbitMQ, all "
+        "others stay in the store. Run `handover` again to continue."
+        if aborted.stopped
+        else f"{aborted.source}: no handover is running."
+    )
