@@ -170,9 +170,8 @@ def _traffic_of(messages: int) -> "Traffic":
 
 def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     """Set up, load, sweep twice, show. Returns whether all is as expected."""
-    from duesweep.config import jars
-    from duesweep.drivers.spark import spark_session
     from duesweep.operations.duesweep import Duesweep
+    from duesweep.operations.opening import open_spark
     from duesweep_testing import traffic as tables
     from duesweep_testing.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
 
@@ -191,7 +190,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say(f"   {traffic.unreadable:,} are due, but their headers are cut short;")
     _say(f"   {traffic.not_due:,} are not due for hours.")
     with _step("4. Starting Spark"):
-        one = Duesweep(stored.config, spark_session(jars()))
+        one = Duesweep(stored.config, open_spark())
     _say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(one)
     _say("   A session's first sweep is slow: Spark loads and compiles itself.")

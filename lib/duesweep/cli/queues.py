@@ -559,8 +559,8 @@ def migrate(
     Example: duesweep rabbitmq delays migrate --dry-run
     """
     from duesweep.config.adapters import rabbitmq as broker
+    from duesweep.operations.duesweep import Stop
     from duesweep.report.progress import level_bars
-    from duesweep.sweep.stop import Stop
 
     migration = broker.migration(on.loaded(), on.connection)
     if dry_run:

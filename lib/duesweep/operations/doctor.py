@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from duesweep.config import Config, jars, route_notice
+from duesweep.config import Config, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.config.adapters.roles import (
@@ -38,6 +38,7 @@ from duesweep.core.finding import (
 from duesweep.core.policy import Pause
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.stores.tables import NOT_SET_UP
 from duesweep.sweep.job import SweepContext
@@ -115,7 +116,7 @@ def _examine_all(config: Config, *, with_spark: bool) -> list[Finding]:
 
 
 def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list[Finding]:
-    from duesweep.drivers.spark import SPARK_ERRORS, sentence, spark_session  # noqa: PLC0415
+    from duesweep.drivers.spark import SPARK_ERRORS, sentence  # noqa: PLC0415
     from duesweep.operations.doctor_spark import (  # noqa: PLC0415 - loads Spark
         not_started,
         spark_facts,
@@ -123,7 +124,7 @@ def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list
     )
 
     try:
-        spark = spark_session(jars())
+        spark = open_spark()
     except (*SPARK_ERRORS, RuntimeError) as error:
         return [not_started(sentence(error))]
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])

@@ -62,6 +62,13 @@ def endpoints_of(
     return endpoints, failures
 
 
+def open_spark() -> "SparkSession":
+    """The session that is there, else a new one."""
+    from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
+
+    return spark_session(configuration.jars())
+
+
 @contextmanager
 def opened_engine(
     context: SweepContext,
@@ -79,11 +86,11 @@ def opened_engine(
 
         yield InProcessEngine(progressed=progressed)
         return
-    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - loads Spark
+    from duesweep.drivers.spark import map_spark_errors  # noqa: PLC0415 - loads Spark
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
     with map_spark_errors():
-        session = spark or spark_session(configuration.jars())
+        session = spark or open_spark()
         yield SparkEngine(session, context.timeouts, progressed=progressed)
 
 
@@ -102,10 +109,10 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",
         )
-    from duesweep.drivers.spark import map_spark_errors, spark_session  # noqa: PLC0415 - takes seconds
+    from duesweep.drivers.spark import map_spark_errors  # noqa: PLC0415 - takes seconds
 
     with map_spark_errors():
-        session = spark or spark_session(configuration.jars())
+        session = spark or open_spark()
         yield context.open_ledger(session)
 
 
