@@ -225,10 +225,6 @@ class Which:
         list[str] | None,
         typer.Option("--message-id", metavar="ID", help="A message id; may be repeated."),
     ] = None
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="KEY", help="A key in the delayed table; may be repeated."),
-    ] = None
     saga_id: Annotated[
         str | None, typer.Option(metavar="ID", help="The saga that sent or requested the message.")
     ] = None
@@ -268,7 +264,7 @@ class Which:
 
         def at(now: datetime) -> MessageFilter:
             return MessageFilter(
-                keys=(*keys, *(self.key or ())),
+                keys=tuple(keys),
                 message_ids=tuple(self.message_id or ()),
                 destination=self.destination,
                 message_type=self.message_type,

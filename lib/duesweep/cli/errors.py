@@ -79,20 +79,6 @@ class WhichErrors:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ActOnErrors(Act):
-    """`Act`, in the words of these commands."""
-
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Why; required for more than one message. It is kept."),
-    ] = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it would hit; change nothing.")
-    ] = False
-
-
 @command(app, "list", ending=NOTHING)
 def list_errors(
     *,
@@ -157,7 +143,7 @@ def replay(
     again: Annotated[
         bool, typer.Option("--again", help="Also what was replayed or discarded before.")
     ] = False,
-    act: ActOnErrors,
+    act: Act,
 ) -> Result:
     """Deliver errors again, each once: to their destinations, or through the store with --due.
 
@@ -181,7 +167,7 @@ def discard(
     common: Common,
     which: WhichErrors,
     everything: All = False,
-    act: ActOnErrors,
+    act: Act,
 ) -> Result:
     """Mark errors as done without a replay. The ledger keeps them, and why.
 

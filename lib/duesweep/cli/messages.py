@@ -65,6 +65,10 @@ def list_waiting(
     *,
     common: Common,
     which: Which,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="KEY", help="A key in the delayed table; may be repeated."),
+    ] = None,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show the N messages that are due first.")
     ] = 20,
@@ -87,7 +91,7 @@ def list_waiting(
     def show(messages: "Sequence[Waiting]", now: datetime) -> None:
         common.print(views.first_messages(messages, now, is_failing=failing))
 
-    wanted = which.filter(is_failing=failing)
+    wanted = which.filter(key or (), is_failing=failing)
     with counting("looked at") as tell:
         listing = common.duesweep().list(
             wanted, most=0 if count else limit, scan_limit=scan_limit, show=show, tell=tell
