@@ -6,7 +6,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_
 
 import typer
 
-from duesweep.cli.options import ConfigFile, EndpointName, OneDocument, Overrides
+from duesweep.cli.options import ConfigFile, ConfigFiles, EndpointName, OneDocument, Overrides
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import DueSpan, MessageFilter
-from duesweep.core.errors import ConfigError, ExitCode, make_printable
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain
-from duesweep.report.text import Block, Note, print_blocks
+from duesweep.report.text import Block, Line, Note, print_blocks
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
@@ -209,6 +209,56 @@ class Common(Configured):
         from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
 
         return Duesweep(self.loaded())
+
+    def print(self, blocks: Iterable[Block]) -> None:
+        """Print what a person reads before the result."""
+        print_blocks(blocks, as_json=self.as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a command found for each of several endpoints, and one exit code for all."""
+
+    exit_code: ExitCode
+    sources: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Which configurations, of one endpoint or of several, and how to print."""
+
+    config: ConfigFiles = None
+    endpoint: EndpointName = None
+    settings: Overrides = None
+    as_json: OneDocument = False
+
+    def each(self, do: Callable[["Duesweep"], Result], heading: str = "== ") -> Result:
+        """Do it for each endpoint, one after another. What goes wrong with one is told, and the
+        others have their turn. Of several, the JSON is one document.
+        """
+        from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
+        from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
+
+        overrides = self.settings or []
+        found = configuration.settings_of(self.config or [], self.endpoint)
+        if len(found) == 1:
+            return do(Duesweep(configuration.load(found[0], overrides)))
+        sources: list[dict[str, Any]] = []
+        for one in found:
+            if not self.as_json:
+                print_blocks([Line(f"{heading}{one.label}")])
+            document: dict[str, Any] = {}
+            ended: dict[str, Any]
+            try:
+                value, blocks = do(Duesweep(configuration.load(one, overrides)))
+                print_blocks(blocks, as_json=self.as_json)
+                document = plain(value)
+                ended = {"exit_code": int(getattr(value, "exit_code", 0)), "error": None}
+            except DuesweepError as error:
+                ended = {"exit_code": int(error.exit_code), "error": str(error)}
+                print_blocks([Note(f"{one.label}: {error}", with_json=True)], as_json=self.as_json)
+            sources.append({"configuration": one.label} | document | ended)
+        return Result(Sources(worst(each["exit_code"] for each in sources), sources), ())
 
     def print(self, blocks: Iterable[Block]) -> None:
         """Print what a person reads before the result."""

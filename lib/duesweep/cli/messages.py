@@ -17,21 +17,19 @@ from duesweep.cli.commands import (
     Common,
     Result,
     ScanLimit,
+    Several,
     Which,
     command,
     counting,
-    ends,
 )
-from duesweep.cli.options import ConfigFiles, EndpointName, OneDocument, Overrides
 from duesweep.core.change import CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.bodies import BodyForm
-from duesweep.report.text import print_blocks
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
-    from duesweep.operations.look import DestinationOutlook
+    from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Shown, Waiting
 
 # A scan of so many messages takes about half a minute.
@@ -99,35 +97,25 @@ def list_waiting(
     return Result(listing, views.counts(listing))
 
 
-@app.command(short_help="Say what a sweep would do now.")
-@ends(NOTHING)
+@command(app, "plan", ending=NOTHING, short="Say what a sweep would do now.")
 def plan(
     *,
-    config: ConfigFiles = None,
-    endpoint: EndpointName = None,
-    settings: Overrides = None,
+    several: Several,
     sql: Annotated[bool, typer.Option("--sql", help="Show the query of the plan, too.")] = False,
-    as_json: OneDocument = False,
-) -> int:
+) -> Result:
     """Say what a sweep would do now: how much is due, for which destinations, what is held back,
     which engine would work, and for how long. Changes and locks nothing.
 
     Example: duesweep plan
     """
-    from duesweep import config as configuration
-    from duesweep.cli.each import for_each
-    from duesweep.operations.duesweep import Duesweep
     from duesweep.report.views import runs
 
-    def planned(of: configuration.EndpointSettings | None) -> int:
-        def show(destinations: "Sequence[DestinationOutlook]") -> None:
-            print_blocks(runs.plan_destinations(destinations), as_json=as_json)
-
-        outlook = Duesweep(configuration.load(of, settings or [])).plan(show=show)
+    def planned(one: "Duesweep") -> Result:
+        outlook = one.plan(show=lambda found: several.print(runs.plan_destinations(found)))
         document = runs.plan_document(outlook, with_sql=sql)
-        return Result(document, runs.plan_blocks(outlook, with_sql=sql)).print(as_json=as_json)
+        return Result(document, runs.plan_blocks(outlook, with_sql=sql))
 
-    return for_each(configuration.settings_of(config or [], endpoint), planned, as_json=as_json)
+    return several.each(planned)
 
 
 @command(app, "show", ending=NOTHING, short="Show a message, whole, with its history.")

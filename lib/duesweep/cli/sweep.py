@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from duesweep import config as configuration
-from duesweep.cli.each import worst
 from duesweep.cli.signals import stop_on_signals
-from duesweep.core.errors import DuesweepError, make_printable
+from duesweep.core.errors import DuesweepError, make_printable, worst
 from duesweep.operations.look import Look
 from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once

@@ -7,22 +7,19 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, command, ends
-from duesweep.cli.options import (
-    ConfigFiles,
-    EndpointName,
-    OneDocument,
-    Overrides,
-    PrintSql,
-)
+from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, Several, command
+from duesweep.cli.options import ConfigFiles, EndpointName, Overrides, PrintSql
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import parse_duration
 from duesweep.report.text import Line
 from duesweep.report.views import upkeep as views
+
+if TYPE_CHECKING:
+    from duesweep.operations.duesweep import Duesweep
 
 app = typer.Typer()
 
@@ -64,14 +61,10 @@ def setup(
     return Result(done, views.set_up(done))
 
 
-@app.command(short_help="Say what is wrong, and what to do.")
-@ends(NOTHING)
+@command(app, "doctor", ending=NOTHING, short="Say what is wrong, and what to do.")
 def doctor(
     *,
-    config: ConfigFiles = None,
-    endpoint: EndpointName = None,
-    settings: Overrides = None,
-    as_json: OneDocument = False,
+    several: Several,
     no_spark: Annotated[
         bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
     ] = False,
@@ -83,30 +76,21 @@ def doctor(
         list[str] | None,
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
     ] = None,
-) -> int:
+) -> Result:
     """Check services and settings, and say what to do about each problem. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
 
     Example: duesweep doctor --no-spark
     """
-    from duesweep import config as configuration
-    from duesweep.cli.each import for_each
-    from duesweep.operations.duesweep import Duesweep
 
-    def examined(of: configuration.EndpointSettings) -> int:
-        one = Duesweep(configuration.load(of, settings or []))
+    def examined(one: "Duesweep") -> Result:
         found = one.doctor(ignored=ignore or [], with_spark=not no_spark)
-        blocks = (
-            views.mending_statements(found)
-            if print_sql
-            else views.diagnosis(found, is_verbose=verbose)
-        )
-        return Result(found, blocks).print(as_json=as_json)
+        if print_sql:
+            return Result(found, views.mending_statements(found))
+        return Result(found, views.diagnosis(found, is_verbose=verbose))
 
-    heading = "-- " if print_sql else "== "
-    found = configuration.settings_of(config or [], endpoint)
-    return for_each(found, examined, as_json=as_json, heading=heading)
+    return several.each(examined, "-- " if print_sql else "== ")
 
 
 @command(app, "config", ending=NOTHING, short="Print all settings, secrets masked.", document=None)

@@ -10,10 +10,9 @@ from pathlib import Path
 import structlog
 
 from duesweep import config as configuration
-from duesweep.cli.each import worst
 from duesweep.cli.port import Pages, pages_of, serving
 from duesweep.cli.signals import note_sighup, stop_on_signals
-from duesweep.core.errors import make_printable
+from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
 from duesweep.operations.burst import Burst
 from duesweep.operations.health import Health, HealthFile, Systemd

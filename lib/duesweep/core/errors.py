@@ -8,7 +8,7 @@ costs no message an attempt.
 import copyreg
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
@@ -36,6 +36,18 @@ class ExitCode(IntEnum):
     MESSAGES_FAILED = 3
     WORK_LEFT = 4
     LATE = 5
+
+
+# The worst of several last: a fault that only a person can correct is worse than one that may pass.
+_FROM_BAD_TO_WORSE = (
+    *(ExitCode.DONE, ExitCode.LATE, ExitCode.MESSAGES_FAILED, ExitCode.WORK_LEFT),
+    *(ExitCode.CONFIGURATION, ExitCode.UNEXPECTED),
+)
+
+
+def worst(codes: Iterable[int]) -> ExitCode:
+    """The one exit code of several."""
+    return max(map(ExitCode, codes), key=_FROM_BAD_TO_WORSE.index, default=ExitCode.DONE)
 
 
 @dataclass(frozen=True, slots=True)
