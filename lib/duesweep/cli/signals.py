@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 # Imported by the first line of a command, so it imports nothing that takes time.
 if TYPE_CHECKING:
-    from duesweep.sweep.stop import Stop
+    from duesweep.operations.duesweep import Stop
 
 _STOPPING = b"duesweep: stopping after the batches in hand; a second signal stops at once, and %b\n"
 NEXT_SWEEP_CONTINUES = "the next sweep continues"
