@@ -1,0 +1,52 @@
+"""The structure of the package: its entries, and which of them may import which."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import duesweep
+
+_PACKAGE = Path(duesweep.__file__).parent
+_ROOT = _PACKAGE.parents[1]
+# From the outside in. Those in one group do not import each other.
+_LAYERS = [
+    ["cli"],
+    ["report"],
+    ["operations"],
+    ["config"],
+    ["sweep"],
+    ["ledger", "queues"],
+    ["stores"],
+    ["drivers"],
+    ["core"],
+]
+
+
+def _contracts() -> list[dict[str, Any]]:
+    text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts: list[dict[str, Any]] = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    return contracts
+
+
+def test_package_has_twelve_entries_and_the_marker_of_its_types() -> None:
+    entries = {entry.name for entry in _PACKAGE.iterdir() if entry.name != "__pycache__"}
+
+    packages = {name for group in _LAYERS for name in group}
+    assert entries == packages | {"__init__.py", "__main__.py", "py.typed"}
+
+
+def test_each_layer_imports_only_those_below_it_without_an_exception() -> None:
+    (contract,) = (each for each in _contracts() if each["type"] == "layers")
+
+    assert contract["containers"] == ["duesweep"]
+    assert contract["exhaustive"] is True
+    # Only the names for programs, which are imported when they are used.
+    assert contract["ignore_imports"] == ["duesweep -> duesweep.operations.duesweep"]
+    layers = [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
+    assert layers == [["__main__"], *_LAYERS]
+
+
+def test_figures_of_the_structure_count_by_the_same_layers() -> None:
+    text = (_ROOT / "proof" / "layers.toml").read_text(encoding="utf-8")
+
+    assert tomllib.loads(text) == {"order": _LAYERS, "today": {"cli": ["__main__"]}}
