@@ -10,17 +10,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from duesweep import config as configuration
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import DuesweepError, make_printable, worst
+from duesweep.operations.duesweep import Stop
 from duesweep.operations.look import Look
 from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
 from duesweep.report.text import print_blocks
-from duesweep.stores.base import Store, SweepRun
-from duesweep.sweep.stop import Stop
 
 # What `--gate` exits with if Spark is needed, and no command runs it. No other command exits with
 # it.
@@ -109,7 +108,7 @@ def _run_one(
     """Its exit code, and its document if that is wanted."""
     began = time.monotonic()
     before = partial(_before, gate=options.gate, stop=stop)
-    watch = partial(_watch, endpoint.context.store)
+    watch = partial(_watch, endpoint)
     try:
         run = run_once(endpoint, stop, before=before, watch=watch)
     except Exception as error:
@@ -171,12 +170,12 @@ def _run_spark_command() -> NoReturn:
     raise _ForSparkError
 
 
-def _watch(store: Store, run: SweepRun, found: int) -> AbstractContextManager[object]:
-    """Show progress. A run without work loads nothing for that."""
+def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[object]:
+    """Show the progress of what is dispatched. A run without work loads nothing for that."""
     from duesweep.report import progress  # noqa: PLC0415
 
-    shown = progress.create_watch(store)
-    return nullcontext() if shown is None else shown(run, found)
+    shown = progress.create_watch(endpoint.context.store)
+    return nullcontext() if shown is None else shown(*dispatched)
 
 
 def _tell_monitoring(ran: Sequence[tuple[Endpoint, Run]]) -> None:

@@ -15,12 +15,12 @@ from duesweep.cli.signals import note_sighup, stop_on_signals
 from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
 from duesweep.operations.burst import Burst
+from duesweep.operations.duesweep import Stop
 from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.opening import Endpoint, endpoints_of
 from duesweep.operations.watch import Log, Observer, Ticker, reload, watch, watch_all
 from duesweep.report.metrics import Metrics
 from duesweep.report.progress import configure_logging
-from duesweep.sweep.stop import Stop
 
 _log = structlog.get_logger(__name__)
 
