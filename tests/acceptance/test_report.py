@@ -123,21 +123,14 @@ def test_the_same_facts_are_one_document_without_a_page(endpoint: Endpoint) -> N
     assert (finding["check"], "Nowhere" in finding["about"]) == ("table-exists", True)
 
 
-def test_sweep_writes_it_and_a_file_that_cannot_be_written_fails_no_sweep(
-    endpoint: Endpoint,
-) -> None:
-    endpoint.set_up("Billing").delay()
-    file, absent = endpoint.folder / "after.html", endpoint.folder / "absent" / "after.html"
+def test_file_that_cannot_be_written_is_told(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    absent = endpoint.folder / "absent" / "report.html"
 
-    swept = endpoint.document("sweep", "--report", str(file))
-    unwritten = endpoint.run("sweep", "--report", str(absent))
-    alone = endpoint.run("report", "--out", str(absent))
+    ran = endpoint.run("report", "--out", str(absent))
 
-    assert swept["dispatched"] == 1
-    assert " 1 dispatched" in _Page(file.read_text(encoding="utf-8")).text
-    assert (unwritten.code, alone.code) == (0, 2)
-    for ran in (unwritten, alone):
-        assert f"cannot be written into {absent}" in ran.err
+    assert ran.code == 2
+    assert f"cannot be written into {absent}" in ran.err
 
 
 def test_page_on_standard_output_is_all_there_is(endpoint: Endpoint) -> None:

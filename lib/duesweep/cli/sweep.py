@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from duesweep import config as configuration
 from duesweep.cli.signals import stop_on_signals
-from duesweep.core.errors import DuesweepError, make_printable, worst
+from duesweep.core.errors import make_printable, worst
 from duesweep.operations.duesweep import Stop
 from duesweep.operations.look import Look
 from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
@@ -24,7 +24,6 @@ from duesweep.report.text import print_blocks
 # What `--gate` exits with if Spark is needed, and no command runs it. No other command exits with
 # it.
 WORK_FOR_SPARK = 10
-_REPORT_DAYS = 7
 
 
 class _ForSparkError(BaseException):
@@ -34,15 +33,13 @@ class _ForSparkError(BaseException):
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
-    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it. `report`
-    is the file for the report page.
+    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it.
     """
 
     as_json: bool = False
     gate: bool = False
     max_seconds: int | None = None
     max_messages: int | None = None
-    report: Path | None = None
 
 
 def run(
@@ -55,51 +52,17 @@ def run(
     settings = configuration.settings_of(files, endpoint)
     with stop_on_signals(stop):
         try:
-            with _reported(settings, overrides, options.report):
-                if len(settings) > 1:
-                    code, document = _run_all(settings, overrides, options, stop)
-                else:
-                    opened = open_endpoint(configuration.load(settings[0], overrides))
-                    code, document = _run_one(opened, options, stop)
+            if len(settings) > 1:
+                code, document = _run_all(settings, overrides, options, stop)
+            else:
+                opened = open_endpoint(configuration.load(settings[0], overrides))
+                code, document = _run_one(opened, options, stop)
         except _ForSparkError:
             return WORK_FOR_SPARK
         # Last: if a second signal ended this before, its document would be a second one.
         if document is not None:
             print(json.dumps(document))
         return code
-
-
-@contextmanager
-def _reported(
-    settings: Sequence[configuration.EndpointSettings],
-    overrides: Sequence[str],
-    file: Path | None,
-) -> Iterator[None]:
-    """Write the report page after the block, also after an error. What fails there fails no
-    sweep.
-    """
-    try:
-        yield
-    except DuesweepError:
-        _write_report(settings, overrides, file)
-        raise
-    _write_report(settings, overrides, file)
-
-
-def _write_report(
-    settings: Sequence[configuration.EndpointSettings],
-    overrides: Sequence[str],
-    file: Path | None,
-) -> None:
-    if file is None:
-        return
-    from duesweep.operations.status import statuses  # noqa: PLC0415 - few want it
-    from duesweep.report.page import write_page  # noqa: PLC0415
-
-    try:
-        write_page(statuses(settings, overrides, _REPORT_DAYS), file)
-    except DuesweepError as error:
-        _tell(str(error))
 
 
 def _run_one(

@@ -52,10 +52,6 @@ def sweep(
             "the rest to the next sweep.",
         ),
     ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the report page into this file afterwards."),
-    ] = None,
     gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues.
@@ -64,7 +60,7 @@ def sweep(
     """
     from duesweep.cli import sweep as command
 
-    options = command.SweepOptions(as_json, gate, max_seconds, max_messages, report)
+    options = command.SweepOptions(as_json, gate, max_seconds, max_messages)
     return command.run(config or [], endpoint, settings or [], options)
 
 
