@@ -102,6 +102,44 @@ def _row(error: ErrorId) -> ErrorRow:
     return ErrorRow(error, "id", MESSAGE_TYPE, "Billing", 5, DUE, DUE, "x.Error", "text")
 
 
+_KEY = "0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f"
+
+
+def _chosen(*ids: str) -> ChosenErrors:
+    """Of three errors with message id `id`, of which one was replayed before."""
+    open_ones = [_row(ErrorId("sweep", key)) for key in ("k0", _KEY)]
+    done = _row(ErrorId("sweep", "k2"))._replace(message_id="old")
+    return ChosenErrors(
+        command=CommandName.REPLAY,
+        source="s",
+        rows={row.id: row for row in open_ones},
+        done_rows={done.id: done},
+        ids=ids,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_exact", "is_whole"),
+    [
+        ((), False, True),
+        (("k0",), True, True),
+        ((_KEY.upper(), "k0"), True, True),
+        (("id",), False, True),
+        (("k0", "k2"), True, False),
+        (("old",), True, False),
+        (("nobody",), True, False),
+    ],
+)
+def test_ids_are_exact_unless_one_means_several_and_whole_if_each_means_one_to_do(
+    ids: tuple[str, ...], *, is_exact: bool, is_whole: bool
+) -> None:
+    chosen = _chosen(*ids)
+
+    assert (chosen.is_exact, chosen.is_whole) == (is_exact, is_whole)
+    assert [row.id.key for row in chosen.named_before("old")] == ["k2"]
+    assert len(chosen.named("id")) == 2
+
+
 @pytest.mark.parametrize(("again", "done_before"), [(False, 1), (True, 0)])
 def test_what_was_done_meanwhile_is_left_out_unless_again_is_asked_for(
     *, again: bool, done_before: int

@@ -5,14 +5,15 @@ commands did (see `change`). So of two replays, the second one finds what the fi
 are two ways to replay a batch: deliver it to queues, or put it back into the store.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from duesweep.core.change import Change, ChangeKind, Command, CommandName
+from duesweep.core.change import Change, ChangeKind, Command, CommandName, spellings
 from duesweep.core.errors import ExitCode, MessageError
 from duesweep.core.exhausted import (
     ErrorFilter,
@@ -54,6 +55,9 @@ _NO_ANSWER = "The queue did not say whether the message arrived: it may have"
 _NOT_SENT = "It was not sent: the messages before it took too long"
 _PAUSED = "Its destination is paused: see `duesweep paused`"
 _MOST_FAILURES = 1_000
+
+# Errors by their keys and message ids.
+_ByName = dict[str, list[ErrorRow]]
 
 
 class Item(NamedTuple):
@@ -254,7 +258,7 @@ def _change(error: ErrorId, message: Message) -> Change:
     return Change(ChangeKind.REPLAYED, message, of=error.sweep_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChosenErrors:
     """Errors that `command` is about: `rows` are to be done, unless somebody does them meanwhile.
     `done_rows` are left out, because of what was `done` with them; with `again` none are. `ids` are
@@ -289,11 +293,19 @@ class ChosenErrors:
 
     def named(self, wanted: str) -> Sequence[ErrorRow]:
         """Those to be done that this id leads to."""
-        return _named(self.rows, wanted)
+        return _named(self._rows_by_name, wanted)
 
     def named_before(self, wanted: str) -> Sequence[ErrorRow]:
         """Those that are left out."""
-        return _named(self.done_rows, wanted)
+        return _named(self._done_by_name, wanted)
+
+    @cached_property
+    def _rows_by_name(self) -> _ByName:
+        return _by_name(self.rows)
+
+    @cached_property
+    def _done_by_name(self) -> _ByName:
+        return _by_name(self.done_rows)
 
     @property
     def groups(self) -> Sequence[ErrorGroup]:
@@ -312,9 +324,19 @@ class ChosenErrors:
         return replace(self.undone, exit_code=ExitCode.MESSAGES_FAILED)
 
 
-def _named(rows: Mapping[ErrorId, ErrorRow], wanted: str) -> Sequence[ErrorRow]:
-    named = ErrorFilter(ids=(wanted,))
-    return [row for row in rows.values() if named.matches(row)]
+def _by_name(rows: Mapping[ErrorId, ErrorRow]) -> _ByName:
+    found: _ByName = defaultdict(list)
+    for row in rows.values():
+        found[row.id.key].append(row)
+        if row.message_id is not None:
+            found[row.message_id].append(row)
+    return found
+
+
+def _named(rows: _ByName, wanted: str) -> Sequence[ErrorRow]:
+    # Its key may be its message id, or fit two spellings.
+    found = {row.id: row for name in spellings([wanted]) for row in rows.get(name, ())}
+    return list(found.values())
 
 
 def choose_errors(
