@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from duesweep import Duesweep
 from duesweep.cli.app import app, ending, main
 
 # What they print has a form of its own.
@@ -50,6 +51,23 @@ def test_options_and_arguments_say_what_they_are() -> None:
     ]
 
     assert silent == []
+
+
+# What they do is no endpoint's affair, or goes on for ever.
+WITHOUT_METHOD = {"config", "demo", "queue", "rabbitmq", "schedule", "subscriptions", "watch"}
+# Where a command has a method of another name.
+METHODS = {
+    **{("errors", "list"): "error_groups", ("errors", "show"): "show_errors"},
+    **{("errors", name): name for name in ("replay", "discard")},
+    ("report",): "status",
+}
+
+
+def test_command_on_an_endpoint_is_a_method_of_duesweep() -> None:
+    names = {METHODS.get(path, path[0]) for path in COMMANDS if path[0] not in WITHOUT_METHOD}
+
+    assert len(names) > 15
+    assert {name for name in names if not callable(getattr(Duesweep, name, None))} == set()
 
 
 def test_results_can_be_had_as_json() -> None:
