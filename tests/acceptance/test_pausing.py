@@ -199,7 +199,7 @@ def test_plan_counts_what_has_a_limit(endpoint: Endpoint) -> None:
         "Billing": 2,
         "Shipping": 0,
     }
-    assert [(one.what, one.messages) for one in found.held] == [("Bill*", 2)]
+    assert [(one.what, one.messages) for one in found.held_back] == [("Bill*", 2)]
 
 
 def test_destination_that_is_not_allowed_fails_and_others_arrive(
