@@ -63,7 +63,7 @@ def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
     assert "script" not in page.tags
     assert "\x1b" not in page.text
     assert r"<script>alert('x')</script>\x1b[2J" in page.text
-    assert "duesweep resume 'Ship*'" in page.text
+    assert f"duesweep resume 'Ship*' --config {endpoint.config_file()}" in page.text
     for number, what in ((3, "dispatched"), (1, "errors that wait for a hand"), (1, "in back-off")):
         assert f" {number} {what}" in page.text, what
     assert "Next hour: 1, day: 2, week: 3, later: 1." in page.text
@@ -95,7 +95,8 @@ def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> 
 
 
 def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint) -> None:
-    endpoint.named("Sales").set_up("Mails")
+    sales = endpoint.named("Sales").set_up("Mails")
+    assert sales.run("pause", "Ship*", "--reason", "stocktaking").code == 0
     file = endpoint.folder / "fleet.html"
     wrong = 'store.endpoint = "Wrong"\nstore.schema = 5'
     config = endpoint.fleet_file('store.endpoint = "Sales"', wrong)
@@ -105,6 +106,7 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
     text = _Page(file.read_text(encoding="utf-8")).text
     assert "duesweep: 2 endpoints" in text
     assert "store.schema" in text
+    assert f"duesweep resume 'Ship*' --config {config} --endpoint Sales" in text
 
 
 def test_the_same_facts_are_one_document_without_a_page(endpoint: Endpoint) -> None:

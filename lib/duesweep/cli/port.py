@@ -89,7 +89,7 @@ class FreshPage:
         from duesweep.operations.status import status  # noqa: PLC0415 - few look at it
         from duesweep.report.page import render  # noqa: PLC0415
 
-        facts = [status(each.config, each.context, _DAYS) for each in self._endpoints]
+        facts = [status(each.config, each.context, _DAYS, each.options) for each in self._endpoints]
         return Page(render(facts, datetime.now(UTC)).encode(), "text/html; charset=utf-8")
 
 

@@ -46,14 +46,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """What files say of one endpoint. `label` names it where it has no other name yet; `error`: its
-    file cannot be read; of `parts`, each overrides the next.
+    """What files say of one endpoint. `label` names it where it has no other name yet, `options` on
+    a command line; `error`: its file cannot be read; of `parts`, each overrides the next.
     """
 
     label: str
     content: Content
     error: ConfigError | None = None
     parts: Sequence[Part] = ()
+    options: Sequence[str] = ()
 
 
 def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list[EndpointSettings]:
@@ -126,9 +127,11 @@ def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
     own = dict(content)
     defaults = _table(own.pop(_DEFAULTS, {}), file)
     shared = Part(file, (_DEFAULTS,))
+    options = ["--config", str(file.absolute())]
     entries = own.pop(_ENDPOINTS, None)
     if entries is None:
-        yield EndpointSettings(str(file), merged(defaults, own), parts=(Part(file), shared))
+        parts = (Part(file), shared)
+        yield EndpointSettings(str(file), merged(defaults, own), parts=parts, options=options)
         return
     if own:
         raise ConfigError(
@@ -141,10 +144,12 @@ def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
         )
     for number, entry in enumerate(entries, 1):
         settings = merged(defaults, _table(entry, file))
+        name = _name(settings)
         yield EndpointSettings(
-            f"{file}, endpoint {_name(settings) or number}",
+            f"{file}, endpoint {name or number}",
             settings,
             parts=(Part(file, (_ENDPOINTS, number - 1)), shared),
+            options=[*options, "--endpoint", name] if name else options,
         )
 
 

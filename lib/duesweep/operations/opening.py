@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint's settings, and what a sweep of it works with."""
+    """An endpoint's settings, and what a sweep of it works with. `options` name it on a command
+    line.
+    """
 
     config: Config
     context: SweepContext
+    options: Sequence[str] = ()
 
     @property
     def source(self) -> str:
@@ -43,9 +46,9 @@ class Endpoint:
         return self.config.store.dsn.get_secret_value()
 
 
-def open_endpoint(config: Config) -> Endpoint:
+def open_endpoint(config: Config, options: Sequence[str] = ()) -> Endpoint:
     """The endpoint of these settings. Raises `ConfigError`."""
-    return Endpoint(config, sweep_context(config))
+    return Endpoint(config, sweep_context(config), options)
 
 
 def endpoints_of(
@@ -56,7 +59,7 @@ def endpoints_of(
     failures: list[tuple[str, DuesweepError]] = []
     for each in settings:
         try:
-            endpoints.append(open_endpoint(load(each, overrides)))
+            endpoints.append(open_endpoint(load(each, overrides), each.options))
         except DuesweepError as error:
             failures.append((each.label, error))
     return endpoints, failures

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -118,7 +118,8 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Status:
     """What is known of one source. `waiting` or `history` None: it could not be read, and
-    `problems` say why. `findings` are the doctor's that are not good.
+    `problems` say why. `findings` are the doctor's that are not good. `options` name the endpoint
+    on a command line.
     """
 
     source: str
@@ -126,6 +127,7 @@ class Status:
     history: History | None
     findings: Sequence[Finding] = ()
     problems: Sequence[str] = ()
+    options: Sequence[str] = field(default=(), repr=False)
 
     @property
     def is_known(self) -> bool:
@@ -152,13 +154,13 @@ def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], day
     endpoints, failures = endpoints_of(settings, overrides)
     if not endpoints:
         raise failures[0][1]
-    found = [status(each.config, each.context, days) for each in endpoints]
+    found = [status(each.config, each.context, days, each.options) for each in endpoints]
     code = ExitCode.DONE if all(each.is_known for each in found) else ExitCode.WORK_LEFT
     found += [Status(name, None, None, problems=[str(error)]) for name, error in failures]
     return Statuses(datetime.now(UTC), found, ExitCode.CONFIGURATION if failures else code)
 
 
-def status(config: Config, context: SweepContext, days: int) -> Status:
+def status(config: Config, context: SweepContext, days: int, options: Sequence[str] = ()) -> Status:
     """What is known of an endpoint; its history of so many days. Changes nothing."""
     now, problems = datetime.now(UTC), list[str]()
     source = context.store.source
@@ -173,6 +175,7 @@ def status(config: Config, context: SweepContext, days: int) -> Status:
         history=_try(history, "The ledger", problems),
         findings=_try(lambda: _findings(config), "What the doctor looks at", problems) or (),
         problems=problems,
+        options=options,
     )
 
 

@@ -361,7 +361,7 @@ def reload(
             continue
         try:
             config, not_changed = configuration.keep_fixed(new[old.source].config, old.config)
-            endpoint = open_endpoint(config)
+            endpoint = open_endpoint(config, new[old.source].options)
         except DuesweepError as error:
             _tell_failure(old.source, error)
             is_complete = False

@@ -72,6 +72,7 @@ def _environment() -> Environment:
         "instant": lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
         "late": lambda ms: "" if ms is None else duration_text(ms),
         "quoted": shlex.quote,
+        "words": lambda words: "".join(f" {shlex.quote(word)}" for word in words),
         "short_class": lambda name: name.rpartition(".")[2],
         "shorten": shorten,
     }
