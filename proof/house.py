@@ -162,8 +162,11 @@ def modules(tree: Tree) -> int:
 
 @rule("entries at the top", "64", "12")
 def entries(tree: Tree) -> int:
-    """Files and folders that one sees on opening lib/duesweep."""
-    return sum(1 for each in (tree.root / PACKAGE).iterdir() if each.name != "__pycache__")
+    """Files and folders that one sees on opening lib/duesweep, without py.typed: an empty file,
+    which says to checkers of types that the package has some.
+    """
+    unseen = {"__pycache__", "py.typed"}
+    return sum(1 for each in (tree.root / PACKAGE).iterdir() if each.name not in unseen)
 
 
 @rule("imports against the layers", "45", "0")
