@@ -223,7 +223,7 @@ def _list_in(text: str) -> object:
     try:
         return tomllib.loads(f"list = {text}")["list"]
     except (ValueError, RecursionError) as error:
-        raise ValueError('it is a list, as ["one", "two"], which cannot be read') from error
+        raise ValueError('it is a list, as ["one", "two"], and cannot be read') from error
 
 
 def _number_in(text: str, *, is_whole: bool) -> float:

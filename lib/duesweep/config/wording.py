@@ -48,7 +48,7 @@ _BOUNDS = {
 _SECTION = ("model_type", "model_attributes_type", "dict_type")
 _REASONS = {
     **dict.fromkeys(_SECTION, "it is a section, and a value was given"),
-    "tuple_type": "it is a list",
+    "tuple_type": 'it is a list, as ["one", "two"]',
     **dict.fromkeys(["string_too_short", "too_short"], "it is empty"),
 }
 _UNKNOWN, _MISSING = "extra_forbidden", "missing"

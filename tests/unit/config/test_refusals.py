@@ -117,8 +117,9 @@ VALUES = [
           given=["queues.default.readable_body=yes"], exact=True),
     Wrong("queues.default.readable_body is wrong: it is 1, and must be true or false",
           "[queues.default]\nreadable_body = 1", exact=True),
-    Wrong("sweep.allow_destinations is wrong: it is a list, as",
-          given=["sweep.allow_destinations=[x"]),
+    *(Wrong(f'sweep.allow_destinations is wrong: it is a list, as ["one", "two"]{more}',
+            given=[f"sweep.allow_destinations={text}"], exact=True)
+      for text, more in (("x", ""), ("[x", ", and cannot be read"))),
     Wrong("retry.max_seconds is 10, less than retry.initial_seconds, 30 by default; set "
           "retry.initial_seconds to at most 10, or retry.max_seconds to at least 30",
           given=["retry.max_seconds=10"], exact=True),
