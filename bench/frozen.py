@@ -186,8 +186,7 @@ def _signal_server(folder: Path, number: int) -> None:
 
 @contextmanager
 def _watcher(files: Sequence[Path], plan: Plan, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
-    environment["PYTHONPATH"] = str(ROOT / "lib")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
     command = [sys.executable, str(_SCRIPT), "once", plan.text(), "watch", *_configs(files)]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, stderr=stderr, env=environment)

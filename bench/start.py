@@ -86,10 +86,9 @@ def _open_table(folder: Path) -> float:
     for name, value in _BARE_SETTINGS.items():
         command += ["--conf", f"{name}={value}"]
     started = time.monotonic()
-    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     subprocess.run(
         [*command, str(script), str(folder / "ledger" / "tombstones")],
-        env=environment | {"PYSPARK_PYTHON": sys.executable},
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
         stderr=subprocess.DEVNULL,
         check=True,
     )

@@ -36,7 +36,7 @@ class WarmSession:
     """Sweeps in one Spark session."""
 
     def __init__(self) -> None:
-        self._spark = spark_session(configuration.jars())
+        self._spark = spark_session(configuration.spark_start())
         self.spark_version = self._spark.version
 
     def sweep(self, config: Config) -> dict[str, float]:
@@ -61,7 +61,6 @@ def sweep_cold(file: Path, log: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"},
             check=False,
         )
     if done.returncode or json.loads(done.stdout)["outcome"] != "done":
@@ -73,12 +72,10 @@ def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
     included.
     """
     command = [sys.executable, "-m", "duesweep", "sweep", "--config", str(file), "--json"]
-    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     sweeps = [
         subprocess.Popen(
             [*command, "--set", "sweep.spark_from=100000000"],
             stdout=subprocess.PIPE,
-            env=environment,
         )
         for _ in range(at_once)
     ]
@@ -106,7 +103,7 @@ def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
         process = subprocess.Popen(
             [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
             stdout=written,
-            env={k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"} | environment,
+            env=os.environ | environment,
         )
         ended, status, used, peak = 0, 0, None, 0.0
         while not ended:

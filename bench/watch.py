@@ -98,10 +98,9 @@ def _run(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]
 
 @contextmanager
 def _watcher(file: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, stderr=stderr, env=environment)
+        process = subprocess.Popen(command, stderr=stderr)
         try:
             yield process
         finally:

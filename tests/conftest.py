@@ -260,7 +260,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "SparkSession":
         except FileExistsError:
             pytest.fail('Spark runs on another worker: mark this test xdist_group("spark")')
     # With retries, as on a cluster: plain local[N] never retries a task.
-    session = spark_session(configuration.jars(), master="local[2,4]")
+    session = spark_session(configuration.spark_start(), master="local[2,4]")
     # To compile Java for each query of a few rows took an eighth of all CPU. What the shell starts
     # runs with Spark's own settings.
     session.conf.set("spark.sql.codegen.wholeStage", "false")

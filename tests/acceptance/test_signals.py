@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from duesweep import config as configuration
 from support.commands import run
 from support.endpoint import Endpoint
 from support.waiting import until
@@ -150,7 +151,7 @@ def test_signal_before_the_sweep_begins_is_a_stop(
     endpoint.set_up("Billing").delay()
 
     with signal_during_the_look(endpoint, number):
-        told = endpoint.document("sweep", "--gate", sweep__spark_from=spark_from)
+        told = endpoint.document("sweep", sweep__spark_from=spark_from)
 
     assert (told["outcome"], told["exit_code"], told["error"]) == ("stopped", 0, None)
     assert (told["sweep_id"], told["dispatched"]) == (None, 0)
@@ -162,8 +163,8 @@ def test_time_counts_from_the_start_of_the_command(
     due_in_seconds: float, outcome: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing").delay(due_in_seconds=due_in_seconds)
-    # The shell says when it began. Starting Spark takes a while.
-    monkeypatch.setenv("DUESWEEP_STARTED", "1000.5")
+    # Starting Spark takes a while.
+    monkeypatch.setattr(configuration, "started", lambda: 1000.5)
 
     assert endpoint.document("sweep", "--max-seconds", "60")["outcome"] == outcome
     assert len(endpoint.waiting()) == 1

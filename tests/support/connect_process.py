@@ -17,7 +17,10 @@ from duesweep.report.document import plain
 
 
 def main(file: str) -> int:
-    jars = ",".join(str(jar) for jar in configuration.jars())
+    start = configuration.spark_start()
+    assert start is not None
+    assert start.jars is not None
+    jars = ",".join(map(str, start.jars.glob("*.jar")))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.remote("local[2]")

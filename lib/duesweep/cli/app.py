@@ -24,6 +24,7 @@ from duesweep.cli import (
 )
 from duesweep.cli.commands import About
 from duesweep.cli.signals import TerminatedError, raise_on_signals
+from duesweep.core import submit
 from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
 
 # The shells' convention: 128 plus the signal's number.
@@ -103,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with raise_on_signals():
+            submit.command_line, given = submit.take_options(given)
             result = _run(given)
         if result == INTERRUPTED:
             # Typer turns Ctrl-C into an exit code without a message.

@@ -1,8 +1,6 @@
 """`duesweep sweep`: asks the store first, and starts Spark only if there is much to do."""
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -10,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from duesweep import config as configuration
 from duesweep.cli.signals import stop_on_signals
@@ -21,23 +19,14 @@ from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
 from duesweep.report.text import print_blocks
 
-# What `--gate` exits with if Spark is needed, and no command runs it. No other command exits with
-# it.
-WORK_FOR_SPARK = 10
-
-
-class _ForSparkError(BaseException):
-    """The gate is done, and another process has to sweep. No error of the run's."""
-
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
     """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
-    None: no limit. With `gate`, a sweep that needs Spark becomes the command that runs it.
+    None: no limit.
     """
 
     as_json: bool = False
-    gate: bool = False
     max_seconds: int | None = None
     max_messages: int | None = None
 
@@ -51,14 +40,11 @@ def run(
     stop = Stop(at, options.max_messages)
     settings = configuration.settings_of(files, endpoint)
     with stop_on_signals(stop):
-        try:
-            if len(settings) > 1:
-                code, document = _run_all(settings, overrides, options, stop)
-            else:
-                opened = open_endpoint(configuration.load(settings[0], overrides))
-                code, document = _run_one(opened, options, stop)
-        except _ForSparkError:
-            return WORK_FOR_SPARK
+        if len(settings) > 1:
+            code, document = _run_all(settings, overrides, options, stop)
+        else:
+            opened = open_endpoint(configuration.load(settings[0], overrides))
+            code, document = _run_one(opened, options, stop)
         # Last: if a second signal ended this before, its document would be a second one.
         if document is not None:
             print(json.dumps(document))
@@ -70,14 +56,13 @@ def _run_one(
 ) -> tuple[int, dict[str, object] | None]:
     """Its exit code, and its document if that is wanted."""
     began = time.monotonic()
-    before = partial(_before, gate=options.gate, stop=stop)
     watch = partial(_watch, endpoint)
     try:
-        run = run_once(endpoint, stop, before=before, watch=watch)
+        run = run_once(endpoint, stop, before=_tell_looks, watch=watch)
     except Exception as error:
         _tell_monitoring([(endpoint, failed_run(endpoint.source, error, time.monotonic() - began))])
         raise
-    from duesweep.report.views import runs  # noqa: PLC0415 - a gate that ends here does without
+    from duesweep.report.views import runs  # noqa: PLC0415 - a refused run does without
 
     print_blocks(runs.run_blocks(run, endpoint.context), as_json=options.as_json)
     _tell_monitoring([(endpoint, run)])
@@ -92,9 +77,9 @@ def _run_all(
 ) -> tuple[int, dict[str, object] | None]:
     """The same of several: a line for each, and the sums of all."""
     endpoints, failures = endpoints_of(settings, overrides)
-    before = partial(_before, gate=options.gate, stop=stop, names_sources=True)
+    before = partial(_tell_looks, names_sources=True)
     ran = run_all(endpoints, stop, before=before)
-    from duesweep.report.views import runs  # noqa: PLC0415 - a gate that ends here does without
+    from duesweep.report.views import runs  # noqa: PLC0415 - a refused run does without
 
     unread = [failed_run(name, error) for name, error in failures]
     contexts = [(endpoint.context, run) for endpoint, run in ran]
@@ -105,16 +90,8 @@ def _run_all(
     return code, runs.fleet_document(everything, code) if options.as_json else None
 
 
-def _before(
-    looks: Sequence[tuple[Endpoint, Look]],
-    *,
-    gate: bool,
-    stop: Stop,
-    names_sources: bool = False,
-) -> None:
-    """Become the command that runs Spark if that is needed; else tell what the looks found."""
-    if gate and any(look.needs_spark for _, look in looks) and not stop.is_wanted:
-        _run_spark_command()
+def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool = False) -> None:
+    """Tell what the looks found."""
     if any(look.has_work for _, look in looks):
         from duesweep.report import progress  # noqa: PLC0415 - a run without work does without
 
@@ -122,15 +99,6 @@ def _before(
     for endpoint, look in looks:
         for notice in look.notices:
             _tell(f"{endpoint.source}: {notice}" if names_sources else str(notice))
-
-
-def _run_spark_command() -> NoReturn:
-    command = configuration.spark_command()
-    if command is not None:
-        # Python ignores it, and what it becomes would do the same.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvp("bash", ["bash", "-c", command])
-    raise _ForSparkError
 
 
 def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[object]:

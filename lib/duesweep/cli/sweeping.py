@@ -52,7 +52,6 @@ def sweep(
             "the rest to the next sweep.",
         ),
     ] = None,
-    gate: Annotated[bool, typer.Option("--gate", hidden=True)] = False,
 ) -> int:
     """Sweep once: move the messages that are due now to their queues.
 
@@ -60,7 +59,7 @@ def sweep(
     """
     from duesweep.cli import sweep as command
 
-    options = command.SweepOptions(as_json, gate, max_seconds, max_messages)
+    options = command.SweepOptions(as_json, max_seconds, max_messages)
     return command.run(config or [], endpoint, settings or [], options)
 
 

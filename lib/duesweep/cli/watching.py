@@ -67,10 +67,7 @@ def _sweep_command(
     given += [] if endpoint is None else [f"--endpoint={endpoint}"]
     # A watcher sends no message before it is due, and nor may this.
     given += [f"--set={each}" for each in (*overrides, "sweep.look_ahead_seconds=0")]
-    shell = configuration.spark_command()
-    if shell is not None:
-        return ["bash", "-c", f'{shell} "$@"', "duesweep", *given]
-    return [sys.executable, "-P", "-m", "duesweep", *given]
+    return [sys.executable, "-P", "-m", "duesweep", *given, *configuration.spark_options()]
 
 
 def _watch(

@@ -5,10 +5,10 @@ from duesweep.config.environment import (
     given_variables,
     has_cluster_files,
     has_prepared_session,
-    jars,
     otlp_settings,
     own_command,
-    spark_command,
+    spark_options,
+    spark_start,
     started,
 )
 from duesweep.config.files import EndpointSettings, settings_of
@@ -35,7 +35,6 @@ __all__ = [
     "has_cluster_files",
     "has_prepared_session",
     "holds_password",
-    "jars",
     "keep_fixed",
     "load",
     "mask_secrets",
@@ -43,6 +42,7 @@ __all__ = [
     "own_command",
     "route_notice",
     "settings_of",
-    "spark_command",
+    "spark_options",
+    "spark_start",
     "started",
 ]

@@ -10,22 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from duesweep.core import submit
 from duesweep.core.errors import ConfigError
+from duesweep.drivers.spark_start import SparkStart, own_jars
 
 _JARS_VARIABLE = "DUESWEEP_JARS"
-# One of these is set if the session is prepared by spark-submit or spark-submit.sh.
+# One of these is set if spark-submit or a shell of PySpark prepares the session.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
-_SPARK_COMMAND_VARIABLE = "DUESWEEP_SPARK_COMMAND"
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # Where one of these is set, a path may be on another file system for Spark than for this process.
-_CLUSTER_VARIABLES = {
-    *(_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"),
-    # Set by spark-submit.sh where options of Spark may say so.
-    "DUESWEEP_SPARK_FILES",
-}
+_CLUSTER_VARIABLES = {_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"}
 _COMMAND_VARIABLE = "DUESWEEP_COMMAND"
-_STARTED_VARIABLE = "DUESWEEP_STARTED"
-_imported = time.time()
+_started = time.time()
 _OTLP = "OTEL_EXPORTER_OTLP"
 _PROTOCOL = "http/protobuf"
 
@@ -41,33 +37,35 @@ def has_prepared_session() -> bool:
     return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
-def spark_command() -> str | None:
-    """The shell command that runs this sweep on Spark; None: spark-submit.sh has not set one."""
-    return os.environ.get(_SPARK_COMMAND_VARIABLE)
+def spark_options() -> Sequence[str]:
+    """The options of spark-submit on this process's command line, for that of another process."""
+    return submit.command_line.words
 
 
 def has_cluster_files() -> bool:
     """Whether Spark may take a path for one on a cluster's file system, or reach it with
     credentials that this process has not got.
     """
-    return not _CLUSTER_VARIABLES.isdisjoint(os.environ)
+    may_reach = submit.command_line.may_reach_other_files
+    return may_reach or not _CLUSTER_VARIABLES.isdisjoint(os.environ)
 
 
-def jars() -> Sequence[Path]:
-    """The jars for a Spark session, from the folder that spark-submit.sh filled.
+def spark_start() -> SparkStart | None:
+    """What a Spark session is started with: jars from the folder that the environment names, else
+    the checkout's. None: spark-submit or Databricks prepares the session, with jars of its own.
 
-    Empty if spark-submit has prepared a session, which has a master and jars of its own. Raises
-    `ConfigError` for a folder without jars.
+    Raises `ConfigError` for a folder without jars.
     """
-    folder = os.environ.get(_JARS_VARIABLE)
-    if folder is None or not _PREPARED_VARIABLES.isdisjoint(os.environ):
-        return ()
-    found = sorted(Path(folder).glob("*.jar"))
-    if not found:
+    if not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ:
+        return None
+    folder, own = os.environ.get(_JARS_VARIABLE), own_jars()
+    jars = own if folder is None else Path(folder)
+    if jars is not None and jars != own and not any(jars.glob("*.jar")):
         raise ConfigError(
-            f"{_JARS_VARIABLE} names the folder {folder}, which has no jars", advice="run tests/run"
+            f"{_JARS_VARIABLE} names the folder {folder}, which has no jars",
+            advice="unset it in a checkout, which fetches them",
         )
-    return found
+    return SparkStart(jars, submit.command_line)
 
 
 def own_command() -> Sequence[str]:
@@ -88,11 +86,8 @@ def given_variables() -> Sequence[str]:
 
 
 def started() -> float:
-    """Seconds since 1970-01-01 UTC: from spark-submit.sh, else the start of this process."""
-    try:
-        return float(os.environ[_STARTED_VARIABLE])
-    except (KeyError, ValueError):
-        return _imported
+    """When this process began, in seconds since 1970-01-01 UTC."""
+    return _started
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -22,12 +21,15 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from duesweep.core.errors import SparkError, raise_interruption
+from duesweep.drivers.spark_start import DEFAULT_MASTER, SparkStart
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
 # PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
 _CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
+# Those of spark-defaults.conf that no session goes without, whoever prepared it.
 _SETTINGS = {
+    "spark.app.name": "duesweep",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
@@ -38,17 +40,6 @@ _SETTINGS = {
     # Arrow rows stay Arrow until an executor writes them. As a local relation they would become
     # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
-}
-_LOCAL_SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.driver.memory": "2g",
-    # The same as in conf/spark-defaults.conf, which gives the reason.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 # Spark adds the vector module to every JVM. The JVM warns about it, and no option stops that. Cron
 # would mail the warning.
@@ -75,46 +66,58 @@ _CONFLICT = re.compile(
 )
 
 
-def spark_session(jars: Sequence[Path] = (), master: str = "local[*,4]") -> SparkSession:
-    """The session that spark-submit or Databricks prepared, else a new one with `jars` on `master`.
+def spark_session(start: SparkStart | None = None, master: str = DEFAULT_MASTER) -> SparkSession:
+    """The session that is there, else a new one: that of `start`, by default on `master`; without
+    it, that which spark-submit or Databricks prepared.
 
     Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices go on.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    settings = {"spark.app.name": "duesweep", **_SETTINGS}
-    if jars:
-        # Workers of a local session run on this interpreter, whatever `python3` is on the PATH.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= _LOCAL_SETTINGS | {"spark.master": master}
-        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
     # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_from_py4j)
+    # PySpark has no other way to ask whether there is a JVM. Over Spark Connect, none is started.
+    is_started = SparkContext._gateway is not None  # noqa: SLF001
+    is_started = is_started or not _CONNECT_VARIABLES.isdisjoint(os.environ)
+    variables = {} if start is None or is_started else start.make_ready(master)
     handler = signal.getsignal(signal.SIGINT)
-    with filter_stderr():
-        # Over Spark Connect, no JVM is started here.
-        if _CONNECT_VARIABLES.isdisjoint(os.environ):
-            _start_jvm(settings)
-        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    with filter_stderr(), _environment(variables):
+        if not is_started:
+            _start_jvm()
+        session = SparkSession.builder.config(map=dict(_SETTINGS)).getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     return session
 
 
-def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM that a session with these settings runs in, in a process group of its own.
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """The environment with these variables: PySpark reads them when it starts the JVM. Programs
+    that this process starts later are to prepare a session of their own.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _start_jvm() -> None:
+    """Start the JVM in a process group of its own.
 
     Who stops a command may send the signal to its whole group. This process then stops the sweep
     well, for which it needs the JVM.
     """
-    # PySpark has no other way to ask whether there is a JVM already.
-    if SparkContext._gateway is None:  # noqa: SLF001
-        conf = SparkConf().setAll(list(settings.items()))
-        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
+    conf = SparkConf().setAll(list(_SETTINGS.items()))
+    gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

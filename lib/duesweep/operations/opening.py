@@ -69,7 +69,7 @@ def open_spark() -> "SparkSession":
     """The session that is there, else a new one."""
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
 
-    return spark_session(configuration.jars())
+    return spark_session(configuration.spark_start())
 
 
 @contextmanager
@@ -107,7 +107,8 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
         yield context.open_ledger()
         return
-    if not has_session and not is_path(root) and not configuration.jars():
+    start = configuration.spark_start()
+    if not has_session and not is_path(root) and (start is None or start.jars is None):
         raise ConfigError(
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",

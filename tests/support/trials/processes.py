@@ -192,9 +192,7 @@ def jvm_of(driver: int) -> int:
 
 def _environment() -> dict[str, str]:
     paths = f"{_LIBRARY}{os.pathsep}{_TESTS}"
-    # With this variable, each command would take Spark for prepared, and use it.
-    inherited = {name: text for name, text in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
-    return inherited | {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    return os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
 
 
 def document_of(printed: str) -> Mapping[str, Any] | None:

@@ -32,7 +32,7 @@ def _run_on_spark(master: str) -> None:
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = spark_session(configuration.jars(), master=master)
+    spark = spark_session(configuration.spark_start(), master=master)
     # To compile Java for queries of a few rows takes most of their time.
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")

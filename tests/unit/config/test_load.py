@@ -8,8 +8,17 @@ from threading import Barrier
 
 import pytest
 
-from duesweep.config import jars, load, mask_secrets
+from duesweep.config import (
+    has_cluster_files,
+    load,
+    mask_secrets,
+    spark_options,
+    spark_start,
+)
 from duesweep.core.errors import ConfigError
+from duesweep.core.submit import take_options
+from duesweep.drivers.spark_start import SparkStart
+from support.commands import run
 from support.config_files import MINIMAL, SQL_SERVER, file_of
 
 
@@ -146,20 +155,47 @@ def test_configuration_cannot_be_changed() -> None:
         config.sweep.slices = 3
 
 
-def test_jars_are_those_of_the_folder_that_the_environment_names(
+def test_jars_are_those_of_the_folder_that_the_environment_names_or_of_the_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("b.jar", "a.jar", "c.txt"):
-        (tmp_path / name).touch()
+    (tmp_path / "a.jar").touch()
     monkeypatch.delenv("DUESWEEP_JARS", raising=False)
-    assert jars() == ()
+    assert spark_start() == SparkStart(Path(__file__).parents[3] / ".cache" / "jars")
 
     monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
-    assert jars() == [tmp_path / "a.jar", tmp_path / "b.jar"]
+    assert spark_start() == SparkStart(tmp_path)
 
     monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path.parent))
     with pytest.raises(ConfigError, match="has no jars"):
-        jars()
+        spark_start()
+
+
+@pytest.mark.parametrize(
+    "variable", ["PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION"]
+)
+def test_session_that_others_prepare_is_left_as_it_is(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "x")
+
+    assert spark_start() is None
+
+
+def test_options_of_spark_may_mean_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (spark_options(), has_cluster_files()) == ([], False)
+
+    options, _ = take_options(["sweep", "--conf", "spark.hadoop.fs.s3a.endpoint=x"])
+    monkeypatch.setattr("duesweep.core.submit.command_line", options)
+
+    assert spark_options() == ["--conf", "spark.hadoop.fs.s3a.endpoint=x"]
+    assert has_cluster_files()
+
+
+def test_options_of_spark_are_those_of_the_last_command_line() -> None:
+    for line, expected in ((["--master", "x"], ["--master", "x"]), ([], [])):
+        run("config", *line, "--config", "nowhere.toml")
+
+        assert spark_options() == expected
 
 
 def _file(content: bytes) -> Path:

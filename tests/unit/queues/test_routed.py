@@ -1,6 +1,6 @@
 """Several connections as one queue, in a dispatch, and what is refused before a sweep begins.
 
-What the gate makes of it is in tests/acceptance/test_missing_queues_gate.py.
+What a sweep makes of it is in tests/acceptance/test_missing_queues.py.
 """
 
 import time

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from duesweep.cli.sweep import WORK_FOR_SPARK
 from duesweep.config.adapters.endpoint import store_of
 from support.commands import Ran, run
 from support.config_files import add_routes
@@ -37,7 +36,6 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 def _file(subject: Subject, *templates: str) -> Path:
     """A configuration with a route to a queue of each of these names, for HOST-0, HOST-1 …"""
     file = subject.config_file(
-        sweep__spark_from=0,
         **{f"queues__host{i}__kind": subject.config().store.dialect for i in range(len(templates))},
         queues__default__kind=subject.config().store.dialect,
     )
@@ -45,14 +43,14 @@ def _file(subject: Subject, *templates: str) -> Path:
     return add_routes(file, *routes, ("error", "default", "error"))
 
 
-def _gate(subject: Subject, *templates: str) -> Ran:
-    return run("sweep", "--gate", "--config", str(_file(subject, *templates)))
+def _sweep(subject: Subject, *templates: str) -> Ran:
+    return run("sweep", "--config", str(_file(subject, *templates)))
 
 
-def test_gate_refuses_a_route_with_a_typo(subject: Subject) -> None:
+def test_sweep_refuses_a_route_with_a_typo(subject: Subject) -> None:
     subject.delay_many(40, ["Billing@HOST-0", "Shipping@HOST-0"])
 
-    ran = _gate(subject, WRONG)
+    ran = _sweep(subject, WRONG)
 
     (line,) = ran.err.splitlines()
     assert (ran.code, len(subject.waiting())) == (2, 40)
@@ -65,12 +63,12 @@ def test_gate_refuses_a_route_with_a_typo(subject: Subject) -> None:
 @pytest.mark.parametrize(
     ("due", "waiting", "templates", "code"),
     [
-        (["Billing@HOST-0", "Shipping@HOST-0"], [], [RIGHT], WORK_FOR_SPARK),
+        (["Billing@HOST-0", "Shipping@HOST-0"], [], [RIGHT], 0),
         (["Billing@HOST-0", "Shipping@HOST-1"], [], [RIGHT, WRONG], 2),
-        (["Gone@HOST-0", "Shipping@HOST-0"], [], [RIGHT], WORK_FOR_SPARK),
-        (["Gone@HOST-0"], ["Shipping@HOST-0"], [RIGHT], WORK_FOR_SPARK),
+        (["Gone@HOST-0", "Shipping@HOST-0"], [], [RIGHT], 3),
+        (["Gone@HOST-0"], ["Shipping@HOST-0"], [RIGHT], 3),
         ([], ["Billing@HOST-0"], [WRONG], 0),
-        ([""], [], [RIGHT], WORK_FOR_SPARK),
+        ([""], [], [RIGHT], 3),
     ],
     ids=[
         "all queues are there",
@@ -87,23 +85,23 @@ def test_messages_are_let_go_unless_a_connection_has_none_of_their_queues(
     subject.delay_many(2 * len(due), due)
     subject.delay_many(len(waiting), waiting, due_in_seconds=3_600)
 
-    assert _gate(subject, *templates).code == code
+    assert _sweep(subject, *templates).code == code
 
 
 def test_dead_destination_alone_is_let_go_by_a_route_of_its_own(subject: Subject) -> None:
     subject.delay("Gone@HOST-0")
 
-    refused = _gate(subject, RIGHT)
+    refused = _sweep(subject, RIGHT)
 
     assert refused.code == 2
     assert "route their messages to a queue that is there" in refused.err
-    assert _gate(subject, "error").code == WORK_FOR_SPARK
+    assert _sweep(subject, "error").code == 0
 
 
 def test_destinations_that_no_route_takes_are_refused(subject: Subject) -> None:
     subject.delay_many(4, ["Billing@FAR", "Shipping@FAR"])
 
-    refused = _gate(subject, RIGHT)
+    refused = _sweep(subject, RIGHT)
 
     assert refused.code == 2
     assert "No [[route]] takes any of the messages' destinations" in refused.err
@@ -135,7 +133,7 @@ def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subj
     subject.execute(f"UPDATE {subject.delayed} SET {name} = NULL")
     subject.delay("Gone@HOST-0")
 
-    assert _gate(subject, RIGHT).code == 2
+    assert _sweep(subject, RIGHT).code == 2
 
 
 def test_doctor_says_so_before_anything_is_due(subject: Subject) -> None:
@@ -152,17 +150,17 @@ def test_doctor_says_so_before_anything_is_due(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("topology", ["conventional", "direct"])
-def test_gate_asks_a_broker_for_its_endpoints(
+def test_sweep_asks_a_broker_for_its_endpoints(
     endpoint: Endpoint, broker: Broker, topology: str
 ) -> None:
     broker.create("Billing")
     broker.create("Sales.Orders")
     more = settings(broker, queues__default__topology=topology)
-    timeouts = endpoint.of_kind("sql-persistence").having(**more, sweep__spark_from=0).set_up()
+    timeouts = endpoint.of_kind("sql-persistence").having(**more).set_up()
 
     timeouts.delay_many(4, ["Biling", "Shiping"])
-    refused = timeouts.run("sweep", "--gate")
+    refused = timeouts.run("sweep")
     assert refused.code == 2
     assert "Biling goes to Biling (There is no queue Biling on RabbitMQ" in refused.err
     timeouts.delay("Billing")
-    assert timeouts.run("sweep", "--gate").code == WORK_FOR_SPARK
+    assert timeouts.run("sweep").code == 3

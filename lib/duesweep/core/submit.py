@@ -1,0 +1,87 @@
+"""Options of Spark's spark-submit, which may stand anywhere on a command line of duesweep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from duesweep.core.errors import ConfigError
+
+# Options of spark-submit with a value. All others are the command's.
+_OPTIONS = {
+    *("--archives", "--conf", "--driver-class-path", "--driver-cores", "--driver-java-options"),
+    *("--driver-library-path", "--driver-memory", "--exclude-packages", "--executor-cores"),
+    *("--executor-memory", "--files", "--jars", "--keytab", "--master", "--name"),
+    *("--num-executors", "--packages", "--principal", "--properties-file", "--proxy-user"),
+    *("--py-files", "--repositories", "--total-executor-cores"),
+}
+_FLAG = "--load-spark-defaults"
+_FILE_SYSTEM = "spark.hadoop.fs."
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """Options of Spark's spark-submit with their values, in the order in which they were given."""
+
+    given: Sequence[tuple[str, str]] = ()
+    loads_defaults: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """As they may stand on a command line."""
+        return [word for option in self.given for word in option] + [_FLAG] * self.loads_defaults
+
+    @property
+    def may_reach_other_files(self) -> bool:
+        """Whether Spark may reach other file systems with them than this process does."""
+        return any(
+            name == "--properties-file" or (name == "--conf" and value.startswith(_FILE_SYSTEM))
+            for name, value in self.given
+        )
+
+    def all_of(self, name: str) -> list[str]:
+        """The values of an option."""
+        return [value for given, value in self.given if given == name]
+
+    def setting(self, key: str) -> str | None:
+        """The value of a setting of Spark, None if it was not given."""
+        settings = [value.partition("=") for value in self.all_of("--conf")]
+        return next((value for name, _, value in reversed(settings) if name == key), None)
+
+    @property
+    def master(self) -> str | None:
+        """The master, None if none was given."""
+        named = self.all_of("--master")
+        return named[-1] if named else self.setting("spark.master")
+
+    def without(self, *names: str) -> "SubmitOptions":
+        """All but these options."""
+        left = [option for option in self.given if option[0] not in names]
+        return SubmitOptions(left, self.loads_defaults)
+
+
+def take_options(arguments: Sequence[str]) -> tuple[SubmitOptions, list[str]]:
+    """The options of spark-submit, which may stand anywhere before `--`, and what else is on the
+    command line. Raises `ConfigError` if one has no value.
+    """
+    taken: list[tuple[str, str]] = []
+    rest: list[str] = []
+    loads_defaults = False
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif word == _FLAG:
+            loads_defaults = True
+        elif name not in _OPTIONS:
+            rest.append(word)
+        elif equals:
+            taken.append((name, value))
+        elif (following := next(words, None)) is not None:
+            taken.append((name, following))
+        else:
+            raise ConfigError(f"{name}, an option of spark-submit, needs a value")
+    return SubmitOptions(taken, loads_defaults), rest
+
+
+# Those of this process's command line.
+command_line = SubmitOptions()
