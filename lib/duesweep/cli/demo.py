@@ -111,6 +111,7 @@ def demo(
 
     Example: duesweep demo --messages 1000
     """
+    from duesweep import config as configuration
     from duesweep.operations.duesweep import Duesweep
     from duesweep.report.progress import configure_logging
     from duesweep_testing.folder import clear_folder, lock_folder, write_config
@@ -122,6 +123,9 @@ def demo(
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
+        if (start := configuration.spark_start()) is not None:
+            # Jars that are missing are fetched before a server waits for them.
+            start.make_ready()
         _say(f"duesweep demo, in {folder}")
         if clear_folder(folder):
             _say("Deleted what an earlier demonstration left there.")
