@@ -33,7 +33,10 @@ STEPS = {
     "06-delays-mend": (["delays", "create"], ("json",)),
     "07-migrate-dry-run": (["delays", "migrate", "--dry-run"], _BOTH),
     # Last: the node counts messages every few seconds, and `verify` would tell of them or not.
-    "08-send": (["send", "Billing", "--body", "{}", "--message-id", _ID], _BOTH),
+    "08-send": (
+        ["send", "Billing", "--body", "{}", "--header", f"NServiceBus.MessageId={_ID}"],
+        _BOTH,
+    ),
     "09-send-later": (["send", "Billing", "--body", "{}", "--delay", "2d"], _BOTH),
 }
 _HARMED = "05-verify-harmed"

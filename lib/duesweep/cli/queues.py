@@ -23,8 +23,6 @@ from duesweep.core.errors import (
     RefusedMessageError,
 )
 from duesweep.core.message import (
-    ENCLOSED_MESSAGE_TYPES,
-    MESSAGE_ID,
     OutgoingMessage,
     ReceivedMessage,
 )
@@ -128,10 +126,8 @@ class Content:
         str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
     ] = None
 
-    def message(
-        self, delay: str | None, named: Mapping[str, str | None] | None = None
-    ) -> OutgoingMessage:
-        """The message that the options describe; `named` are headers with options of their own."""
+    def message(self, delay: str | None) -> OutgoingMessage:
+        """The message that the options describe."""
         headers: dict[str, str | None] = {}
         for header in self.header or ():
             name, separator, value = header.partition("=")
@@ -140,17 +136,11 @@ class Content:
                     f"--header {header!r} is not of the form NAME=VALUE",
                     advice="write it as in --header Colour=blue",
                 )
-            headers[name] = value
-        for name, given in (named or {}).items():
-            if given is None:
-                continue
             if name in headers:
                 raise ConfigError(
-                    f"The header {name} is given twice: with --header and with an option of its "
-                    "own",
-                    advice="leave one of the two out",
+                    f"The header {name} is given twice", advice="leave one of the two out"
                 )
-            headers[name] = given
+            headers[name] = value
         lifetime = self.time_to_be_received
         return OutgoingMessage(
             headers,
@@ -295,9 +285,6 @@ def _move(message: ReceivedMessage, error_queue: str | None, session: "Transport
 def peek(
     address: Address,
     *,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="The number at which to stop counting.")
-    ] = 100,
     on: OnEach,
 ) -> Result:
     """Print the number of messages that are not locked; on PostgreSQL an estimate.
@@ -306,7 +293,7 @@ def peek(
     """
     with on.session() as session:
         table = session.queue(address)
-        waiting = table.peek(batch_size)
+        waiting = table.peek()
     what = "message" if waiting == 1 else "messages"
     value = {"queue": str(table.destination), "messages": waiting}
     return Result(value, [Line(f"{table.destination}: {waiting:,} {what}")])
@@ -336,9 +323,6 @@ def purge(
 def purge_expired(
     address: Address,
     *,
-    batch_size: Annotated[
-        int, typer.Option(help="The number of messages that one transaction removes.")
-    ] = 1_000,
     on: OnEach,
 ) -> Result:
     """Remove the messages that have expired.
@@ -347,7 +331,7 @@ def purge_expired(
     """
     with on.session() as session:
         table = session.queue(address)
-        purged = table.purge(expired_only=True, batch_size=batch_size)
+        purged = table.purge(expired_only=True)
         return _purged(str(table.destination), purged)
 
 
@@ -440,12 +424,6 @@ def remove(
 def send_to_endpoint(
     name: Annotated[str, typer.Argument(help="The name of an endpoint.")],
     *,
-    message_type: Annotated[
-        str | None, typer.Option(help=f"The message's type; the header {ENCLOSED_MESSAGE_TYPES}.")
-    ] = None,
-    message_id: Annotated[
-        str | None, typer.Option(help=f"The message's id ({MESSAGE_ID}); default: a new one.")
-    ] = None,
     content: Content,
     delay: Annotated[
         str | None,
@@ -465,8 +443,7 @@ def send_to_endpoint(
 
     if delay is not None and delay.isdecimal():
         delay += "s"
-    named = {MESSAGE_ID: message_id, ENCLOSED_MESSAGE_TYPES: message_type}
-    message = content.message(delay, named)
+    message = content.message(delay)
     with broker.sender(on.loaded(), on.connection) as sender:
         try:
             sent_id = sender.send(name, message)

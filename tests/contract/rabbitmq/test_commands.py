@@ -216,8 +216,8 @@ def test_message_with_a_delay_arrives_later_as_it_was_given(
     body.write_bytes(b"\0\xff")
     options = [
         "--delay=1",
-        "--message-id=order/42",
-        "--message-type=Sales.Remind, Sales",
+        f"--header={MESSAGE_ID}=order/42",
+        f"--header={ENCLOSED_MESSAGE_TYPES}=Sales.Remind, Sales",
         "--header=NServiceBus.CorrelationId=c",
         "--header=Colour=a=b",
         f"--body-file={body}",
@@ -271,7 +271,7 @@ def test_message_without_a_delay_is_sent_at_once_and_its_new_id_is_printed(
         (["--body=x", "--body-file=y"], "--body and --body-file are both given"),
         (["--header=Colour"], "is not of the form NAME=VALUE"),
         (
-            ["--message-id=1", f"--header={MESSAGE_ID}=2"],
+            [f"--header={MESSAGE_ID}=1", f"--header={MESSAGE_ID}=2"],
             f"The header {MESSAGE_ID} is given twice",
         ),
         (["--connection=other"], "There is no connection other to RabbitMQ"),
