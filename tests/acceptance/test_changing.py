@@ -230,6 +230,17 @@ def test_message_that_the_table_refuses_is_told_and_the_others_are_restored(
     assert "violates check constraint" in ran.err
 
 
+def test_no_is_a_document_too(
+    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, due_later: list[str]
+) -> None:
+    monkeypatch.setattr(commands, "confirm", lambda _: False)
+
+    document = endpoint.document("cancel", "--destination", "Billing", *REASON, code=3)
+
+    assert document == {"exit_code": 3, "error": "nothing was changed"}
+    assert endpoint.waiting() == sorted(due_later)
+
+
 @pytest.mark.usefixtures("_ctrl_c")
 def test_ctrl_c_at_the_question_of_restore_ends_it_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, due_later: list[str]
