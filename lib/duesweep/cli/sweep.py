@@ -3,11 +3,9 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
@@ -20,41 +18,37 @@ from duesweep.operations.run import Run, failed_run, run_all, run_once
 from duesweep.report.text import print_blocks
 
 
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
-    """`max_seconds` count from the start of the command; with `max_messages` it claims no more.
-    None: no limit.
-    """
-
-    as_json: bool = False
-    max_seconds: int | None = None
-    max_messages: int | None = None
-
-
 def run(
-    files: Sequence[Path], endpoint: str | None, overrides: Sequence[str], options: SweepOptions
+    settings: Sequence[configuration.EndpointSettings],
+    overrides: Sequence[str],
+    *,
+    as_json: bool,
+    max_seconds: int | None,
+    max_messages: int | None,
 ) -> int:
-    """Sweep once, until a signal or the time stops the sweep. `files`: none for the default one."""
-    seconds = options.max_seconds
-    at = None if seconds is None else configuration.started() + seconds
-    stop = Stop(at, options.max_messages)
-    settings = configuration.settings_of(files, endpoint)
+    """Sweep once, until a signal or the time stops the sweep. `max_seconds` count from the start of
+    the command; with `max_messages` it claims no more. None: no limit.
+    """
+    at = None if max_seconds is None else configuration.started() + max_seconds
+    stop = Stop(at, max_messages)
     with stop_on_signals(stop):
         if len(settings) > 1:
-            code, document = _run_all(settings, overrides, options, stop)
+            code, document = _run_all(settings, overrides, stop, as_json=as_json)
         else:
             opened = open_endpoint(configuration.load(settings[0], overrides))
-            code, document = _run_one(opened, options, stop)
+            code, document = _run_one(opened, stop, as_json=as_json)
         # Last: if a second signal ended this before, its document would be a second one.
-        if document is not None:
-            print(json.dumps(document))
+        if as_json:
+            print(json.dumps(document()))
         return code
 
 
-def _run_one(
-    endpoint: Endpoint, options: SweepOptions, stop: Stop
-) -> tuple[int, dict[str, object] | None]:
-    """Its exit code, and its document if that is wanted."""
+# Its exit code, and what makes its document.
+_Ended = tuple[int, Callable[[], dict[str, Any]]]
+
+
+def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
+    """Run, print and tell."""
     began = time.monotonic()
     watch = partial(_watch, endpoint)
     try:
@@ -64,17 +58,18 @@ def _run_one(
         raise
     from duesweep.report.views import runs  # noqa: PLC0415 - a refused run does without
 
-    print_blocks(runs.run_blocks(run, endpoint.context), as_json=options.as_json)
+    print_blocks(runs.run_blocks(run, endpoint.context), as_json=as_json)
     _tell_monitoring([(endpoint, run)])
-    return run.exit_code, runs.document(run) if options.as_json else None
+    return run.exit_code, partial(runs.document, run)
 
 
 def _run_all(
     settings: Sequence[configuration.EndpointSettings],
     overrides: Sequence[str],
-    options: SweepOptions,
     stop: Stop,
-) -> tuple[int, dict[str, object] | None]:
+    *,
+    as_json: bool,
+) -> _Ended:
     """The same of several: a line for each, and the sums of all."""
     endpoints, failures = endpoints_of(settings, overrides)
     before = partial(_tell_looks, names_sources=True)
@@ -83,11 +78,11 @@ def _run_all(
 
     unread = [failed_run(name, error) for name, error in failures]
     contexts = [(endpoint.context, run) for endpoint, run in ran]
-    print_blocks(runs.fleet_blocks(contexts, unread), as_json=options.as_json)
+    print_blocks(runs.fleet_blocks(contexts, unread), as_json=as_json)
     _tell_monitoring(ran)
     everything = sorted([*(run for _, run in ran), *unread], key=lambda run: run.source)
     code = worst([run.exit_code for run in everything])
-    return code, runs.fleet_document(everything, code) if options.as_json else None
+    return code, partial(runs.fleet_document, everything, code)
 
 
 def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool = False) -> None:

@@ -57,10 +57,16 @@ def sweep(
 
     Example: duesweep sweep --max-seconds 50 --json
     """
+    from duesweep import config as configuration
     from duesweep.cli import sweep as command
 
-    options = command.SweepOptions(as_json, max_seconds, max_messages)
-    return command.run(config or [], endpoint, settings or [], options)
+    return command.run(
+        configuration.settings_of(config or [], endpoint),
+        settings or [],
+        as_json=as_json,
+        max_seconds=max_seconds,
+        max_messages=max_messages,
+    )
 
 
 @app.command(short_help="Sweep as messages come due, until a signal.")
