@@ -28,7 +28,7 @@ SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 # PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
 _CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
 # Those of spark-defaults.conf that no session goes without, whoever prepared it.
-_SETTINGS = {
+SETTINGS = {
     "spark.app.name": "duesweep",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -86,7 +86,7 @@ def spark_session(start: SparkStart | None = None, master: str = DEFAULT_MASTER)
     with filter_stderr(), _environment(variables):
         if not is_started:
             _start_jvm()
-        session = SparkSession.builder.config(map=dict(_SETTINGS)).getOrCreate()
+        session = SparkSession.builder.config(map=dict(SETTINGS)).getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
@@ -115,7 +115,7 @@ def _start_jvm() -> None:
     Who stops a command may send the signal to its whole group. This process then stops the sweep
     well, for which it needs the JVM.
     """
-    conf = SparkConf().setAll(list(_SETTINGS.items()))
+    conf = SparkConf().setAll(list(SETTINGS.items()))
     gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
     SparkContext(conf=conf, gateway=gateway)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from duesweep.core.errors import ConfigError, SparkError
 from duesweep.core.submit import SubmitOptions, take_options
 from duesweep.drivers import spark_start
-from duesweep.drivers.spark import _SETTINGS
+from duesweep.drivers.spark import SETTINGS
 from duesweep.drivers.spark_start import SparkStart
 
 _JAVA_21 = "echo 'openjdk version \"21.0.5\" 2024-10-15' >&2"
@@ -221,7 +221,7 @@ def test_settings_of_every_session_are_in_the_users_file() -> None:
     file = Path(__file__).parents[3] / "conf" / "spark-defaults.conf"
     lines = [line.split(None, 1) for line in file.read_text("utf-8").splitlines()]
 
-    assert _SETTINGS.items() <= {line[0]: line[1] for line in lines if len(line) == 2}.items()
+    assert SETTINGS.items() <= {line[0]: line[1] for line in lines if len(line) == 2}.items()
 
 
 _FETCH = """
