@@ -34,6 +34,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    epilog="Options of Spark's spark-submit, such as --master, --conf, --jars and --driver-memory, "
+    "may stand anywhere on the command line.",
 )
 
 app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
