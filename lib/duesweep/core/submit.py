@@ -21,7 +21,7 @@ _FILE_SYSTEM = "spark.hadoop.fs."
 class SubmitOptions:
     """Options of Spark's spark-submit with their values, in the order in which they were given."""
 
-    given: Sequence[tuple[str, str]] = ()
+    given: tuple[tuple[str, str], ...] = ()
     loads_defaults: bool = False
 
     @property
@@ -54,7 +54,7 @@ class SubmitOptions:
 
     def without(self, *names: str) -> "SubmitOptions":
         """All but these options."""
-        left = [option for option in self.given if option[0] not in names]
+        left = tuple(option for option in self.given if option[0] not in names)
         return SubmitOptions(left, self.loads_defaults)
 
 
@@ -80,7 +80,7 @@ def take_options(arguments: Sequence[str]) -> tuple[SubmitOptions, list[str]]:
             taken.append((name, following))
         else:
             raise ConfigError(f"{name}, an option of spark-submit, needs a value")
-    return SubmitOptions(taken, loads_defaults), rest
+    return SubmitOptions(tuple(taken), loads_defaults), rest
 
 
 # Those of this process's command line.

@@ -200,7 +200,7 @@ def test_python_that_the_user_names_gets_the_package(
     scripts: list[str], java: Callable[[str], None], jars: Path
 ) -> None:
     java(_JAVA_21)
-    options = SubmitOptions([("--conf", "spark.pyspark.python=/opt/python3")])
+    options = SubmitOptions((("--conf", "spark.pyspark.python=/opt/python3"),))
 
     variables, words = _started(SparkStart(jars, options), master="local-cluster[2,1,1024]")
 
@@ -212,7 +212,7 @@ def test_python_that_the_user_names_gets_the_package(
 def test_spark_of_the_user_gets_the_options_alone(java: Callable[[str], None]) -> None:
     java(_JAVA_21)
 
-    variables = SparkStart(None, SubmitOptions([("--packages", "a:b:1")])).make_ready()
+    variables = SparkStart(None, SubmitOptions((("--packages", "a:b:1"),))).make_ready()
 
     assert variables == {"PYSPARK_SUBMIT_ARGS": "--packages a:b:1 pyspark-shell"}
 
