@@ -192,7 +192,7 @@ def _operate(recorder: Recorder) -> None:
     recorder.change("send-3", "json", "queue", "send", "Archive", *headers[2], *body, *expiring)
     later = ["queue", "send", "Billing", *headers[3], *body, "--delay", "50h"]
     recorder.change("send-later", "pipe", *later)
-    recorder.look("peek", "queue", "peek", "Archive", "--batch-size", "2")
+    recorder.look("peek", "queue", "peek", "Archive")
     for number, form in enumerate(FORMS, start=1):
         recorder.change(f"receive-{number}", form, "queue", "receive", "Archive")
     recorder.look("receive-nothing", "queue", "receive", "Archive", forms=("pipe", "json"))
