@@ -18,7 +18,7 @@ tell_failure() {
   ((status == 0)) || printf '{"outcome": "error", "exit_code": %d, "error": "%s"}\n' "$status" \
     "What the command needs could not be made ready; stderr says why"
 }
-if [[ " $* " =~ " "(sweep|handover)" ".*" --json " ]]; then trap tell_failure EXIT; fi
+if [[ " $* " =~ " "(sweep|handover)" " && " $* " == *" --json "* ]]; then trap tell_failure EXIT; fi
 once environment_is_current make_environment
 export DUESWEEP_COMMAND=$root/spark-submit.sh
 exec "$python" -P -m duesweep "$@"

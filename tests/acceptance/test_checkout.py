@@ -67,6 +67,16 @@ def test_checkout_that_is_not_ready_tells_who_has_to_start_it(bare: Path) -> Non
     assert f"{bare}/spark-submit.sh doctor" in sentence
 
 
+@pytest.mark.parametrize("command", ["sweep", "handover", "--master local[2] sweep --config x"])
+def test_checkout_that_is_not_ready_prints_a_document_where_one_is_asked_for(
+    command: str, bare: Path
+) -> None:
+    done = _as_another(bare / "spark-submit.sh", *command.split(), "--json")
+
+    assert (done.code, done.document["exit_code"], done.document["outcome"]) == (2, 2, "error")
+    assert len(done.err.splitlines()) == 1
+
+
 def test_changed_sources_tell_who_has_to_pack_them_again(bare: Path) -> None:
     bare.chmod(0o755)
     (bare / "lib" / "duesweep").mkdir(parents=True)
