@@ -80,6 +80,38 @@ def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
     assert [opened.error_groups().open, len(endpoint.waiting())] == [1, 1]
 
 
+def test_choice_is_refused_by_another_endpoint_than_that_it_was_made_in(
+    endpoint: Endpoint,
+) -> None:
+    """Else what is restored there would be restored here once more."""
+    endpoint.set_up("Billing")
+    endpoint.delay("Missing")
+    opened = _opened(endpoint, retry__max_attempts=1)
+    assert opened.sweep().report is not None
+    endpoint.delay("Billing", due_in_seconds=HOUR)
+    waiting = MessageFilter(destination="Billing")
+    cancelled = opened.cancel(opened.choose(waiting), reason="a test")
+    endpoint.delay("Billing", due_in_seconds=HOUR)
+    other = _opened(endpoint, store__name="another/source")
+
+    with pytest.raises(DuesweepError, match="not in another/source"):
+        other.cancel(opened.choose(waiting), reason="a test")
+    with pytest.raises(DuesweepError, match="not in another/source"):
+        other.replay(opened.choose_errors(ErrorFilter(), everything=True), reason="a test")
+    with pytest.raises(DuesweepError, match="not in another/source"):
+        other.restore(opened.choose_cancelled(command=cancelled.command_id))
+
+    assert [opened.error_groups().open, len(endpoint.waiting())] == [1, 1]
+
+
+def test_filter_that_is_a_function_needs_everything_to_mean_all(endpoint: Endpoint) -> None:
+    endpoint.set_up()
+    endpoint.delay_many(2, due_in_seconds=HOUR)
+
+    with pytest.raises(DuesweepError, match="all messages"):
+        _opened(endpoint).choose(lambda _: MessageFilter())
+
+
 def test_what_was_cancelled_is_seen_and_restored_and_a_pause_ends(endpoint: Endpoint) -> None:
     first, second = endpoint.set_up("Billing").delay_many(2, ["Billing"], due_in_seconds=HOUR)
     opened = _opened(endpoint)

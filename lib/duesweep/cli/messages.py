@@ -188,7 +188,7 @@ def cancel(
     wanted = _wanted(CommandName.CANCEL, keys or (), which, everything=everything)
     duesweep = common.duesweep()
     with counting("looked at") as tell:
-        chosen = duesweep.choose(wanted, scan_limit=scan_limit, tell=tell)
+        chosen = duesweep.choose(wanted, everything=everything, scan_limit=scan_limit, tell=tell)
     common.print(views.unknown_message(chosen))
     do = partial(duesweep.cancel, chosen, reason=act.reason)
     return act.on(common, chosen, views.chosen_messages(chosen), do)
@@ -222,7 +222,13 @@ def reschedule(
     wanted = _wanted(CommandName.RESCHEDULE, keys or (), which, everything=everything)
     duesweep = common.duesweep()
     with counting("looked at") as tell:
-        chosen = duesweep.choose(wanted, CommandName.RESCHEDULE, scan_limit=scan_limit, tell=tell)
+        chosen = duesweep.choose(
+            wanted,
+            CommandName.RESCHEDULE,
+            everything=everything,
+            scan_limit=scan_limit,
+            tell=tell,
+        )
     common.print(views.unknown_message(chosen))
     do = partial(duesweep.reschedule, chosen, to=to, by=moved, reason=act.reason)
     return act.on(common, chosen, views.chosen_messages(chosen), do)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from duesweep.operations.status import Status
     from duesweep.sweep.sweep import Watch
 
-_Choice = TypeVar("_Choice", "Chosen", "ChosenErrors")
+_Choice = TypeVar("_Choice", "Chosen", "ChosenCancelled", "ChosenErrors")
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
@@ -172,9 +172,12 @@ class Duesweep:
         """
         from duesweep.operations.messages import choose_messages
 
-        if isinstance(wanted, MessageFilter):
-            _refuse_unclear(wanted.is_empty, everything=everything)
-        return choose_messages(self.context, wanted, command, scan_limit=scan_limit, tell=tell)
+        def meant(now: datetime) -> MessageFilter:
+            found = wanted if isinstance(wanted, MessageFilter) else wanted(now)
+            _refuse_unclear(found.is_empty, everything=everything)
+            return found
+
+        return choose_messages(self.context, meant, command, scan_limit=scan_limit, tell=tell)
 
     def cancel(
         self,
@@ -193,7 +196,7 @@ class Duesweep:
         chosen = (
             self.choose(wanted, everything=everything)
             if isinstance(wanted, MessageFilter)
-            else _chosen_for(CommandName.CANCEL, wanted)
+            else self._chosen_for(CommandName.CANCEL, wanted)
         )
         work = cancel_chosen(chosen, self.context.limits)
         return change_messages(
@@ -219,7 +222,7 @@ class Duesweep:
         chosen = (
             self.choose(wanted, CommandName.RESCHEDULE, everything=everything)
             if isinstance(wanted, MessageFilter)
-            else _chosen_for(CommandName.RESCHEDULE, wanted)
+            else self._chosen_for(CommandName.RESCHEDULE, wanted)
         )
         due = NewDue(to) if by is None else NewDue(by=by)
         work = reschedule_chosen(chosen, self.context.limits, due)
@@ -251,6 +254,7 @@ class Duesweep:
         """
         from duesweep.operations.restore import restore_messages
 
+        chosen = self._chosen_for(CommandName.RESTORE, chosen)
         return restore_messages(
             self.context, chosen, due=due, reason=reason, spark=self.spark, stop=stop, tell=tell
         )
@@ -339,7 +343,7 @@ class Duesweep:
         chosen = (
             self.choose_errors(wanted, everything=everything, delivers=due is None)
             if isinstance(wanted, ErrorFilter)
-            else _chosen_for(CommandName.REPLAY, wanted)
+            else self._chosen_for(CommandName.REPLAY, wanted)
         )
         with self._ledger() as ledger:
             return act_on_errors(
@@ -361,7 +365,7 @@ class Duesweep:
         chosen = (
             self.choose_errors(wanted, CommandName.DISCARD, everything=everything)
             if isinstance(wanted, ErrorFilter)
-            else _chosen_for(CommandName.DISCARD, wanted)
+            else self._chosen_for(CommandName.DISCARD, wanted)
         )
         with self._ledger() as ledger:
             return act_on_errors(
@@ -424,6 +428,21 @@ class Duesweep:
 
         return DeltaRsTables(root).arrow(name)
 
+    def _chosen_for(self, command: CommandName, chosen: _Choice) -> _Choice:
+        """The choice, if it was made for this command, and of this endpoint's messages."""
+        if chosen.command is not command:
+            raise ConfigError(
+                f"These were chosen for `{chosen.command}`, not for `{command}`",
+                advice=f"choose them for `{command}`",
+            )
+        source = self.context.store.source
+        if chosen.source != source:
+            raise ConfigError(
+                f"These were chosen in {chosen.source}, not in {source}",
+                advice="choose and act with the same endpoint",
+            )
+        return chosen
+
     @contextmanager
     def _ledger(self) -> "Iterator[Ledger]":
         from duesweep.operations.opening import command_ledger
@@ -439,16 +458,6 @@ class Duesweep:
             messages = ExhaustedMessages(ledger, self.context.store.source)
             messages.check()
             yield messages
-
-
-def _chosen_for(command: CommandName, chosen: _Choice) -> _Choice:
-    """The choice, if it was made for this command."""
-    if chosen.command is not command:
-        raise ConfigError(
-            f"These were chosen for `{chosen.command}`, not for `{command}`",
-            advice=f"choose them for `{command}`",
-        )
-    return chosen
 
 
 def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT001 - a question

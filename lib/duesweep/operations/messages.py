@@ -139,7 +139,7 @@ class Chosen:
 
 def choose_messages(
     context: SweepContext,
-    wanted: Wanted,
+    wanted: Callable[[datetime], MessageFilter],
     command: CommandName,
     *,
     scan_limit: int = SCAN_LIMIT,
@@ -155,7 +155,7 @@ def choose_messages(
     first: list[WaitingMessage] = []
     with open_look(context.store) as session:
         now = session.horizon().server_time
-        meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
+        meant = wanted(now)
         unfound = set(meant.message_ids)
         with opened_choice(session, meant, own_name, scan_limit) as choice:
             for page in choice:
