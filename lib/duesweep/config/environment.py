@@ -37,6 +37,11 @@ def has_prepared_session() -> bool:
     return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
+def has_spark_of_its_own() -> bool:
+    """Whether somebody said which Spark is to be started, or with which settings."""
+    return bool(submit.command_line.given) or not {"MASTER", _JARS_VARIABLE}.isdisjoint(os.environ)
+
+
 def spark_options() -> Sequence[str]:
     """The options of spark-submit on this process's command line, for that of another process."""
     return submit.command_line.words

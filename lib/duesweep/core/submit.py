@@ -80,6 +80,11 @@ def take_options(arguments: Sequence[str]) -> tuple[SubmitOptions, list[str]]:
             taken.append((name, following))
         else:
             raise ConfigError(f"{name}, an option of spark-submit, needs a value")
+    for value in (value for name, value in taken if name == "--conf" and "=" not in value):
+        raise ConfigError(
+            f"--conf {value} is no setting of Spark, which is key=value",
+            advice="the configuration's file is --config",
+        )
     return SubmitOptions(tuple(taken), loads_defaults), rest
 
 

@@ -66,15 +66,21 @@ _CONFLICT = re.compile(
 )
 
 
+# Of two threads that need a session, one starts the JVM.
+_starting = threading.Lock()
+
+
 def spark_session(start: SparkStart | None = None, master: str = DEFAULT_MASTER) -> SparkSession:
     """The session that is there, else a new one: that of `start`, by default on `master`; without
     it, that which spark-submit or Databricks prepared.
 
     Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices go on.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    with _starting:
+        return SparkSession.getActiveSession() or _open(start, master)
+
+
+def _open(start: SparkStart | None, master: str) -> SparkSession:
     # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_from_py4j)

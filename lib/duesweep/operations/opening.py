@@ -107,8 +107,8 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
     if not has_session and resolve_writer(writer, root) is LedgerWriter.DELTA_RS:
         yield context.open_ledger()
         return
-    start = configuration.spark_start()
-    if not has_session and not is_path(root) and (start is None or start.jars is None):
+    # A Spark of this process alone has no catalog that outlives it.
+    if not has_session and not is_path(root) and not configuration.has_spark_of_its_own():
         raise ConfigError(
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",

@@ -5,7 +5,10 @@ import shlex
 import shutil
 import stat
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from duesweep.core.errors import ConfigError, SparkError
 from duesweep.core.submit import SubmitOptions, take_options
-from duesweep.drivers import spark_start
+from duesweep.drivers import spark, spark_start
 from duesweep.drivers.spark import SETTINGS
 from duesweep.drivers.spark_start import SparkStart
 
@@ -29,7 +32,7 @@ _JAVA_21 = "echo 'openjdk version \"21.0.5\" 2024-10-15' >&2"
         ("--master local[2] sweep", "--master local[2]", "sweep"),
         ("sweep --conf a=b --json --jars=x.jar", "--conf a=b --jars x.jar", "sweep --json"),
         ("sweep --conf=a=b=c", "--conf a=b=c", "sweep"),
-        ("sweep --conf --json", "--conf --json", "sweep"),
+        ("sweep --name --json", "--name --json", "sweep"),
         ("sweep --config f --set a=b", "", "sweep --config f --set a=b"),
         ("sweep --load-spark-defaults", "--load-spark-defaults", "sweep"),
         ("list -- --master x", "", "list -- --master x"),
@@ -334,3 +337,39 @@ def test_checkout_that_this_user_may_not_change_tells_who_has_to_start_it(checko
         f"{checkout} is not ready, and this user may not write there; run "
         f"{checkout}/spark-submit.sh doctor as its owner once"
     )
+
+
+def test_configuration_that_is_given_as_a_setting_of_spark_is_refused() -> None:
+    """Else `cancel` with a slip of the pen would act on another endpoint."""
+    with pytest.raises(ConfigError, match=r"--conf staging\.toml is no setting of Spark"):
+        take_options(["cancel", "--all", "--conf", "staging.toml"])
+
+
+def test_two_threads_that_need_a_session_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    both = threading.Barrier(2)
+
+    class Session:
+        active: "Session | None" = None
+
+        @classmethod
+        def getActiveSession(cls) -> "Session | None":  # noqa: N802 - PySpark's
+            return cls.active
+
+    def start(*_: object) -> Session:
+        started.append("a JVM")
+        time.sleep(0.05)
+        Session.active = Session()
+        return Session.active
+
+    def use(_: int) -> Session:
+        both.wait()
+        return spark.spark_session()  # type: ignore[return-value]
+
+    monkeypatch.setattr(spark, "SparkSession", Session)
+    monkeypatch.setattr(spark, "_open", start)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(use, range(2))
+
+    assert started == ["a JVM"]
+    assert first is second
