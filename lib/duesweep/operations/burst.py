@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -95,11 +96,13 @@ class Burst:
                 observer(run)
 
     def _start(self) -> None:
-        self._document = TemporaryFile(prefix="duesweep-burst-")  # noqa: SIM115 - until the end
         try:
-            self._process = subprocess.Popen(self._command, stdout=self._document)
+            with ExitStack() as stack:
+                document = stack.enter_context(TemporaryFile(prefix="duesweep-burst-"))
+                self._process = subprocess.Popen(self._command, stdout=document)
+                self._document = document
+                stack.pop_all()
         except OSError as error:
-            self._document.close()
             self._back_off(str(error))
         else:
             self._is_asked, self._began = False, time.monotonic()
@@ -115,8 +118,9 @@ class Burst:
             runs = runs_of(document.read(), time.monotonic() - self._began)
         for run in runs:
             self._runs.setdefault(run.source, []).append(run)
-        # A sweep whose messages failed did its work.
-        if self._is_asked or not all(run.is_lost for run in runs):
+        # A sweep whose messages failed did its work; one of several that found nothing to do does
+        # not make up for one that was lost.
+        if self._is_asked or (runs and not any(run.is_lost for run in runs)):
             self._failures = 0
             _log.info("spark_ended")
         else:
@@ -140,12 +144,11 @@ def runs_of(document: bytes, seconds: float) -> list[Run]:
     """
     try:
         told = json.loads(document.splitlines()[-1])
-    except (IndexError, ValueError):
+        # One that an error ended before its settings were read has no name.
+        return [_run_of(each, seconds) for each in told.get("sources", [told]) if each["source"]]
+    except (AttributeError, LookupError, TypeError, ValueError, msgspec.ValidationError):
+        # It broke off, or is that of another version of this package.
         return []
-    if not isinstance(told, dict):
-        return []
-    # One that an error ended before its settings were read has no name.
-    return [_run_of(each, seconds) for each in told.get("sources", [told]) if each["source"]]
 
 
 def _run_of(told: Mapping[str, Any], seconds: float) -> Run:

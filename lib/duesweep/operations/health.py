@@ -66,11 +66,13 @@ class Health:
             if run.is_lost:
                 self._known = replace(known, ended_at=now, error=run.error)
                 return
-            is_caught_up = run.is_caught_up or known.caught_up_at is None
+            caught_up_at = known.caught_up_at
+            if run.is_caught_up or caught_up_at is None:
+                # It found what was due at its beginning; a shorter run may have done so later.
+                caught_up_at = max(now - run.seconds, caught_up_at or 0.0)
             self._known = _Known(
                 ended_at=now,
-                # It found what was due at its beginning.
-                caught_up_at=now - run.seconds if is_caught_up else known.caught_up_at,
+                caught_up_at=caught_up_at,
                 last_good=datetime.now(UTC),
                 error=run.ledger_error,
                 next_due=run.next_due,

@@ -122,6 +122,18 @@ def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
     assert not health.is_well
 
 
+def test_long_run_that_ends_well_does_not_undo_a_later_good_tick(clock: list[float]) -> None:
+    """Such as that of a sweep on Spark, which counts from its start."""
+    health = Health("nsb", 5)
+    health(MOVED)
+    clock[0] += 5
+
+    health(replace(MOVED, seconds=600))
+
+    assert health.is_well
+    assert health.document()["behind_seconds"] == 5
+
+
 @pytest.mark.parametrize(
     ("report", "is_well"),
     [
@@ -274,8 +286,12 @@ def test_observers_are_told_what_the_sweep_on_spark_did(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("printed", "then"),
-    [(None, "sys.exit(3)"), (document(failed_run("nsb", UNREACHED)), "sys.exit(4)")],
-    ids=["no document", "an error"],
+    [
+        (None, "sys.exit(3)"),
+        (document(failed_run("nsb", UNREACHED)), "sys.exit(4)"),
+        (fleet_document([NOTHING, failed_run("nsb", UNREACHED)], 4), "sys.exit(4)"),
+    ],
+    ids=["no document", "an error", "an error beside an endpoint without work"],
 )
 def test_sweep_on_spark_that_fails_is_told_and_not_started_again_at_once(
     tmp_path: Path, printed: object, then: str
@@ -312,7 +328,26 @@ def test_sweep_on_spark_that_cannot_be_started_is_told() -> None:
     assert [line["event"] for line in lines] == ["spark_failed"]
 
 
-@pytest.mark.parametrize("printed", [b"", b"no JSON\n", b"null\n"])
+def test_sweep_on_spark_without_room_for_its_document_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("duesweep.operations.burst.TemporaryFile", fail)
+    with capture_logs() as lines:
+        Burst([sys.executable, "-c", ""]).observer("nsb", [])(_MUCH)
+
+    assert [line["event"] for line in lines] == ["spark_failed"]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *(b"", b"no JSON\n", b"null\n", b'{"source": "nsb"}', b'{"sources": 1}', b"[1]"),
+        b'{"source": "nsb", "sweep_id": "1", "outcome": "done", "exit_code": 0, "error": null}',
+    ],
+)
 def test_output_that_is_no_document_tells_of_no_run(printed: bytes) -> None:
     assert runs_of(printed, 1.0) == []
 
