@@ -218,6 +218,8 @@ def _make_archive(archive: Path, jars: Path, java_options: Sequence[str]) -> Non
         # A signal ended it, which says nothing of the JVM.
         return
     if done.returncode or not unfinished.exists():
+        # The JVM makes files that only may be read.
+        unfinished.unlink(missing_ok=True)
         unfinished.write_bytes(b"")
     unfinished.replace(archive)
 
@@ -237,8 +239,9 @@ def _run(
     stdout: IO[bytes] | int | None = None,
     stderr: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a script of the checkout. Ctrl-C does not reach it: it completes what it makes, and the
-    command stops afterwards.
+    """Run a script of the checkout, which a terminal's Ctrl-C does not reach: where the command
+    stops between its steps, it completes what it makes. Where Ctrl-C ends the command at once, so
+    it ends the script; what is unfinished is made again.
     """
     return subprocess.run(
         [sys.executable, str(_CHECKOUT / "scripts" / script)],
