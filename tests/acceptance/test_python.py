@@ -149,9 +149,10 @@ def test_error_is_in_a_group_and_is_done_once(endpoint: Endpoint) -> None:
 
 
 def test_overrides_win_over_the_file(endpoint: Endpoint) -> None:
-    config = load_config(endpoint.config_file(sweep__batch_rows=7), {"sweep.batch_rows": 8})
+    overrides = {"sweep.batch_rows": 8, "store.name": None}
+    config = load_config(endpoint.config_file(sweep__batch_rows=7), overrides)
 
-    assert config.sweep.batch_rows == 8
+    assert (config.sweep.batch_rows, config.store.name) == (8, None)
 
 
 def test_import_loads_nothing_and_unknown_names_are_refused() -> None:

@@ -475,11 +475,12 @@ def load_config(
 ) -> Config:
     """The configuration of a TOML file, by default `duesweep.toml` if it is there; of one with
     several endpoints, that of `endpoint`. The environment overrides it, and `overrides` as in
-    `{"sweep.batch_rows": 500}` override both.
+    `{"sweep.batch_rows": 500}` override both; None is as if it were not given.
 
     Raises `ConfigError` for what is wrong with it.
     """
-    given = [f"{name}={_text(value)}" for name, value in (overrides or {}).items()]
+    values = (overrides or {}).items()
+    given = [f"{name}={_text(value)}" for name, value in values if value is not None]
     return configuration.load(None if file is None else Path(file), given, endpoint)
 
 
