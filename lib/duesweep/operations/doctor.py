@@ -125,8 +125,6 @@ def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list
 
     try:
         spark = open_spark()
-    except DuesweepError as error:
-        return [not_started(str(error))]
     except (*SPARK_ERRORS, RuntimeError) as error:
         return [not_started(sentence(error))]
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
