@@ -139,7 +139,7 @@ class Chosen:
 
 def choose_messages(
     context: SweepContext,
-    wanted: Callable[[datetime], MessageFilter],
+    wanted: Wanted,
     command: CommandName,
     *,
     scan_limit: int = SCAN_LIMIT,
@@ -155,7 +155,7 @@ def choose_messages(
     first: list[WaitingMessage] = []
     with open_look(context.store) as session:
         now = session.horizon().server_time
-        meant = wanted(now)
+        meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
         unfound = set(meant.message_ids)
         with opened_choice(session, meant, own_name, scan_limit) as choice:
             for page in choice:
