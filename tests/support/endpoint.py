@@ -1,6 +1,7 @@
 """An endpoint whose delayed messages wait in a database, as its administrator sees it."""
 
 import json
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -87,8 +88,10 @@ class Endpoint(Generic[S]):
         if self.delayed_table is not None:
             values["store__delayed_table"] = self.delayed_table
         file = self.folder / "duesweep.toml"
-        file.write_text(_toml(values | {**self.settings} | overrides), encoding="utf-8")
-        return file
+        # At once: another thread of a test may just read it.
+        new = file.with_suffix(f".{threading.get_ident()}")
+        new.write_text(_toml(values | {**self.settings} | overrides), encoding="utf-8")
+        return new.replace(file)
 
     def fleet_file(self, *entries: str, **overrides: object) -> Path:
         """A fleet whose defaults are its settings, but for its name; an entry is the TOML of one
