@@ -30,7 +30,7 @@ from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.operations.messages import Shown, Waiting
+    from duesweep.operations.messages import Chosen, Shown, Waiting
 
 # A scan of so many messages takes about half a minute.
 _SCAN_LIMIT = 1_000_000
@@ -187,9 +187,8 @@ def cancel(
     """
     wanted = _wanted(CommandName.CANCEL, keys or (), which, everything=everything)
     duesweep = common.duesweep()
-    with counting("looked at") as tell:
-        chosen = duesweep.choose(wanted, everything=everything, scan_limit=scan_limit, tell=tell)
-    common.print(views.unknown_message(chosen))
+    choose = partial(duesweep.choose, wanted, CommandName.CANCEL, everything=everything)
+    chosen = _chosen(common, choose, scan_limit)
     do = partial(duesweep.cancel, chosen, reason=act.reason)
     return act.on(common, chosen, views.chosen_messages(chosen), do)
 
@@ -221,15 +220,8 @@ def reschedule(
     moved = None if by is None else parse_signed_duration(by)
     wanted = _wanted(CommandName.RESCHEDULE, keys or (), which, everything=everything)
     duesweep = common.duesweep()
-    with counting("looked at") as tell:
-        chosen = duesweep.choose(
-            wanted,
-            CommandName.RESCHEDULE,
-            everything=everything,
-            scan_limit=scan_limit,
-            tell=tell,
-        )
-    common.print(views.unknown_message(chosen))
+    choose = partial(duesweep.choose, wanted, CommandName.RESCHEDULE, everything=everything)
+    chosen = _chosen(common, choose, scan_limit)
     do = partial(duesweep.reschedule, chosen, to=to, by=moved, reason=act.reason)
     return act.on(common, chosen, views.chosen_messages(chosen), do)
 
@@ -313,6 +305,14 @@ def paused(*, common: Common) -> Result:
     """
     found = common.duesweep().paused()
     return Result(found, views.pauses(found))
+
+
+def _chosen(common: Common, choose: "Callable[..., Chosen]", scan_limit: int) -> "Chosen":
+    """What is to be changed, with a count while it is looked for."""
+    with counting("looked at") as tell:
+        chosen = choose(scan_limit=scan_limit, tell=tell)
+    common.print(views.unknown_message(chosen))
+    return chosen
 
 
 def _wanted(
