@@ -424,7 +424,7 @@ class MetricsConfig(Section):
     textfile: str | None = Field(
         default=None,
         min_length=1,
-        description="A `.prom` file for node_exporter's collector, one for each configuration.",
+        description="A `.prom` file for node_exporter's collector, which configurations may share.",
     )
     pushgateway: SecretStr | None = Field(
         default=None,
