@@ -19,7 +19,7 @@ from duesweep.cli import (
     errors,
     messages,
     queues,
-    sweeping,
+    runs,
     upkeep,
 )
 from duesweep.cli.commands import About
@@ -70,7 +70,7 @@ def duesweep(
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
-app.registered_commands += sweeping.app.registered_commands
+app.registered_commands += runs.app.registered_commands
 
 
 app.registered_commands += demo.app.registered_commands

@@ -110,10 +110,10 @@ def watch(
 
     Example: duesweep watch --port 9187
     """
-    from duesweep.cli import watching
+    from duesweep.cli import watch as command
 
-    options = watching.WatchOptions(max_wait, health_file, host, port)
-    return watching.run(config or [], endpoint, settings or [], options)
+    options = command.WatchOptions(max_wait, health_file, host, port)
+    return command.run(config or [], endpoint, settings or [], options)
 
 
 @command(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from duesweep.cli.commands import Which
-from duesweep.cli.sweeping import parse_cutoff
+from duesweep.cli.runs import parse_cutoff
 from duesweep.core.account import SweepSummary
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode
