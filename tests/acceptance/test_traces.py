@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from structlog.testing import capture_logs
 
 from duesweep.config.adapters.endpoint import tracing as made_tracing
+from duesweep.core.errors import ConfigError
+from duesweep.report.metrics import METRICS, Kind
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.sweep.traces import OtlpTracing
@@ -59,10 +63,77 @@ def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_message
     (link,) = [link for span in sends for link in span.links]
     assert (link.trace_id.hex(), link.span_id.hex()) == (_TRACE, _SPAN)
     assert link.attributes[0].key == "nservicebus.message_id"
+    assert {span.name for span in sends} == {"send Billing"}
+    assert attributes(sends[0]) | {"messaging.batch.message_count": 0} == {
+        "messaging.system": "postgresql",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "Billing",
+        "messaging.batch.message_count": 0,
+        "duesweep.queue": f'"{endpoint.schema}"."Billing"',
+    }
+    assert {span.status.code for span in collector.spans} == {Status.STATUS_CODE_UNSET}
     assert {span.trace_id for span in collector.spans} == {root.trace_id}
     assert collector.services == {"sweeper"}
     assert {headers["api-key"] for headers in collector.headers} == {"secret"}
     assert set(collector.paths) == {"/v1/traces"}
+
+
+def test_send_that_is_refused_and_its_sweep_are_errors_with_the_exception_as_an_event(
+    endpoint: Endpoint, collector: Collector
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    billing = endpoint.server.sql(endpoint.schema, "Billing")
+    endpoint.execute(f"ALTER TABLE {billing} ADD CONSTRAINT takes_nothing CHECK (false)")
+
+    assert run_sweep(endpoint).outcome == "failures"
+
+    failed = [*collector.named("send Billing"), *collector.named("slice")]
+    assert len(failed) == 2
+    for span in failed:
+        assert span.status.code == Status.STATUS_CODE_ERROR
+        assert "takes_nothing" in span.status.message
+        assert attributes(span)["error.type"] == "RefusedMessageError"
+        (event,) = span.events
+        told = {each.key: each.value.string_value for each in event.attributes}
+        assert (event.name, told["exception.type"]) == ("exception", "RefusedMessageError")
+        assert told["exception.message"] == span.status.message
+    (root,) = collector.named("sweep")
+    assert (root.status.code, attributes(root)["error.type"]) == (
+        Status.STATUS_CODE_ERROR,
+        "failures",
+    )
+    assert [event.name for event in root.events] == ["exception"]
+    assert "takes_nothing" in root.status.message
+
+
+def test_sweep_that_an_error_ends_is_an_error(endpoint: Endpoint, collector: Collector) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    endpoint.execute(f"DROP TABLE {endpoint.delayed}")
+
+    with pytest.raises(ConfigError):
+        run_sweep(endpoint)
+
+    (root,) = collector.named("sweep")
+    assert (root.status.code, attributes(root)["error.type"]) == (
+        Status.STATUS_CODE_ERROR,
+        "ConfigError",
+    )
+    assert [event.name for event in root.events] == ["exception"]
+
+
+def test_links_that_were_cut_are_counted(endpoint: Endpoint, collector: Collector) -> None:
+    endpoint.set_up("Billing")
+    rows = [delayed_row("Billing", due=endpoint.due_in(-60)) for _ in range(130)]
+    sent = {"traceparent": f"00-{_TRACE}-{_SPAN}-01"}
+    endpoint.load(
+        [replace(row, headers=json.dumps(json.loads(row.headers) | sent)) for row in rows]
+    )
+
+    assert run_sweep(endpoint).outcome == "done"
+
+    (send,) = collector.named("send Billing")
+    assert (len(send.links), attributes(send)["duesweep.links_cut"]) == (128, 2)
 
 
 def test_collector_that_refuses_costs_nothing_but_its_traces(
@@ -86,6 +157,14 @@ def test_each_run_sends_its_metrics(endpoint: Endpoint, collector: Collector) ->
     assert endpoint.run("sweep").code == 0
     second = collector.figures()
 
+    assert {each.sum.aggregation_temporality for each in collector.counters()} == {
+        AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+    }
+    assert {each.name: each.unit for each in collector.counters()} == {
+        metric.name.removesuffix("_total"): metric.unit
+        for metric in METRICS
+        if metric.kind is Kind.COUNTER
+    }
     assert (first["dispatched_messages"], first["runs"], first["due_messages"]) == (3, 1, 0)
     assert (second["dispatched_messages"], second["runs"], second["run_exit_code"]) == (0, 1, 0)
 

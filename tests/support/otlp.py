@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
@@ -49,6 +50,12 @@ class Collector:
             (point,) = kind.data_points
             found[metric.name.removeprefix("duesweep_")] = point.as_double or float(point.as_int)
         return found
+
+    def counters(self) -> list[Metric]:
+        """The counters of the last run."""
+        (resource,) = self.metrics[-1].resource_metrics
+        (scope,) = resource.scope_metrics
+        return [metric for metric in scope.metrics if metric.HasField("sum")]
 
     def below(self, parent: Span) -> list[str]:
         return sorted(s.name for s in self.spans if s.parent_span_id == parent.span_id)

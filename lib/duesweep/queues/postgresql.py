@@ -69,6 +69,8 @@ class PostgreSqlQueue(QueueTables):
 class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     """Delivers by binary COPY."""
 
+    _SYSTEM = "postgresql"
+
     def table(self, destination: Destination) -> Table | None:
         return None if self._own_transaction else destination
 

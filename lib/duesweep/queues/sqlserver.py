@@ -124,6 +124,8 @@ def shape_of(columns: Mapping[str, str]) -> QueueShape:
 class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
     """Delivers by arrays of parameters."""
 
+    _SYSTEM = "sqlserver"
+
     def __init__(
         self,
         connection: SqlServerSession,

@@ -6,7 +6,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
+from duesweep.core.address import (
+    PostgreSqlAddresses,
+    SqlServerAddresses,
+    SqlServerTable,
+    TableName,
+)
 from duesweep.core.errors import ConfigError, DestinationError, MessageError, RefusedMessageError
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
@@ -40,6 +45,9 @@ class QueueTableSession(QueueSession, Generic[Connection]):
     which is committed right before the store's: at least once.
     """
 
+    # The messaging system, as traces call it: the kind of the queue's settings.
+    _SYSTEM: ClassVar[str]
+
     def __init__(
         self, connection: Connection, addresses: Addresses, *, own_transaction: bool = False
     ) -> None:
@@ -54,6 +62,11 @@ class QueueTableSession(QueueSession, Generic[Connection]):
             self._look_up(table)
             self._known.add(table)
         return table
+
+    def described(self, destination: Destination) -> tuple[str, str]:
+        """The table without its schema, as its endpoint calls it."""
+        assert isinstance(destination, TableName | SqlServerTable)  # from `resolve`
+        return self._SYSTEM, destination.table
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]

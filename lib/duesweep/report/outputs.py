@@ -161,17 +161,16 @@ def pushgateway(url: str) -> Output:
 
 
 def collector(endpoint: str, headers: str = "") -> Output:
-    """A collector of OpenTelemetry, over OTLP/HTTP; `endpoint` is the whole URL. A counter has what
-    this run counted (a delta): the collector adds the runs up. Raises `ImportError` where
-    OpenTelemetry is not installed.
+    """A collector of OpenTelemetry, over OTLP/HTTP; `endpoint` is the whole URL. Counters are
+    cumulative, the only kind that Prometheus takes: each run is a process that starts at 0, and its
+    start time says so. Raises `ImportError` where OpenTelemetry is not installed.
     """
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - few want it
         OTLPMetricExporter,
     )
     from opentelemetry.metrics import CallbackOptions, Observation  # noqa: PLC0415
-    from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter  # noqa: PLC0415
+    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415
     from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
-        AggregationTemporality,
         InMemoryMetricReader,
         MetricExportResult,
     )
@@ -191,7 +190,7 @@ def collector(endpoint: str, headers: str = "") -> Output:
 
     def send(runs: Sequence[Run]) -> Iterable[Problem]:
         sources = {run.source: figures_after({}, run) for run in runs}
-        reader = InMemoryMetricReader({ObservableCounter: AggregationTemporality.DELTA})
+        reader = InMemoryMetricReader()
         resource = Resource(dict(described_service()))
         meter = MeterProvider([reader], resource, shutdown_on_exit=False).get_meter(
             "duesweep", __version__

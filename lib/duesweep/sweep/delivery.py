@@ -78,6 +78,8 @@ class SliceDelivery:
                 result.add(self._deliver_group(address, group, store_clock))
         self._confirm(result, deadline)
         self._note_success(result)
+        if result.faulty:
+            self._fail(result.faulty[0][1])
         return result
 
     def deliver_error_messages(
@@ -165,17 +167,24 @@ class SliceDelivery:
         self, address: str | None, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         try:
-            with self._tracing.span(*send_span(destination, messages)):
-                return self._queue.deliver(destination, messages)
+            with self._tracing.span(*send_span(self._queue, destination, messages)):
+                refused = self._queue.deliver(destination, messages)
+                if refused:
+                    self._fail(next(iter(refused.values())))
+                return refused
         except TransactionLostError as error:
             # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
                 self._breakers.fail(address, str(error), took_seconds=0, is_lasting=True)
             raise
 
+    def _fail(self, error: DestinationError | MessageError) -> None:
+        self._tracing.fail(type(error).__name__, str(error))
+
     def _note_failure(
         self, address: str | None, error: DestinationError | MessageError, began: float
     ) -> None:
+        self._fail(error)
         self._breakers.fail(
             address,
             str(error),
@@ -235,12 +244,18 @@ def group_by_destination(
 
 
 def send_span(
-    destination: Destination, messages: Sequence[Message]
+    queue: QueueSession, destination: Destination, messages: Sequence[Message]
 ) -> tuple[str, Attributes, Sequence[Message]]:
-    """What a span tells of messages that are sent, by OpenTelemetry's names."""
+    """What a span tells of messages that are sent, by OpenTelemetry's names (semantic conventions
+    1.45); `duesweep.queue` is the queue as the ledger names it.
+    """
+    system, name = queue.described(destination)
     attributes: Attributes = {
+        "messaging.system": system,
+        "messaging.operation.name": "send",
         "messaging.operation.type": "send",
-        "messaging.destination.name": str(destination),
+        "messaging.destination.name": name,
         "messaging.batch.message_count": len(messages),
+        "duesweep.queue": str(destination),
     }
-    return f"send {destination}", attributes, messages
+    return f"send {name}", attributes, messages

@@ -61,6 +61,9 @@ class Tracing:
     def note(self, attributes: Attributes) -> None:
         """Add attributes to the span that is open in this thread."""
 
+    def fail(self, kind: str, reason: str) -> None:
+        """Say of the span that is open in this thread that it failed."""
+
     def for_tasks(self) -> "Tracing":
         """What records below the span that is open in this thread, in another process too."""
         return self

@@ -144,6 +144,7 @@ def _dispatch(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     except (StoreError, ConfigError) as error:
         told = make_printable(str(error))
         _log.warning("Slice %d of sweep %s is cut: %s", number, job.run.sweep_id, told)
+        job.context.tracing.fail(type(error).__name__, str(error))
         # On a new session. Where none can be opened, the missing row says that the slice was cut.
         with suppress(DuesweepError), job.context.store.open_task() as store:
             store.end_slice(job.run, number, of_slice.end(str(error)))

@@ -225,6 +225,9 @@ def sweep(
                 raise
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
+        if exit_code(report) is not ExitCode.DONE:
+            reasons = (report.ledger_error, report.reason, *(one.reason for one in report.failures))
+            context.tracing.fail(report.outcome, next(filter(None, reasons), report.outcome))
         return report
 
 

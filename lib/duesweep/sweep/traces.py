@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import Link, SpanKind, Tracer
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.re import parse_env_headers
 
@@ -35,6 +35,7 @@ _REST_SECONDS = 60.0
 _MOST_SPANS = 2_000
 # The SDK keeps no more.
 _MOST_LINKS = 128
+_ERROR_TYPE = "error.type"
 _TRACEPARENT, _TRACESTATE = "traceparent", "tracestate"
 _PROPAGATOR = TraceContextTextMapPropagator()
 _tracer: ContextVar[Tracer | None] = ContextVar("duesweep_tracer", default=None)
@@ -75,7 +76,7 @@ class OtlpTracing(Tracing):
         above = _PROPAGATOR.extract({_TRACEPARENT: self.parent}) if self.parent else Context()
         token = _tracer.set(tracer)
         try:
-            with tracer.start_as_current_span(name, above, attributes=dict(attributes)):
+            with _opened(tracer, name, context=above, attributes=dict(attributes)):
                 yield
         finally:
             _tracer.reset(token)
@@ -90,16 +91,24 @@ class OtlpTracing(Tracing):
         if tracer is None:
             yield
             return
-        links = list(_links(messages))
+        links = [link for message in messages for link in _link(message)]
+        cut = len(links) - _MOST_LINKS
+        told = dict(attributes) | ({"duesweep.links_cut": cut} if cut > 0 else {})
         kind = SpanKind.PRODUCER if messages else SpanKind.INTERNAL
-        with tracer.start_as_current_span(
-            name, kind=kind, attributes=dict(attributes), links=links
-        ):
+        with _opened(tracer, name, kind=kind, attributes=told, links=links[:_MOST_LINKS]):
             yield
 
     def note(self, attributes: Attributes) -> None:
         """Add attributes to the span that is open in this thread."""
         trace.get_current_span().set_attributes(dict(attributes))
+
+    def fail(self, kind: str, reason: str) -> None:
+        """Say of the span that is open in this thread that it failed. The first reason stays."""
+        span, told = trace.get_current_span(), make_printable(reason)
+        span.add_event("exception", {"exception.type": kind, "exception.message": told})
+        if isinstance(span, ReadableSpan) and span.status.is_unset:
+            span.set_attribute(_ERROR_TYPE, kind)
+            span.set_status(Status(StatusCode.ERROR, told))
 
     def for_tasks(self) -> "OtlpTracing":
         """What records below the span that is open in this thread."""
@@ -132,6 +141,19 @@ class OtlpTracing(Tracing):
             exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
+@contextmanager
+def _opened(tracer: Tracer, name: str, **options: Any) -> Iterator[None]:
+    """A span that is the open one of this thread. What the block raises is an event of it, and its
+    status.
+    """
+    with tracer.start_as_current_span(name, **options) as span:
+        try:
+            yield
+        except Exception as error:
+            span.set_attribute(_ERROR_TYPE, type(error).__name__)
+            raise
+
+
 class _Kept(SpanExporter):
     """Keeps the spans of a recording, as many as it may."""
 
@@ -144,10 +166,6 @@ class _Kept(SpanExporter):
             del self.spans[-1]
         self.spans += spans
         return SpanExportResult.SUCCESS
-
-
-def _links(messages: Iterable[Message]) -> Iterator[Link]:
-    return islice((link for message in messages for link in _link(message)), _MOST_LINKS)
 
 
 def _link(message: Message) -> Iterator[Link]:
