@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits, Slicing
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.stores.base import DriverSession, Slices
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
@@ -28,8 +28,8 @@ class _ThreadsEngine:
     name: str = "in-process"
     spark: None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        return Slicing(wanted, batch_rows)
+    def slices(self, wanted: int) -> int:
+        return wanted
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]

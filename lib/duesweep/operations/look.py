@@ -18,7 +18,7 @@ from duesweep.core.errors import (
     Problem,
     StoreError,
 )
-from duesweep.core.policy import LedgerWriter, Pause, Paused
+from duesweep.core.policy import LedgerWriter, Pause, Paused, Slicing
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger, resolve_writer
@@ -349,7 +349,8 @@ def look_ahead(
 def _slices_in_process(context: SweepContext, eligible: int) -> int:
     from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - a look does without
 
-    return InProcessEngine().slicing(context.slices, context.limits.rows).count(eligible)
+    wanted = InProcessEngine().slices(context.slices)
+    return Slicing(wanted, least_rows=context.limits.rows).count(eligible)
 
 
 def _with_problems(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core.errors import raise_interruption
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
@@ -36,11 +36,9 @@ class SparkEngine:
     name: str = "spark"
     progressed: Callable[[], object] | None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """As many slices as wanted, else one for each core; fewer if some would get less than a
-        batch.
-        """
-        return Slicing(wanted or self.cores, least_rows=batch_rows)
+    def slices(self, wanted: int) -> int:
+        """As many as wanted, else one for each core."""
+        return wanted or self.cores
 
     @property
     def cores(self) -> int:

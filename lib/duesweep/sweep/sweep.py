@@ -29,7 +29,7 @@ from duesweep.core.errors import (
     StoreError,
     SweepClosedError,
 )
-from duesweep.core.policy import REST_SECONDS, Slicing
+from duesweep.core.policy import MAX_SLICE_ROWS, REST_SECONDS, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
@@ -69,10 +69,8 @@ class Engine(Protocol):
         """The session with which the ledger may be written; None: there is none."""
         ...
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """How a plan is cut for batches of so many rows; `wanted` slices is the setting, 0: not
-        set.
-        """
+    def slices(self, wanted: int) -> int:
+        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
         ...
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
@@ -82,8 +80,6 @@ class Engine(Protocol):
         ...
 
 
-# A second session pays for itself where so many messages are due.
-_LEAST_BATCHES = 5
 # Who interrupts a sweep waits at most so long for the batch of the other thread.
 _INTERRUPTED_SECONDS = 0.5
 
@@ -98,9 +94,9 @@ class InProcessEngine:
     spark: None = None
     progressed: Callable[[], object] | None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """Two slices, unless one is wanted or little is due."""
-        return Slicing(min(wanted or 2, 2), least_rows=_LEAST_BATCHES * batch_rows)
+    def slices(self, wanted: int) -> int:
+        """Two, unless one is wanted."""
+        return min(wanted or 2, 2)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
@@ -344,8 +340,8 @@ class _Dispatching:
         self.horizon = run.horizon
         if not self.parts:
             with context.tracing.span("plan", {}):
-                slicing = engine.slicing(context.slices, context.limits.rows)
-                plan = session.plan(run.horizon, _for_parts(slicing))
+                wanted = engine.slices(context.slices)
+                plan = session.plan(run.horizon, _slicing(wanted, context.limits.rows))
             self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
         if not self.parts:
             return None
@@ -370,10 +366,10 @@ class _Dispatching:
         )
 
 
-def _for_parts(slicing: Slicing) -> Slicing:
-    """Slices so small that each part of a large backlog has as many as are wanted."""
-    size = max(slicing.least_rows, MOST_IN_A_SWEEP // slicing.slices)
-    return replace(slicing, most_rows=min(slicing.most_rows, size))
+def _slicing(slices: int, batch_rows: int) -> Slicing:
+    """A slice has a batch at least, and each part of a large backlog has as many as are wanted."""
+    size = max(batch_rows, MOST_IN_A_SWEEP // slices)
+    return Slicing(slices, least_rows=batch_rows, most_rows=min(MAX_SLICE_ROWS, size))
 
 
 def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:

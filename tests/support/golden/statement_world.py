@@ -12,10 +12,11 @@ from duesweep_testing.builders import DelayedRow, headers_text
 from support.commands import run
 from support.endpoint import Endpoint
 
-# Of every sweep: three batches of ten.
+# Of every sweep: three batches of ten in one slice, whose statements come in one order.
 SETTINGS: Mapping[str, object] = {
     "store__name": "nsb/Sales.Orders.Delayed",
     "sweep__batch_rows": 10,
+    "sweep__slices": 1,
     "retry__initial_seconds": 600,
 }
 MESSAGES = 30

@@ -26,7 +26,7 @@ from support.sweeps import run_sweep
 from support.waiting import until
 
 _ROWS = 2
-# One more than a single slice has at most.
+# Several batches, and an odd number of messages.
 _MUCH = 5 * _ROWS + 1
 _HELD_SECONDS = 30
 
@@ -110,10 +110,10 @@ def _fail(error: BaseException) -> Callable[[], None]:
 
 @pytest.mark.parametrize(
     ("count", "slices", "opened"),
-    [(_MUCH - 1, 0, ["own"]), (_MUCH, 0, ["other", "own"]), (_MUCH, 1, ["own"])],
-    ids=["little is due", "much is due", "one slice is wanted"],
+    [(_ROWS, 0, ["own"]), (_ROWS + 1, 0, ["other", "own"]), (_MUCH, 1, ["own"])],
+    ids=["a batch is due", "more is due", "one slice is wanted"],
 )
-def test_second_session_is_opened_only_where_much_is_due(
+def test_second_session_is_opened_only_where_more_than_a_batch_is_due(
     count: int, slices: int, opened: list[str]
 ) -> None:
     world = _World(count)
