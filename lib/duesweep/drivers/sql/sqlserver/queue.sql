@@ -89,55 +89,47 @@ SET NOCOUNT ON;
 $1
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
--- name: send
--- Appends a message to a queue table. Without a time to be received, the message never expires.
+-- fragment: send
 {{without_counts
     DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
-    INSERT INTO {queue} (Id, Expires, Headers, Body)
+    INSERT INTO {queue} ($1, Expires, Headers, Body)
     VALUES (
-        @id, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
+        $2, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
         CAST(@body AS varbinary(max))
     );
 }}
 
+-- name: send
+-- Appends a message to a queue table. Without a time to be received, the message never expires.
+{{send: Id; @id}}
+
 -- name: send_recoverable
 -- Appends a message to a queue table of the older shape, as `send` does.
+{{send: Id, Recoverable; @id, 1}}
+
+-- fragment: receive
 {{without_counts
-    DECLARE @Seconds int = @seconds, @Milliseconds int = @milliseconds;
-    INSERT INTO {queue} (Id, Recoverable, Expires, Headers, Body)
-    VALUES (
-        @id, 1, DATEADD(ms, @Milliseconds, DATEADD(s, @Seconds, GETUTCDATE())), @headers,
-        CAST(@body AS varbinary(max))
+    DECLARE @Now datetime = GETUTCDATE();
+    DELETE q
+    OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
+        deleted.Expires AS expires, $1
+    FROM {queue} AS q WITH (ROWLOCK)
+    WHERE q.RowVersion = (
+        SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
     );
 }}
 
 -- name: receive
 -- Returns and removes the first message that nobody holds, with its expiry and the server's time; never waits.
 -- Nobody else finds the row that the subquery has locked, so the DELETE cannot miss it.
-{{without_counts
-    DECLARE @Now datetime = GETUTCDATE();
-    DELETE q
-    OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
-        deleted.Expires AS expires, @Now AS utc_now
-    FROM {queue} AS q WITH (ROWLOCK)
-    WHERE q.RowVersion = (
-        SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
-    );
-}}
+{{receive: @Now AS utc_now}}
 
 -- name: receive_with_columns
 -- Returns what `receive` does, and the two columns of the older shape in which senders of version 1 put what
 -- others put into headers. Locks as that does.
-{{without_counts
-    DECLARE @Now datetime = GETUTCDATE();
-    DELETE q
-    OUTPUT deleted.Id AS id, deleted.Headers AS headers, deleted.Body AS body,
-        deleted.Expires AS expires, @Now AS utc_now,
-        deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
-    FROM {queue} AS q WITH (ROWLOCK)
-    WHERE q.RowVersion = (
-        SELECT TOP (1) RowVersion FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY RowVersion
-    );
+{{receive
+    @Now AS utc_now,
+    deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address
 }}
 
 -- name: peek
