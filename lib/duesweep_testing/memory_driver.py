@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -18,9 +18,9 @@ from duesweep.core.world import instant_of, micros
 from duesweep.stores.base import (
     Backlog,
     DroppedSource,
-    ExhaustedPiece,
     Horizon,
     OperatorDriver,
+    Piece,
     Slices,
     SweepRun,
     Unsettled,
@@ -79,11 +79,10 @@ class MemoryDriverSession(OperatorDriver):
     def count_stored(self, since: datetime | None) -> int:
         return sum(_place(row) >= _bound(since, -_NEVER) for row in self._store.rows.values())
 
-    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        return _destinations(self._eligible(horizon))
-
-    def stored_destinations(self) -> Sequence[str]:
-        return _destinations(self._store.rows.values())
+    def destinations(self, horizon: Horizon | None) -> Sequence[str]:
+        rows = self._store.rows.values() if horizon is None else self._eligible(horizon)
+        counts = Counter(message(row).destination for row in rows)
+        return [name for name, _ in counts.most_common() if name]
 
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
         rows = self._eligible(horizon)
@@ -129,7 +128,7 @@ class MemoryDriverSession(OperatorDriver):
             row
             for row in due
             if row.key in is_free
-            and (row.key not in counters or counters[row.key].eligible_us <= now_us)
+            and (row.key not in counters or counters[row.key].next_attempt_at <= now_us)
         ]
 
     # The life of sweeps and commands
@@ -294,7 +293,7 @@ class MemoryDriverSession(OperatorDriver):
         failed = [
             (counter.error_text, counter.destination)
             for counter in self._store.attempts.values()
-            if micros(sweep.started_at) <= counter.last_failed_us <= micros(end)
+            if micros(sweep.started_at) <= counter.last_failed_at <= micros(end)
         ]
         failed += [(one.error_text, one.destination) for one in exhausted]
         counts = Counter(text for text, _ in failed)
@@ -309,15 +308,23 @@ class MemoryDriverSession(OperatorDriver):
             if isinstance(entry, BatchEntry) and entry.outcomes is not None:
                 yield [entry.outcomes]
 
-    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        return _pieces(
-            [len(one.body or b"") + 2 * len(one.headers) for one in self._gone(sweep_id)]
-        )
+    def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
+        """An id is a row's place."""
+        count = len(self._store.changes[sweep_id] if command else self._gone(sweep_id))
+        return [
+            Piece(sweep_id, command, page[0], page[-1], len(page))
+            for page in _pages(range(count), _PAGE_ROWS)
+        ]
 
-    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        first_failed_us = self._store.sweeps[sweep_id].first_failed_us
-        page = self._gone(sweep_id)[piece.first_id : piece.last_id + 1]
-        return [_exhausted_row(sweep_id, one, first_failed_us[one.message_key]) for one in page]
+    def piece_rows(self, piece: Piece) -> Sequence[Any]:
+        sweep, page = self._store.sweeps[piece.sweep_id], slice(piece.first_id, piece.last_id + 1)
+        if sweep.command is not None:
+            changes = self._store.changes[piece.sweep_id][page]
+            return [_change_row(piece.sweep_id, sweep.command, one) for one in changes]
+        return [
+            _exhausted_row(piece.sweep_id, one, sweep.first_failed_us[one.message_key])
+            for one in self._gone(piece.sweep_id)[page]
+        ]
 
     def _gone(self, sweep_id: UUID) -> list[ExhaustedEntry]:
         entries = self._store.journal[sweep_id]
@@ -326,35 +333,13 @@ class MemoryDriverSession(OperatorDriver):
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         counters = sorted(self._store.attempts.items())
         for page in _pages(counters, most):
-            yield [
-                SimpleNamespace(
-                    message_key=key,
-                    message_id=one.message_id,
-                    destination=one.destination,
-                    attempts=one.attempts,
-                    first_failed_at=one.first_failed_us,
-                    last_failed_at=one.last_failed_us,
-                    next_attempt_at=one.eligible_us,
-                    error_class=one.error_class,
-                    error_text=one.error_text,
-                )
-                for key, one in page
-            ]
+            yield [SimpleNamespace(message_key=key, **one._asdict()) for key, one in page]
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
         sweep = self._store.sweeps[sweep_id]
         if sweep.command is None:
             return None
         return UnsettledCommand(sweep.command, sweep.attempts_changed)
-
-    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        return _pieces([one.body_bytes for one in self._store.changes[sweep_id]])
-
-    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        command = self._store.sweeps[sweep_id].command
-        assert command is not None, "a sweep changes nothing"
-        page = self._store.changes[sweep_id][piece.first_id : piece.last_id + 1]
-        return [_change_row(sweep_id, command, one) for one in page]
 
     def delete_settled(self, sweep_id: UUID) -> None:
         with self._store.changed:
@@ -416,7 +401,7 @@ class MemoryDriverSession(OperatorDriver):
         )
         if counter is None:
             return waiting
-        next_attempt_at = instant_of(counter.eligible_us)
+        next_attempt_at = instant_of(counter.next_attempt_at)
         return waiting._replace(next_attempt_at=next_attempt_at, error=counter.error_text)
 
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
@@ -472,19 +457,6 @@ def _bound(moment: datetime | None, without: float) -> float:
 def _size(found: int, slicing: Slicing) -> int:
     """How many messages each slice gets, but for the last."""
     return -(-found // slicing.count(found))
-
-
-def _destinations(rows: Iterable[DelayedRow]) -> list[str]:
-    counts = Counter(message(row).destination for row in rows)
-    return [name for name, _ in counts.most_common() if name]
-
-
-def _pieces(sizes: Sequence[int]) -> list[ExhaustedPiece]:
-    """Pages of rows with these sizes; an id is the row's place."""
-    return [
-        ExhaustedPiece(page[0], page[-1], len(page), max(sizes[at] for at in page))
-        for page in _pages(range(len(sizes)), _PAGE_ROWS)
-    ]
 
 
 def _totals(entries: Sequence[BatchEntry | ExhaustedEntry]) -> list[SimpleNamespace]:

@@ -70,7 +70,7 @@ class MemoryTaskSession(TaskSession):
             messages = [
                 message(row, counter.attempts if counter else 0)
                 for row, counter in counted
-                if counter is None or counter.eligible_us <= now_us
+                if counter is None or counter.next_attempt_at <= now_us
             ]
             self._locked += [m.key for m in messages]
             store.holders.update(dict.fromkeys(self._locked, self))
@@ -110,7 +110,7 @@ class MemoryTaskSession(TaskSession):
         ]
         entries.append(batch_entry(slice_number, result, server_us, own))
         first_failed_us = {
-            e.message.key: store.attempts[e.message.key].first_failed_us
+            e.message.key: store.attempts[e.message.key].first_failed_at
             if e.message.key in store.attempts
             else server_us
             for e in result.exhausted
@@ -135,7 +135,7 @@ class MemoryTaskSession(TaskSession):
         return MemoryCounter(
             failed.attempts + 1,
             now_us + int(seconds * 1_000_000),
-            before.first_failed_us if before else now_us,
+            before.first_failed_at if before else now_us,
             now_us,
             failed.message_id,
             destination_of(failed, self._store.own_queue),
@@ -202,7 +202,7 @@ class MemoryMessageSession(MemoryTaskSession):
         with store.changed:
             for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
                 counter = store.attempts.get(row.key)
-                is_eligible = counter is None or counter.eligible_us <= micros(now)
+                is_eligible = counter is None or counter.next_attempt_at <= micros(now)
                 is_free = store.holders.get(row.key, self) is self
                 if is_free and row.is_due(now) and is_eligible:
                     self._locked.append(row.key)
@@ -271,7 +271,7 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
             row = replace(self._store.rows[one.key], due=due.astimezone(UTC))
             self.enlist(partial(self._store.rows.update, {one.key: row}))
             if counter := self._store.attempts.get(one.key):
-                postponed = counter._replace(eligible_us=micros(due))
+                postponed = counter._replace(next_attempt_at=micros(due))
                 self.enlist(partial(self._store.attempts.update, {one.key: postponed}))
             change = Change(ChangeKind.RESCHEDULED, one, one.instant_us, micros(due))
             self._journal(run, change, server_us)

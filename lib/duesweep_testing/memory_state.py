@@ -27,9 +27,9 @@ class MemoryCounter(NamedTuple):
     """
 
     attempts: int
-    eligible_us: int = 0
-    first_failed_us: int = 0
-    last_failed_us: int = 0
+    next_attempt_at: int = 0
+    first_failed_at: int = 0
+    last_failed_at: int = 0
     message_id: str | None = None
     destination: str | None = None
     error_class: str = ""

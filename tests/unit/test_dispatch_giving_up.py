@@ -24,7 +24,7 @@ def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_att
 
     first = world.sweep()
     counter = world.store.attempts[row.key]
-    waited = counter.eligible_us / 1_000_000 - world.store.clock.seconds()
+    waited = counter.next_attempt_at / 1_000_000 - world.store.clock.seconds()
     world.store.clock.advance(74)
     too_early = world.sweep()
     world.store.clock.advance(27)

@@ -33,7 +33,7 @@ from duesweep.ledger.base import (
     lock_for_writing,
     root_scheme,
 )
-from duesweep.stores.base import DriverSession, ExhaustedPiece
+from duesweep.stores.base import DriverSession, Piece
 
 # Properties of each table: the ledger's id, and the table's name, by which a copy of another table
 # is told.
@@ -211,7 +211,7 @@ class Ledger:
         self,
         journal: DriverSession,
         summary: SweepSummary,
-        exhausted: Sequence[ExhaustedPiece],
+        exhausted: Sequence[Piece],
         patience: Patience,
         *,
         retries_changed: bool,
@@ -237,13 +237,13 @@ class Ledger:
         """
         from duesweep.ledger import rows  # noqa: PLC0415 - see `_writes_of`
 
-        changes = journal.changes(sweep_id)
+        changes = journal.pieces(sweep_id, command=True)
         if not changes:
             return
         with self.lock_for_writing(patience):
             self._require_changes()
         for number, piece in enumerate(changes, start=1):
-            tombstones, changed = rows.changes(journal, sweep_id, piece)
+            tombstones, changed = rows.changes(journal, piece)
             if command.command.name is CommandName.CANCEL:
                 cancelled = LedgerPiece(tombstones, sweep_id, number)
                 self._write([_Write("tombstones", cancelled)], patience)
@@ -325,7 +325,7 @@ class Ledger:
 def _writes_of(
     journal: DriverSession,
     summary: SweepSummary,
-    exhausted: Sequence[ExhaustedPiece],
+    exhausted: Sequence[Piece],
     *,
     retries_changed: bool,
 ) -> Iterator[_Write]:
@@ -347,7 +347,7 @@ def _writes_of(
     for number, dispatched in enumerate(rows.dispatched(journal, sweep_id), start=1):
         yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
     for of_exhausted, piece in enumerate(exhausted, start=1):
-        tombstones, errors = rows.exhausted(journal, sweep_id, piece)
+        tombstones, errors = rows.exhausted(journal, piece)
         if len(exhausted) == 1:
             yield _Write("tombstones", LedgerPiece(tombstones, sweep_id, number + 1))
             yield _Write("errors", LedgerPiece(errors, sweep_id))

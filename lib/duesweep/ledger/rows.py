@@ -15,7 +15,7 @@ from duesweep.core.account import SweepSummary
 from duesweep.core.change import ChangeKind
 from duesweep.core.world import micros
 from duesweep.ledger.base import Rows
-from duesweep.stores.base import DriverSession, ExhaustedPiece
+from duesweep.stores.base import DriverSession, Piece
 from duesweep.stores.tombstone import decode, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -133,19 +133,19 @@ def dispatched(journal: DriverSession, sweep_id: UUID) -> Iterator[Rows]:
         yield _packed(batches, same)
 
 
-def exhausted(journal: DriverSession, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+def exhausted(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
     """A piece of what a sweep exhausted: for `tombstones`, and whole for `errors`."""
-    rows = journal.exhausted_rows(sweep_id, piece)
+    rows = journal.piece_rows(piece)
     tombstones = _batch(TOMBSTONES, rows, {"source": journal.source, "outcome": "exhausted"})
     errors = _batch(ERRORS, rows, {"source": journal.source, "next_attempt_at": None})
     return _kept([tombstones]), _kept([errors])
 
 
-def changes(journal: DriverSession, sweep_id: UUID, piece: ExhaustedPiece) -> tuple[Rows, Rows]:
+def changes(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
     """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
     `changes`.
     """
-    rows = journal.changes_rows(sweep_id, piece)
+    rows = journal.piece_rows(piece)
     cancelled = _batch(
         TOMBSTONES,
         [row for row in rows if row.change == ChangeKind.CANCELLED],

@@ -234,15 +234,16 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class ExhaustedPiece:
-    """Exhausted messages of a sealed sweep, from one id of the journal's to another, both included.
-    `longest_bytes` is the size of the largest.
+class Piece:
+    """What a sealed sweep exhausted or, of a `command`, what that changed: messages from one id of
+    the journal's to another, both included.
     """
 
+    sweep_id: UUID
+    command: bool
     first_id: int
     last_id: int
     rows: int
-    longest_bytes: int
 
 
 class DroppedSource(NamedTuple):
@@ -504,13 +505,16 @@ class DriverSession(Protocol):
         """
         ...
 
-    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What a sealed sweep exhausted, in pieces bounded in memory; always the same pieces."""
+    def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
+        """What a sealed sweep exhausted, or a sealed command changed, in pieces bounded in memory;
+        always the same pieces.
+        """
         ...
 
-    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
+    def piece_rows(self, piece: Piece) -> Sequence[Any]:
         """The messages of a piece. They have the columns of the ledger's `tombstones` and `errors`
-        that are not the same in all rows; headers are text, instants microseconds.
+        that are not the same in all rows or, of a command, those of `changes` but `source`, and
+        `attempts`; headers are text, instants microseconds.
         """
         ...
 
@@ -564,16 +568,10 @@ class DriverSession(Protocol):
         """
         return horizon
 
-    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+    def destinations(self, horizon: Horizon | None) -> Sequence[str]:
         """Where messages go that are eligible: a bounded number, the commonest first, without the
-        empty ones. Cheap: those due for the longest are enough. None, if the store would have to
-        look into messages for it.
-        """
-        return ()
-
-    def stored_destinations(self) -> Sequence[str]:
-        """Where all stored messages go, whatever their Due. Asked where `due_destinations` gives
-        cause to.
+        empty ones. Cheap: those due for the longest are enough. `horizon` None: where all stored
+        messages go, whatever their Due. No answer, if the store would have to look into messages.
         """
         return ()
 
@@ -588,16 +586,6 @@ class DriverSession(Protocol):
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
         """What the operator's command is; None: it is a sweep."""
         return None
-
-    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        """What a sealed command changed, in pieces bounded in memory; always the same pieces."""
-        return ()
-
-    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The changes of a piece, with the columns of the ledger's `changes` but `source`, and
-        `attempts`; headers are text, instants microseconds.
-        """
-        raise not_supported("a command")
 
 
 class Store(Protocol):

@@ -92,21 +92,15 @@ class SqlDriver(SqlJournal, OperatorDriver):
             due = self._dialect.due_in(since)
             return int(self._session.row("count_stored_since", since=due).stored)
 
-    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
-        """The destinations of the messages that have been due for the longest; none if destinations
-        are in the headers.
-        """
+    def destinations(self, horizon: Horizon | None) -> Sequence[str]:
         if not self._kind.has_destination:
             return ()
-        rows = self._session.rows("due_destinations", **self._pending(horizon))
+        if horizon is not None:
+            rows = self._session.rows("due_destinations", **self._pending(horizon))
+        else:
+            with self._looking_at_all():
+                rows = self._session.rows("stored_destinations")
         return [row.destination for row in rows]
-
-    def stored_destinations(self) -> Sequence[str]:
-        """The destinations of all messages; none if they are in the headers."""
-        if not self._kind.has_destination:
-            return ()
-        with self._looking_at_all():
-            return [row.destination for row in self._session.rows("stored_destinations")]
 
     def notices(self) -> Sequence[Problem]:
         """Messages that are never due, since they have no Due."""

@@ -21,8 +21,8 @@ from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.base import (
     Backlog,
     DroppedSource,
-    ExhaustedPiece,
     Horizon,
+    Piece,
     SweepRun,
     Unsettled,
 )
@@ -246,14 +246,22 @@ class SqlJournal:
             yield [bytes(row.outcomes) for row in rows]
             after_id = rows[-1].id
 
-    def exhausted(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        rows = self._session.rows(
-            "exhausted_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE
-        )
-        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
+    def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
+        name = "changes_pieces" if command else "exhausted_pieces"
+        rows = self._session.rows(name, sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE)
+        return [
+            Piece(sweep_id, command, int(row.first_id), int(row.last_id), int(row.rows))
+            for row in rows
+        ]
 
-    def exhausted_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        return self._piece("read_exhausted", sweep_id, piece)
+    def piece_rows(self, piece: Piece) -> Sequence[Any]:
+        query = self._session.query(
+            "read_changes" if piece.command else "read_exhausted",
+            sweep_id=str(piece.sweep_id),
+            first_id=str(piece.first_id),
+            last_id=str(piece.last_id),
+        )
+        return next(self._pages(query, "id", 0, piece.rows), ())
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
         rows = self._session.rows("read_command", sweep_id=sweep_id)
@@ -262,13 +270,6 @@ class SqlJournal:
         (row,) = rows
         command = Command(CommandName(row.command), row.given_by, row.given_reason)
         return UnsettledCommand(command, bool(row.attempts_changed))
-
-    def changes(self, sweep_id: UUID) -> Sequence[ExhaustedPiece]:
-        rows = self._session.rows("changes_pieces", sweep_id=sweep_id, piece_bytes=_BYTES_PER_PIECE)
-        return [ExhaustedPiece(*(int(value) for value in row)) for row in rows]
-
-    def changes_rows(self, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        return self._piece("read_changes", sweep_id, piece)
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         query = self._session.query("read_retries", source=self.source)
@@ -363,12 +364,6 @@ class SqlJournal:
 
     def _estimated_rows(self) -> int:
         return self._dialect.tables.estimate_rows(self._session, self._delayed)
-
-    def _piece(self, name: str, sweep_id: UUID, piece: ExhaustedPiece) -> Sequence[Any]:
-        """The rows of a statement that reads a piece."""
-        first, last = str(piece.first_id), str(piece.last_id)
-        query = self._session.query(name, sweep_id=str(sweep_id), first_id=first, last_id=last)
-        return next(self._pages(query, "id", 0, piece.rows), ())
 
     def _pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
         """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""

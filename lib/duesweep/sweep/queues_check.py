@@ -38,13 +38,13 @@ def refuse_missing_queues(
     Checks the messages that are due by `horizon` first (None: all messages at once). Does nothing
     for stores that would have to read each message to know its destination.
     """
-    asked = session.stored_destinations() if horizon is None else session.due_destinations(horizon)
+    asked = session.destinations(horizon)
     if not asked:
         return
     with context.store.open_task() as task, context.queue.open(task) as queue:
         found = _find_connections_without_queues(context.queue, queue, asked)
         if found and horizon is not None:
-            everywhere = [*asked, *session.stored_destinations()]
+            everywhere = [*asked, *session.destinations(None)]
             stored = _find_connections_without_queues(
                 context.queue, queue, list(dict.fromkeys(everywhere))
             )

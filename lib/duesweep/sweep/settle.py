@@ -224,7 +224,7 @@ def _settle(
 ) -> SweepSummary:
     journal.seal(sweep_id)
     summary, retries_changed = journal.summary(sweep_id)
-    exhausted = journal.exhausted(sweep_id)
+    exhausted = journal.pieces(sweep_id, command=False)
     ledger.write_sweep(journal, summary, exhausted, patience, retries_changed=retries_changed)
     _forget(journal, ledger, sweep_id)
     return summary

@@ -55,7 +55,7 @@ class MemoryUnderTest(JsonHeaders):
 
     def end_back_off(self) -> None:
         counters = self.store.attempts.items()
-        self.store.attempts = {key: one._replace(eligible_us=0) for key, one in counters}
+        self.store.attempts = {key: one._replace(next_attempt_at=0) for key, one in counters}
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
         """The entries as they are."""

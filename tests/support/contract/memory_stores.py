@@ -72,7 +72,7 @@ class DueKeySession(MemoryTaskSession):
 
     def _is_eligible(self, row: DelayedRow) -> bool:
         counter = self._store.attempts.get(row.key)
-        return counter is None or counter.eligible_us <= micros(self._store.now)
+        return counter is None or counter.next_attempt_at <= micros(self._store.now)
 
 
 class DueKeysUnderTest(MemoryUnderTest):

@@ -24,7 +24,7 @@ from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPi
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import ERRORS, TOMBSTONES, exhausted
-from duesweep.stores.base import ExhaustedPiece
+from duesweep.stores.base import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, piece_of
@@ -142,9 +142,9 @@ def test_headers_of_any_depth_are_text_or_nothing(depth: int) -> None:
 
     row = SimpleNamespace(**dict.fromkeys([*TOMBSTONES.names, *ERRORS.names]))
     row.headers = nested
-    journal: Any = SimpleNamespace(source="a", exhausted_rows=lambda *_: [row])
+    journal: Any = SimpleNamespace(source="a", piece_rows=lambda _: [row])
 
-    _, errors = exhausted(journal, uuid4(), ExhaustedPiece(1, 1, 1, 100))
+    _, errors = exhausted(journal, Piece(uuid4(), command=False, first_id=1, last_id=1, rows=1))
 
     (batch,) = errors.batches()
     (pairs,) = batch.column("headers").to_pylist()

@@ -227,13 +227,12 @@ class _Session:
         self._waiting = waiting
         self.asked_all = False
 
-    def due_destinations(self, horizon: Horizon) -> Sequence[str]:
+    def destinations(self, horizon: Horizon | None) -> Sequence[str]:
+        if horizon is None:
+            self.asked_all = True
+            return [*self._due, *self._waiting]
         assert horizon.before == DUE
         return self._due
-
-    def stored_destinations(self) -> Sequence[str]:
-        self.asked_all = True
-        return [*self._due, *self._waiting]
 
 
 class _Refusing(MemoryQueue):
