@@ -38,7 +38,7 @@ def postgresql_queue(role: str, table: TableName) -> WantedTable:
     """What delivery needs of a queue table."""
     return WantedTable(
         role=role,
-        name=str(table),
+        table=table,
         columns=COLUMNS,
         rights=POSTGRESQL_QUEUE_RIGHTS,
         create=CREATE[role],

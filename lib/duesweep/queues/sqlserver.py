@@ -55,7 +55,7 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
     name = table.sql
     return WantedTable(
         role=role,
-        name=name,
+        table=table,
         columns=COLUMNS,
         rights=SQL_SERVER_QUEUE_RIGHTS,
         create=CREATE[role],

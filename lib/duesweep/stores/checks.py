@@ -1,6 +1,6 @@
 """What is expected of a store's tables, and whether a sweep can work with what is there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +8,8 @@ from duesweep.core.errors import Problem
 from duesweep.core.finding import Finding, refuse
 from duesweep.drivers.statements import Session, journal_columns
 from duesweep.stores.dialect import Dialect, Location, journal_tables
-from duesweep.stores.kinds import TableKind, destinations
-from duesweep.stores.tables import WantedIndex, WantedTable, index_notices, table_findings
+from duesweep.stores.kinds import destinations
+from duesweep.stores.tables import WantedTable, has_index, table_findings
 
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # A database administrator may have created the tables with the other type of text.
@@ -18,52 +18,40 @@ _ALIKE = {"text": frozenset({"text", "character varying"})}
 _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 
 
-def _wanted_journal(name: str, columns: Mapping[str, str]) -> WantedTable:
-    """One of duesweep's own tables."""
-    return WantedTable(
-        role="journal table",
-        name=name,
-        columns={column: _ALIKE.get(kind, frozenset({kind})) for column, kind in columns.items()},
-        rights=_JOURNAL_RIGHTS,
-        create="run the command `setup` once",
-        reshape=(
-            "another version of duesweep created it: let that version settle its sweeps, drop the "
-            "tables duesweep_…, and run the command `setup`"
-        ),
-        is_journal=True,
-    )
-
-
-def _wanted_delayed(
-    name: str, kind: TableKind, index: WantedIndex, unicode: str | None = None
-) -> WantedTable:
-    """A delayed table of a kind, with its index on Due."""
-    return WantedTable(
+def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
+    """The delayed table, with its index on Due, and the journal's."""
+    kind = location.kind
+    wanted = WantedTable(
         role="delayed table",
-        name=name,
+        table=delayed,
         columns={column: frozenset({of_type}) for column, of_type in kind.columns.items()},
         rights=_DELAYED_RIGHTS,
         create=kind.advice,
-        indexes=(index,),
-        unicode=unicode,
+        indexes=(location.dialect.tables.due_index(kind, delayed),),
+        # The headers of the MSMQ transport are bytes.
+        unicode="Headers" if kind.columns.get("Headers") == "nvarchar" else None,
     )
+    return [wanted, *wanted_journals(location.dialect, delayed)]
 
 
-def wanted_tables(location: Location, delayed: Any) -> Iterator[tuple[Any, WantedTable]]:
-    """The delayed table and the journal's."""
-    kind = location.kind
-    # The headers of the MSMQ transport are bytes.
-    unicode = "Headers" if kind.columns.get("Headers") == "nvarchar" else None
-    index = location.dialect.tables.due_index(kind, delayed)
-    yield delayed, _wanted_delayed(delayed.sql, kind, index, unicode)
-    yield from wanted_journals(location.dialect, delayed)
-
-
-def wanted_journals(dialect: Dialect, beside: Any) -> Iterator[tuple[Any, WantedTable]]:
+def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
     """duesweep's own tables beside a delayed table."""
     columns = journal_columns(dialect.statements)
-    for name, table in journal_tables(beside).items():
-        yield table, _wanted_journal(table.sql, columns[name])
+    return [
+        WantedTable(
+            role="journal table",
+            table=table,
+            columns={c: _ALIKE.get(kind, frozenset({kind})) for c, kind in columns[name].items()},
+            rights=_JOURNAL_RIGHTS,
+            create="run the command `setup` once",
+            reshape=(
+                "another version of duesweep created it: let that version settle its sweeps, drop "
+                "the tables duesweep_…, and run the command `setup`"
+            ),
+            is_journal=True,
+        )
+        for name, table in journal_tables(beside).items()
+    ]
 
 
 def check_tables(session: Session, location: Location, delayed: Any) -> None:
@@ -76,19 +64,22 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
 def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
     tables = location.dialect.tables
     yield from tables.check_session(session, "store.dsn", location)
-    for table, wanted in wanted_tables(location, delayed):
-        found = tables.find(session, table, wanted.rights)
-        yield from table_findings(wanted, found, others=partial(tables.similar, session, table))
+    for wanted in wanted_tables(location, delayed):
+        found = tables.find(session, wanted.table, wanted.rights)
+        others = partial(tables.similar, session, wanted.table)
+        yield from table_findings(wanted, found, others=others)
 
 
-def index_notices_of(session: Session, location: Location, delayed: Any) -> Sequence[Problem]:
-    """What is missing of the delayed table's indexes: without them a sweep works, but slowly."""
+def missing_index(session: Session, location: Location, delayed: Any) -> Problem | None:
+    """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly."""
     tables = location.dialect.tables
-    found = tables.find(session, delayed, ())
-    if found is None:
-        return ()
-    wanted = dict(wanted_tables(location, delayed))[delayed]
-    return index_notices(wanted, tables.with_indexes(session, delayed, found))
+    found, index = tables.find(session, delayed, ()), tables.due_index(location.kind, delayed)
+    if found is None or has_index(tables.with_indexes(session, delayed, found), index):
+        return None
+    return Problem(
+        f"No index of {delayed.sql} that can be used begins with {index.column}: {index.harm}",
+        f"run {index.statement}",
+    )
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:

@@ -201,7 +201,7 @@ POSTGRESQL_TABLES = Tables(
 def examine(
     dsn: str,
     setting: str,
-    queues: Callable[[], Sequence[tuple[TableName, WantedTable]]],
+    queues: Callable[[], Sequence[WantedTable]],
     queue_columns: Columns,
     *,
     store: Location | None = None,
@@ -217,7 +217,7 @@ def examine(
         wanted = [*(wanted_tables(store, store.delayed) if store else ()), *queues()]
         sequences = connection.rows("doctor_sequences", **column_lists(queue_columns))
         tables = [
-            _examined(connection, *each, role=server.role, sequences=sequences) for each in wanted
+            _examined(connection, each, role=server.role, sequences=sequences) for each in wanted
         ]
         yield from all_table_findings(setting, tables)
         if store is not None:
@@ -250,13 +250,9 @@ def server_findings(connection: PostgreSqlSession, setting: str, server: Any) ->
 
 
 def _examined(
-    connection: PostgreSqlSession,
-    table: TableName,
-    wanted: WantedTable,
-    *,
-    role: str,
-    sequences: Sequence[Any],
+    connection: PostgreSqlSession, wanted: WantedTable, *, role: str, sequences: Sequence[Any]
 ) -> tuple[WantedTable, FoundTable | None, Grants]:
+    table: TableName = wanted.table
     found = find_table(connection, table, wanted.rights)
     if found is not None:
         found = _with_indexes(connection, table, found)

@@ -172,7 +172,7 @@ SQL_SERVER_TABLES = Tables(
 def examine(
     dsn: str,
     setting: str,
-    queues: Callable[[], Sequence[tuple[SqlServerTable, WantedTable]]],
+    queues: Callable[[], Sequence[WantedTable]],
     *,
     store: Location | None = None,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
@@ -183,7 +183,7 @@ def examine(
     with connect(dsn, timeouts.task) as connection:
         server = connection.row("doctor_server")
         yield from server_findings(connection, setting, server)
-        wanted: list[tuple[SqlServerTable, WantedTable]] = []
+        wanted: list[WantedTable] = []
         if store is not None:
             delayed, ambiguous = _delayed(connection, store)
             yield one_delayed_table(setting, ambiguous)
@@ -195,7 +195,7 @@ def examine(
                 else wanted_tables(store, delayed)
             )
         wanted += queues()
-        tables = [_examined(connection, server.grantee, *each) for each in wanted]
+        tables = [_examined(connection, server.grantee, each) for each in wanted]
         yield from all_table_findings(setting, tables)
 
 
@@ -212,8 +212,9 @@ def server_findings(connection: SqlServerSession, setting: str, server: Any) -> 
 
 
 def _examined(
-    connection: SqlServerSession, user: str, table: SqlServerTable, wanted: WantedTable
+    connection: SqlServerSession, user: str, wanted: WantedTable
 ) -> tuple[WantedTable, FoundTable | None, Grants]:
+    table: SqlServerTable = wanted.table
     beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
     grants = Grants(f"ON {beside} TO {bracket_name(user)}", database=table.catalog)
     database = connection.row("describe_catalog", catalog=table.catalog)

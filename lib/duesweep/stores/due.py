@@ -13,7 +13,7 @@ from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
-from duesweep.stores.checks import check_tables, index_notices_of
+from duesweep.stores.checks import check_tables, missing_index
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
 
@@ -121,7 +121,8 @@ class SqlDriver(SqlJournal, OperatorDriver):
         """What is missing of the delayed table's indexes."""
         if self._dialect.tables.index_creation is None:
             return ()
-        return index_notices_of(self._session, self._location, self._delayed)
+        missing = missing_index(self._session, self._location, self._delayed)
+        return () if missing is None else (missing,)
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
         """The values by which statements know what is eligible."""

@@ -9,7 +9,7 @@ from duesweep.core.errors import Problem, StoreError
 from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import index_notices_of, wanted_journals, wanted_tables
+from duesweep.stores.checks import missing_index, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.tables import newer_format
@@ -50,7 +50,7 @@ class SqlSetup:
         rights = dict.fromkeys(self.queues, self.dialect.tables.queue_rights)
         if self.store is not None:
             found = wanted_tables(self.store, self.store.delayed)
-            rights |= {table: wanted.rights for table, wanted in found}
+            rights |= {wanted.table: wanted.rights for wanted in found}
         return self.dialect.tables.grants(role, rights, self.queues)
 
     def install(
@@ -69,8 +69,7 @@ class SqlSetup:
                 return self._create_missing(session, None)
             delayed = self.store.find_delayed(session)
             journal = journal_tables(delayed)["journal"]
-            wanted = dict(wanted_journals(self.dialect, delayed))[journal]
-            refuse(newer_format(wanted, tables.find(session, journal, ())))
+            refuse(newer_format(journal.sql, tables.find(session, journal, ())))
             done = self._create_missing(session, delayed)
             done += create_index(session, self.store, delayed)
             if rebind:
@@ -121,8 +120,8 @@ def create_index(
     this user may not create it, why not, and what to do: sweeps work without it.
     """
     texts = _index_creation(store, delayed)
-    missing = index_notices_of(session, store, delayed) if texts and store.kind.create else ()
-    if not missing:
+    missing = missing_index(session, store, delayed) if texts and store.kind.create else None
+    if missing is None:
         return
     seconds = store.timeouts.plan_seconds(store.dialect.tables.estimate_rows(session, delayed))
     try:
@@ -132,10 +131,9 @@ def create_index(
     except StoreError as error:
         if error.transient:
             raise
-        (lacking,) = missing
         yield Problem(
-            f"{lacking.text}. It cannot be created: {error.text}",
-            f"have the table's owner {lacking.advice}",
+            f"{missing.text}. It cannot be created: {error.text}",
+            f"have the table's owner {missing.advice}",
         )
     else:
         yield IndexCreated(store.kind.index, delayed.sql)

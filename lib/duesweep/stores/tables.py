@@ -5,6 +5,7 @@ shows all; a sweep is refused by the first that stops it.
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from duesweep.core.account import unknown_format
 from duesweep.core.address import bracket_name
@@ -42,7 +43,7 @@ class WantedIndex:
 
 @dataclass(frozen=True, slots=True)
 class WantedTable:
-    """What is expected of a table.
+    """What is expected of a `table` of the server's own type.
 
     `create` and `reshape` are advice: what to do if the table is missing, or if its columns differ.
     `unicode` names the column whose text has to hold all characters. `is_journal`: it is one of
@@ -50,7 +51,7 @@ class WantedTable:
     """
 
     role: str
-    name: str
+    table: Any
     columns: Columns
     rights: Sequence[str]
     create: str
@@ -61,6 +62,11 @@ class WantedTable:
     indexes: Sequence[WantedIndex] = ()
     unicode: str | None = None
     is_journal: bool = False
+
+    @property
+    def name(self) -> str:
+        """The table's name as statements have it."""
+        return str(self.table.sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,8 @@ def table_findings(
         yield _missing(wanted, others)
         return
     yield ok(Check.TABLE_EXISTS, wanted.name, "It exists")
-    yield from newer_format(wanted, found) or [_shape(wanted, found)]
+    newer = newer_format(wanted.name, found) if wanted.is_journal else ()
+    yield from newer or [_shape(wanted, found)]
     yield _rights(wanted, found, grants)
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
@@ -119,24 +126,11 @@ def table_findings(
         yield _unicode(wanted, found, str(wanted.unicode))
 
 
-def newer_format(wanted: WantedTable, found: FoundTable | None) -> Sequence[Finding]:
+def newer_format(name: str, found: FoundTable | None) -> Sequence[Finding]:
     """The finding on one of duesweep's own tables that is newer than this version knows."""
-    if found is None or not wanted.is_journal:
-        return ()
-    problem = unknown_format(f"The journal's table {wanted.name}", found.mark)
-    return () if problem is None else [stop(Check.TABLE_SHAPE, wanted.name, problem)]
-
-
-def index_notices(wanted: WantedTable, found: FoundTable) -> Sequence[Problem]:
-    """What happens without the indexes that are missing, and the statements that create them."""
-    return [
-        Problem(
-            f"No index of {wanted.name} that can be used begins with {index.column}: {index.harm}",
-            f"run {index.statement}",
-        )
-        for index in wanted.indexes
-        if not _has_index(found, index)
-    ]
+    mark = None if found is None else found.mark
+    problem = unknown_format(f"The journal's table {name}", mark)
+    return () if problem is None else [stop(Check.TABLE_SHAPE, name, problem)]
 
 
 def wrong_columns(wanted: Columns, found: Mapping[str, str]) -> dict[str, str | None]:
@@ -220,7 +214,7 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
 
 
 def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:
-    if _has_index(found, index):
+    if has_index(found, index):
         return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
     text = f"No index that can be used begins with {index.column}: {index.harm}"
     return warning(
@@ -228,7 +222,8 @@ def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Findin
     )
 
 
-def _has_index(found: FoundTable, index: WantedIndex) -> bool:
+def has_index(found: FoundTable, index: WantedIndex) -> bool:
+    """Whether a table has such an index."""
     usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
     return index.column in usable
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from duesweep.config.adapters import Needs, Service
+from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import (
     Check,
@@ -39,7 +40,7 @@ from duesweep.stores.tables import (
     all_table_findings,
 )
 
-_WANTED = WantedTable("role", "t", {}, ("SELECT",), "create it")
+_WANTED = WantedTable("role", TableName("s", "t"), {}, ("SELECT",), "create it")
 _GRANTS = Grants("ON t TO u")
 _FOUND = FoundTable(is_table=True, columns={})
 
@@ -82,7 +83,7 @@ def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
 
 def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
     journal = [
-        (replace(_WANTED, name=f"j{n}", is_journal=True), found, _GRANTS)
+        (replace(_WANTED, table=TableName("s", f"j{n}"), is_journal=True), found, _GRANTS)
         for n, found in enumerate(founds)
     ]
     return [(_WANTED, _FOUND, _GRANTS), *journal]
@@ -93,7 +94,7 @@ def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
     [
         ((_FOUND, _FOUND), []),
         ((None, None), [(Check.SETUP, "store.dsn")]),
-        ((_FOUND, None), [(Check.TABLE_EXISTS, "j1")]),
+        ((_FOUND, None), [(Check.TABLE_EXISTS, '"s"."j1"')]),
         ((), []),
     ],
 )

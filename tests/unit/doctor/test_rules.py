@@ -32,7 +32,7 @@ SEQUENCE = {
 QUEUE = TableName("public", "Billing")
 WANTED = WantedTable(
     role="queue",
-    name="t",
+    table=QUEUE,
     columns={"Id": frozenset({"uuid"}), "Headers": frozenset({"nvarchar", "varchar"})},
     rights=("SELECT", "INSERT"),
     create="create it",
@@ -75,8 +75,7 @@ def _examined(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows]) -> l
     """All findings on a database that answers like this, and takes messages only."""
     session = RecordedSession({**ROWS, **changes})
     monkeypatch.setattr(checks_postgresql, "connect", lambda *_: nullcontext(session))
-    wanted = replace(WANTED, name=str(QUEUE))
-    return list(checks_postgresql.examine("", "store.dsn", lambda: [(QUEUE, wanted)], {}))
+    return list(checks_postgresql.examine("", "store.dsn", lambda: [WANTED], {}))
 
 
 def _bad(findings: Sequence[Finding]) -> dict[Check, Severity]:

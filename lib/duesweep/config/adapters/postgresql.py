@@ -87,7 +87,7 @@ def service(
         examine,
         connection.server_dsn if connection else config.store.dsn.get_secret_value(),
         setting,
-        lambda: [(table, postgresql_queue(role, table)) for role, table in queues()],
+        lambda: [postgresql_queue(role, table) for role, table in queues()],
         COLUMNS,
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),

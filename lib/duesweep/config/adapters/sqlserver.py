@@ -93,7 +93,7 @@ def service(
         examine,
         connection.server_dsn if connection else config.store.dsn.get_secret_value(),
         setting,
-        lambda: [(table, sqlserver_queue(role, table)) for role, table in queues()],
+        lambda: [sqlserver_queue(role, table) for role, table in queues()],
         store=store(config) if connection is None else None,
         timeouts=timeouts_of(config),
     )
