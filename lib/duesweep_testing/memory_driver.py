@@ -136,7 +136,6 @@ class MemoryDriverSession(OperatorDriver):
     def open_sweep(
         self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
     ) -> SweepRun:
-        """Open a sweep, alive as long as this session."""
         with self._store.changed:
             gone = self._gone_counters() if prunes else []
             for key in gone:
@@ -173,7 +172,6 @@ class MemoryDriverSession(OperatorDriver):
         return len(batches), sum(one.dispatched + one.failed for one in batches) + exhausted
 
     def keep_sweep(self, sweep_id: UUID) -> bool:
-        """Let a sweep live by this session, unless it lives by another."""
         with self._store.changed:
             sweep = self._store.sweeps.get(sweep_id)
             if sweep is None or sweep.owner not in {None, self}:
@@ -270,7 +268,6 @@ class MemoryDriverSession(OperatorDriver):
                 sweep.sealed_at = sweep.sealed_at or self._store.now
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        """The sweep's row, and whether retry counters changed."""
         sweep = self._store.sweeps.get(sweep_id)
         if sweep is None:
             raise SweepClosedError(f"Another session has settled sweep {sweep_id}")

@@ -79,20 +79,17 @@ class SqlTask(TaskSession):
             self._claims.committed()
 
     def expect_no_idle_client(self) -> None:
-        """Let the server end a transaction whose client sends nothing for long, if it can."""
         self._dialect.expect_no_idle_client(self._statements)
 
     # A batch.
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """Lock what is due and eligible, at most a row a claim key."""
         server_us = self._begin(run, self._fence(run))
         return self._claim(self._claims.lock(run, claim_keys, self._paused), server_us)
 
     def move(
         self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
     ) -> Moved:
-        """Move what is due and eligible into its queues, unless others hold a row for long."""
         server_us, moved, missing = self._claims.move(
             run, groups, into, lambda fence: self._begin(run, fence)
         )
@@ -121,7 +118,6 @@ class SqlTask(TaskSession):
         return 0 if exhausted is None else max(0, min(wanted, limit - exhausted))
 
     def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        """Carry `result` out in the claim's transaction."""
         if result.exhausted:
             self._journal_exhausted(run, slice_number, result.exhausted, server_us)
         gone = [o.message for o in result.delivered] + [o.message for o in result.exhausted]
@@ -140,7 +136,6 @@ class SqlTask(TaskSession):
         self._journal_batch(run, slice_number, tombstones, server_us, failed=len(result.failed))
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
-        """Account for messages that were moved, in the transaction that moved them."""
         tombstones = moved.tombstones
         counted = zip(tombstones.keys, tombstones.attempts, strict=True)
         self._clear_counters(key for key, failures in counted if failures)

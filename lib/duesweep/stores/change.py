@@ -33,7 +33,6 @@ class SqlChanges(SqlTask, OperatorTask):
         return Claim(messages, server_us, skipped=skipped, gone=missing - skipped)
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
-        """Journal messages whole, and remove them."""
         if not messages:
             return
         same = {"sweep_id": run.sweep_id, "changed_us": server_us}
@@ -47,7 +46,6 @@ class SqlChanges(SqlTask, OperatorTask):
     def reschedule(
         self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
     ) -> None:
-        """Give messages a new Due, and journal which."""
         if not messages:
             return
         instants = self._claims.set_due(messages, run.horizon.zone)
@@ -67,7 +65,6 @@ class SqlChanges(SqlTask, OperatorTask):
     def put_back(
         self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
     ) -> Sequence[str]:
-        """Store messages again, and journal them."""
         stored = self._claims.put_back([new for _, new in messages], run.horizon.zone)
         changes = [
             change._replace(new_key=key, due_after=due_us)

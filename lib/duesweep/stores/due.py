@@ -57,7 +57,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
     # What is due.
 
     def has_work(self, ahead: timedelta = timedelta()) -> bool:
-        """Whether a message is due within `ahead` and eligible, or something is to be settled."""
         horizon = self.horizon().looking_ahead(ahead)
         pending = {
             "source": self.source,
@@ -72,7 +71,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
         return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
 
     def skip_held(self, horizon: Horizon) -> Horizon:
-        """The same horizon, from the first message on that was eligible when `has_work` looked."""
         first = self._first_due
         return replace(horizon, since=None if first is None else first - _ROUNDING)
 
@@ -118,7 +116,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
         )
 
     def table_notices(self) -> Sequence[Problem]:
-        """What is missing of the delayed table's indexes."""
         if self._dialect.tables.index_creation is None:
             return ()
         missing = missing_index(self._session, self._location, self._delayed)
@@ -192,7 +189,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     @contextmanager
     def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
-        """The messages that are due in the span, in pages."""
         values = self._dialect.span(span.start, span.end, self._writers_zone())
         with (
             self._stream(is_ordered=True) as stream,

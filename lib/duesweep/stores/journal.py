@@ -57,7 +57,6 @@ class SqlJournal:
         self._session.__exit__(*error)
 
     def horizon(self) -> Horizon:
-        """What is due now, by NServiceBus's predicate; the server evaluates it."""
         return self._dialect.horizon(self._session, self._writers_zone())
 
     def _writers_zone(self) -> str | None:
@@ -118,7 +117,6 @@ class SqlJournal:
     def open_sweep(
         self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
     ) -> SweepRun:
-        """Open a sweep under a new id, alive as long as this session."""
         sweep_id = self._location.world.new_id()
         self._try_lock(sweep_lock(sweep_id))
         with self._session.transaction():
@@ -150,7 +148,6 @@ class SqlJournal:
 
     @contextmanager
     def undoing(self) -> Iterator[None]:
-        """Hold the source's lock for such commands."""
         name = undo_lock(self.source)
         other = f"Another command that restores, replays or discards messages of {self.source}"
         patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)
@@ -187,7 +184,6 @@ class SqlJournal:
         reason: str | None = None,
         waits: bool = True,
     ) -> bool:
-        """Wait for batches in flight, then close; False when it was closed already."""
         with self._session.transaction():
             if not self._dialect.await_batches(self._session, self.source, sweep_id, waits=waits):
                 return False
@@ -291,7 +287,6 @@ class SqlJournal:
     # What is kept of a source.
 
     def binding(self) -> UUID | None:
-        """The ledger that the source is bound to; `ConfigError` if it is another store's source."""
         delayed = self._delayed.sql
         rows = self._session.rows("read_binding", source=self.source)
         if rows and rows[0].delayed != delayed:
@@ -331,7 +326,6 @@ class SqlJournal:
         return read_pauses(self._session, self.source)
 
     def dropped(self) -> Sequence[DroppedSource]:
-        """The sources, of all in these tables, whose delayed tables are gone."""
         rows = self._session.rows("dropped_sources")
         return [DroppedSource(row.source, row.delayed, int(row.unsettled)) for row in rows]
 

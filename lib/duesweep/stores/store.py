@@ -15,7 +15,6 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
     """Where it is, of which kind, and the sessions that it opens."""
 
     def set_up_infrastructure(self) -> None:
-        """Create the delayed table and the journal, where they are missing."""
         step = SqlSetup(
             dialect=self.dialect,
             dsn=self.dsn,
@@ -26,7 +25,6 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
         step.install(rebind=False)
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
-        """Refuse what takes a distributed transaction."""
         refuse_distributed(self.source, mode)
 
     def open_task(self) -> SqlTask:
