@@ -103,11 +103,9 @@ def warning(
     return Finding(check, Severity.WARNING, about, found, advice, statements)
 
 
-def fault(
-    check: Check, about: str, found: str, advice: str, *, statements: Sequence[str] = ()
-) -> Finding:
+def fault(check: Check, about: str, found: str, advice: str) -> Finding:
     """Sweeps, or some of their messages, fail."""
-    return Finding(check, Severity.FAULT, about, found, advice, statements)
+    return Finding(check, Severity.FAULT, about, found, advice)
 
 
 def fault_of(

@@ -759,10 +759,7 @@ def operators_of(store: Store, wanted: str) -> Operators:
     """
     operators = store.operators()
     if operators is None:
-        raise ConfigError(
-            f"{store.source}: {wanted} is not supported by this store",
-            advice="its class can add it (docs/stores.md)",
-        )
+        raise not_supported(f"{store.source}: {wanted}")
     return operators
 
 

@@ -34,7 +34,6 @@ from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
     is_there,
-    missing_rights,
     similar_tables,
     with_indexes,
 )
@@ -66,15 +65,6 @@ def check_session(
             "use SQL Server 2017 or newer, and a compatibility level of 130 or more",
         )
         yield stop(Check.SERVER_VERSION, setting, refusal)
-
-
-def _found(
-    session: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
-) -> FoundTable | None:
-    found = find_table(session, table)
-    if found is None or not rights:
-        return found
-    return replace(found, missing_rights=missing_rights(session, table, rights))
 
 
 def _columns(session: SqlServerSession, table: SqlServerTable) -> Collection[str] | None:
@@ -153,7 +143,7 @@ def _grants(
 
 SQL_SERVER_TABLES = Tables(
     check_session=check_session,
-    find=_found,
+    find=find_table,
     with_indexes=with_indexes,
     columns=_columns,
     estimate_rows=_estimate_rows,

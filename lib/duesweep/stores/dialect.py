@@ -287,8 +287,8 @@ class Dialect(ABC):
     # Values.
 
     @abstractmethod
-    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
-        """Keys as the values of a statement that calls them `name`."""
+    def keys(self, keys: Iterable[str]) -> Values:
+        """Keys as the values of a statement."""
 
     @abstractmethod
     def due_in(self, due: datetime | None) -> str:

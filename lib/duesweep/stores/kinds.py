@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -524,7 +524,8 @@ _MSMQ = TableKind(
     },
 )
 
-_SQL_SERVER_TIMEOUTS = TableKind(
+_SQL_SERVER_TIMEOUTS = replace(
+    _POSTGRESQL_TIMEOUTS,
     columns={
         "Id": "uniqueidentifier",
         "Destination": "nvarchar",
@@ -534,20 +535,8 @@ _SQL_SERVER_TIMEOUTS = TableKind(
         "Headers": "nvarchar",
         "PersistenceVersion": "varchar",
     },
-    due="Time",
-    create=None,
-    settings=_TIMEOUT_SETTINGS,
-    table_names=timeout_tables,
     as_key=_as_written_uuid,
-    read_message=json_message_with_destination,
-    new_row=timeout_row,
-    stored_headers=json_headers,
-    store="store_timeout",
     index="Index_Time",
-    may_lack_due=True,
-    has_destination=True,
-    pausing=destination_like,
-    has_own_queue=False,
     names={
         "due": "[Time]",
         "key": "[Id]",

@@ -220,8 +220,8 @@ class PostgreSql(Dialect):
         row = session.row("lateness", sweep_id=sweep_id)
         return Lateness(row.p50, row.p95, row.longest)
 
-    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
-        return {name: UuidArray.of(list(keys))}
+    def keys(self, keys: Iterable[str]) -> Values:
+        return {"keys": UuidArray.of(list(keys))}
 
     def due_in(self, due: datetime | None) -> str:
         return _BEFORE_ALL if due is None else due.astimezone(UTC).isoformat()

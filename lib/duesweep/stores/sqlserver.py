@@ -19,7 +19,6 @@ from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import (
     bound_text,
     due_of,
-    key_list,
     last_text,
     literal,
 )
@@ -29,7 +28,7 @@ from duesweep.stores.base import Horizon
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, Location, Values, batches_lock, numbered
 from duesweep.stores.kinds import TableKind
-from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.sqlserver_claims import ClaimsByDue, listed, lock_key
 from duesweep.stores.summary import Lateness, lateness_of, packed
 
 # Where `datetime` begins and ends.
@@ -77,9 +76,8 @@ class SqlServer(Dialect):
         rows = session.rows("lateness", sweep_id=sweep_id)
         return lateness_of(row.lateness_ms for row in rows)
 
-    def keys(self, keys: Iterable[str], name: str = "keys") -> Values:
-        text, separator = key_list(keys)
-        return {name: text, "separator": separator}
+    def keys(self, keys: Iterable[str]) -> Values:
+        return listed("keys", keys)
 
     def due_in(self, due: datetime | None) -> str:
         return _FIRST if due is None else bound_text(due)

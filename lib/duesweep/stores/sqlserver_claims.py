@@ -113,7 +113,7 @@ class ClaimsByDue(Claims):
             source=self._source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
-            **_listed("excluded", self._excluded_at(missing)),
+            **listed("excluded", self._excluded_at(missing)),
         )
         for row in rows:
             here = self._excluded_at([row.due])
@@ -170,7 +170,7 @@ class ClaimsByDue(Claims):
             horizon=bound_text(run.horizon.before),
             source=self._source,
             paused=json.dumps(likes),
-            **_listed("excluded", self._excluded_at(claim_keys)),
+            **listed("excluded", self._excluded_at(claim_keys)),
         )
 
     # Move.
@@ -354,7 +354,7 @@ class ClaimsByDue(Claims):
     def remove(self, messages: Sequence[Message]) -> int:
         self._statements.require_transaction()
         if self._kind.has_indexed_key:
-            keys = _listed("keys", (message.key for message in messages))
+            keys = listed("keys", (message.key for message in messages))
             return self._statements.execute("remove_by_id", **keys)
         gone, claimed = self._by_due(m.key for m in messages), self._by_due(self._claimed)
         few: list[tuple[str, str]] = []
@@ -428,7 +428,7 @@ class ClaimsByDue(Claims):
     def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:  # noqa: ARG002
         self._begin()
         if self._kind.has_indexed_key:
-            rows = self._statements.rows("hold_by_id", **_listed("keys", lock_keys))
+            rows = self._statements.rows("hold_by_id", **listed("keys", lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
             rows = self._statements.rows("hold", messages=places)
@@ -437,7 +437,7 @@ class ClaimsByDue(Claims):
 
     def count_present(self, lock_keys: Sequence[str]) -> int:
         if self._kind.has_indexed_key:
-            row = self._statements.row("count_present_by_id", **_listed("keys", lock_keys))
+            row = self._statements.row("count_present_by_id", **listed("keys", lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
             row = self._statements.row("count_present", messages=places)
@@ -476,7 +476,7 @@ def split_lock_key(text: str) -> tuple[str, str]:
     return due, key
 
 
-def _listed(name: str, keys: Iterable[str]) -> Values:
+def listed(name: str, keys: Iterable[str]) -> Values:
     """Keys as the values of a statement that calls them `name`."""
     text, separator = key_list(keys)
     return {name: text, "separator": separator}

@@ -14,9 +14,11 @@ def is_there(session: Session, table: SqlServerTable) -> bool:
     return bool(session.row("find_table", name=table.sql).found)
 
 
-def find_table(session: SqlServerSession, table: SqlServerTable) -> FoundTable | None:
-    """The table, without its indexes; None if this user sees no such table. The table's database
-    has to exist, and to be open to this user.
+def find_table(
+    session: SqlServerSession, table: SqlServerTable, rights: Sequence[str] = ()
+) -> FoundTable | None:
+    """The table, without its indexes, and which of `rights` this user lacks on it; None if this
+    user sees no such table. The table's database has to exist, and to be open to this user.
     """
     catalog = session.named({"catalog": bracket_name(table.catalog)})
     rows = catalog.rows("describe_table", schema=table.schema, table=table.table, name=table.sql)
@@ -25,6 +27,7 @@ def find_table(session: SqlServerSession, table: SqlServerTable) -> FoundTable |
     return FoundTable(
         is_table=all(row.kind == "BASE TABLE" for row in rows),
         columns={row.name: row.type.lower() for row in rows},
+        missing_rights=missing_rights(session, table, rights) if rights else (),
         mark=rows[0].mark,
     )
 
