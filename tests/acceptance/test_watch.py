@@ -13,7 +13,7 @@ import pytest
 
 from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
-from duesweep.report.metrics import Metrics
+from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
 from duesweep_testing.server import EmbeddedServer
@@ -119,11 +119,13 @@ def test_tick_that_misses_the_objective_is_told(endpoint: Endpoint) -> None:
 
     late = ticker.tick()
     metrics(late)
-    told = metrics.figures["duesweep_run_exit_code"]
+    told = [
+        metrics.figures[Sample(f"duesweep_{name}")] for name in ("run_exit_code", "late_runs_total")
+    ]
     in_time = ticker.tick()
     ticker.close()
 
-    assert (late.is_late, late.exit_code, told) == (True, 5, 5)
+    assert (late.is_late, late.exit_code, told) == (True, 5, [5, 1])
     assert (in_time.is_late, in_time.exit_code) == (False, 0)
 
 

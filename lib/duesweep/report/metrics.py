@@ -1,7 +1,7 @@
 """The metrics: their names, what they say after a run, and how Prometheus's client library exposes
-and reads them. docs/metrics.md is compared with the table here.
+and reads them. docs/metrics.md is compared with the tables here.
 
-All have the one label `source`, the stable name of the store.
+All have the label `source`, the stable name of the store; some have one more.
 """
 
 import time
@@ -18,16 +18,28 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from duesweep import __version__
 from duesweep.core.account import SweepReport
-from duesweep.core.errors import ExitCode
+from duesweep.core.errors import ExitCode, make_printable
 from duesweep.core.world import STORE, Waits
 from duesweep.operations.look import Due, look_at_due
 from duesweep.operations.run import Run
 from duesweep.stores.base import Store
 
 LABEL = "source"
-# By the metrics' names; a metric without a value is not exposed.
-Figures = Mapping[str, float]
+
+
+class Sample(NamedTuple):
+    """A number of a metric, by the metric's name; `of` is the value of the label that the metric
+    has besides, if it has one.
+    """
+
+    metric: str
+    of: str = ""
+
+
+# A metric without a value is not exposed.
+Figures = Mapping[Sample, float]
 
 
 class Kind(StrEnum):
@@ -40,14 +52,26 @@ class Kind(StrEnum):
 class Metric(NamedTuple):
     """`name` as it is exposed; `meaning` is its HELP, a sentence without a full stop; `unit` is
     UCUM's, for OpenTelemetry. `of` says what a run adds to a counter, or what a gauge is after it;
-    None: nobody knows.
+    None: nobody knows. Of a metric with a `label` it says that for each value of the label. A
+    metric that `stays` is as it was where nobody knows.
     """
 
     name: str
     kind: Kind
     unit: str
     meaning: str
-    of: Callable[[Run], float | None]
+    of: Callable[[Run], float | Mapping[str, float] | None]
+    label: str | None = None
+    stays: bool = False
+
+    def samples(self, run: Run) -> Figures:
+        """What it is after a run, or what the run adds to it; empty if nobody knows."""
+        found = self.of(run)
+        if found is None:
+            return {}
+        if isinstance(found, Mapping):
+            return {Sample(self.name, each): value for each, value in found.items()}
+        return {Sample(self.name): found}
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -58,18 +82,22 @@ def _reported(run: Run, of: Callable[[SweepReport], float | None]) -> float | No
     return None if run.report is None else of(run.report)
 
 
-def _left(run: Run, of: Callable[[SweepReport], float]) -> float | None:
+def _left(run: Run) -> float | None:
     """What a run left: nothing if there was nothing to do; after an error nobody knows."""
     if run.report is not None:
-        return of(run.report)
+        return run.report.left
     return 0 if run.exit_code == ExitCode.DONE else None
 
 
-OLDEST_DUE = "duesweep_oldest_due_age_seconds"
-LAST_RUN = "duesweep_last_run_timestamp_seconds"
-# It stays when a run fails.
-LAST_SUCCESS = "duesweep_last_success_timestamp_seconds"
-LATENESS = tuple(f"duesweep_lateness_{each}_seconds" for each in ("p50", "p95", "max"))
+def _open_breakers(run: Run) -> Mapping[str, float]:
+    breakers = () if run.report is None else run.report.breakers
+    return {make_printable(each.name): 1 for each in breakers if not each.is_closed}
+
+
+OLDEST_DUE = Sample("duesweep_oldest_due_age_seconds")
+LAST_RUN = Sample("duesweep_last_run_timestamp_seconds")
+LAST_SUCCESS = Sample("duesweep_last_success_timestamp_seconds")
+LATENESS = tuple(Sample(f"duesweep_lateness_{each}_seconds") for each in ("p50", "p95", "max"))
 _COUNTER, _GAUGE = Kind.COUNTER, Kind.GAUGE
 
 METRICS = (
@@ -109,6 +137,13 @@ METRICS = (
         lambda _: 1,
     ),
     Metric(
+        "duesweep_late_runs_total",
+        _COUNTER,
+        "{run}",
+        "Runs that dispatched a message later than slo.lateness_seconds allows",
+        lambda run: float(run.is_late),
+    ),
+    Metric(
         "duesweep_due_messages",
         _GAUGE,
         "{message}",
@@ -116,7 +151,7 @@ METRICS = (
         lambda run: None if run.due is None else run.due.messages,
     ),
     Metric(
-        OLDEST_DUE,
+        OLDEST_DUE.metric,
         _GAUGE,
         "s",
         "For how long the oldest stored message has been due, whatever holds it back; 0 if none is "
@@ -128,35 +163,44 @@ METRICS = (
         _GAUGE,
         "{message}",
         "Messages that the last run planned and did not reach, or whose destination took nothing",
-        lambda run: _left(run, lambda report: report.left),
+        _left,
     ),
     Metric(
         "duesweep_open_breakers",
         _GAUGE,
         "{breaker}",
-        "Destinations and services that took nothing when the last run ended",
-        lambda run: _left(run, lambda report: sum(not one.is_closed for one in report.breakers)),
+        "1 for each destination or service that took nothing when the last run ended",
+        _open_breakers,
+        label="destination",
     ),
     Metric(
-        LATENESS[0],
+        LATENESS[0].metric,
         _GAUGE,
         "s",
         "Time from Due to dispatch that half of the last run's messages did not exceed",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p50_ms)),
     ),
     Metric(
-        LATENESS[1],
+        LATENESS[1].metric,
         _GAUGE,
         "s",
         "Time from Due to dispatch that 95 in 100 of the last run's messages did not exceed",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p95_ms)),
     ),
     Metric(
-        LATENESS[2],
+        LATENESS[2].metric,
         _GAUGE,
         "s",
         "Longest time from Due to dispatch in the last run",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_max_ms)),
+    ),
+    Metric(
+        "duesweep_ledger_behind",
+        _GAUGE,
+        "1",
+        "1 if rows wait for a ledger that could not be written, else 0",
+        lambda run: None if run.is_lost else float(run.ledger_error is not None),
+        stays=True,
     ),
     Metric(
         "duesweep_run_duration_seconds",
@@ -173,37 +217,68 @@ METRICS = (
         lambda run: run.exit_code,
     ),
     Metric(
-        LAST_RUN,
+        LAST_RUN.metric,
         _GAUGE,
         "s",
         "When the last run ended, in Unix time",
         lambda run: run.ended.timestamp(),
     ),
     Metric(
-        LAST_SUCCESS,
+        LAST_SUCCESS.metric,
         _GAUGE,
         "s",
         "When a run last ended with exit code 0, in Unix time",
         lambda run: run.ended.timestamp() if run.exit_code == ExitCode.DONE else None,
+        stays=True,
+    ),
+    Metric(
+        "duesweep_build_info",
+        _GAUGE,
+        "1",
+        "1, with the version of duesweep that the last run had",
+        lambda _: {__version__: 1},
+        label="version",
     ),
 )
-_NAMES = frozenset(metric.name for metric in METRICS)
+
+# What a watcher tells besides, at each scrape.
+WAITING = "duesweep_waiting_seconds"
+LAST_GOOD_TICK = Sample("duesweep_last_good_tick_timestamp_seconds")
+OF_WATCHERS = (
+    Metric(
+        WAITING,
+        _GAUGE,
+        "s",
+        "For how long a watcher has waited for this; told if it is longer than two seconds",
+        lambda _: None,
+        label="for",
+    ),
+    Metric(
+        LAST_GOOD_TICK.metric,
+        _GAUGE,
+        "s",
+        "When a tick of a watcher last ended without an error, in Unix time; until then, when it "
+        "started",
+        lambda _: None,
+    ),
+)
+_LABELS = {metric.name: metric.label for metric in METRICS}
 _FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
 
 
 def figures_after(before: Figures, run: Run) -> Figures:
-    """Counters go on from `before`; a run that failed keeps the time of the last success; all else
-    is this run's.
+    """Counters go on from `before`; what stays is that of `before` if this run does not tell; all
+    else is this run's.
     """
-    after: dict[str, float] = {}
+    after: dict[Sample, float] = {}
     for metric in METRICS:
-        value = metric.of(run)
+        known, plain = metric.samples(run), Sample(metric.name)
         if metric.kind is Kind.COUNTER:
-            after[metric.name] = before.get(metric.name, 0.0) + (value or 0.0)
-        elif value is not None:
-            after[metric.name] = value
-        elif metric.name == LAST_SUCCESS and LAST_SUCCESS in before:
-            after[metric.name] = before[metric.name]
+            after[plain] = before.get(plain, 0.0) + known.get(plain, 0.0)
+        elif metric.stays and not known and plain in before:
+            after[plain] = before[plain]
+        else:
+            after |= known
     return after
 
 
@@ -215,20 +290,29 @@ class Exposed(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Each metric that has a value."""
-        for metric in METRICS:
-            family = _FAMILIES[metric.kind](metric.name, f"{metric.meaning}.", labels=[LABEL])
-            for source, figures in self._sources.items():
-                if metric.name in figures:
-                    family.add_metric([source], figures[metric.name])
+        for metric in (*METRICS, *OF_WATCHERS):
+            labels = [LABEL, metric.label] if metric.label else [LABEL]
+            family = _FAMILIES[metric.kind](metric.name, f"{metric.meaning}.", labels=labels)
+            for found, value in values_of(metric, self._sources):
+                family.add_metric([found[label] for label in labels], value)
             if family.samples:
                 yield family
 
 
-def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """A registry of these, and of nothing else."""
+def values_of(
+    metric: Metric, sources: Mapping[str, Figures]
+) -> Iterator[tuple[Mapping[str, str], float]]:
+    """The numbers of a metric with their labels."""
+    for source, figures in sources.items():
+        for sample, value in figures.items():
+            if sample.metric == metric.name:
+                yield {LABEL: source} | ({metric.label: sample.of} if metric.label else {}), value
+
+
+def registry_of(sources: Mapping[str, Figures]) -> CollectorRegistry:
+    """A registry of these figures, and of nothing else."""
     registry = CollectorRegistry()
-    for each in collectors:
-        registry.register(each)
+    registry.register(Exposed(sources))
     return registry
 
 
@@ -236,11 +320,13 @@ def figures_in(text: str) -> Mapping[str, Figures]:
     """The figures of each source in a text in Prometheus's format. Raises `ValueError` for another
     format.
     """
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[Sample, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name in _NAMES and LABEL in sample.labels:
-                found.setdefault(sample.labels[LABEL], {})[sample.name] = sample.value
+            if sample.name in _LABELS and LABEL in sample.labels:
+                of = sample.labels.get(_LABELS[sample.name] or "", "")
+                figures = found.setdefault(sample.labels[LABEL], {})
+                figures[Sample(sample.name, of)] = sample.value
     return found
 
 
@@ -248,10 +334,6 @@ def figures_in(text: str) -> Mapping[str, Figures]:
 _COUNT_EVERY_SECONDS = 10.0
 # A scrape sees the sweeps since the one before it, most likely.
 _RECENT_SECONDS = 60.0
-WAITING = "duesweep_waiting_seconds"
-WAITING_MEANING = (
-    "For how long a watcher has waited for this; told if it is longer than two seconds"
-)
 
 
 class Metrics:
@@ -264,6 +346,7 @@ class Metrics:
         self.waits = waits or Waits()
         # Replaced as a whole, so that a scrape sees the figures of whole ticks.
         self._figures: Figures = {}
+        self._last_good_tick = time.time()
         # When the oldest stored message came or comes due, by `time.monotonic()`.
         self._oldest_due_at: float | None = None
         self._recent: deque[tuple[float, Figures]] = deque()
@@ -279,9 +362,9 @@ class Metrics:
     def figures(self) -> Figures:
         """The figures at this moment: an age grows while a tick hangs."""
         due_at = self._oldest_due_at
-        if due_at is None:
-            return self._figures
-        return {**self._figures, OLDEST_DUE: max(0.0, time.monotonic() - due_at)}
+        age = {} if due_at is None else {OLDEST_DUE: max(0.0, time.monotonic() - due_at)}
+        waits = {Sample(WAITING, each.what): each.seconds for each in self.waits.long()}
+        return {**self._figures, **age, **waits, LAST_GOOD_TICK: self._last_good_tick}
 
     def __call__(self, run: Run) -> None:
         """Note a tick. After an error nobody knows what is due."""
@@ -289,6 +372,7 @@ class Metrics:
             self._counted = None
             self._figures = figures_after(self._figures, run)
             return
+        self._last_good_tick = run.ended.timestamp()
         now = time.monotonic()
         if self._counted is None or now - self._counted >= _COUNT_EVERY_SECONDS:
             now = self._count()
@@ -322,22 +406,7 @@ class Metrics:
 
 def exposed_text(watched: Sequence[Metrics]) -> bytes:
     """The metrics of all sources of a watcher, for a scrape."""
-    sources = {each.source: each.figures for each in watched}
-    return generate_latest(registry_of(Exposed(sources), _WaitsOf(watched)))
-
-
-class _WaitsOf(Collector):
-    def __init__(self, watched: Sequence[Metrics]) -> None:
-        self._watched = watched
-
-    def collect(self) -> Iterator[Family]:
-        """What watchers wait for."""
-        family = GaugeMetricFamily(WAITING, f"{WAITING_MEANING}.", labels=[LABEL, "for"])
-        for each in self._watched:
-            for wait in each.waits.long():
-                family.add_metric([each.source, wait.what], wait.seconds)
-        if family.samples:
-            yield family
+    return generate_latest(registry_of({each.source: each.figures for each in watched}))
 
 
 def _next_due_at(run: Run, now: float) -> float | None:

@@ -25,12 +25,13 @@ from duesweep.report.metrics import (
     LAST_RUN,
     LAST_SUCCESS,
     METRICS,
-    Exposed,
     Figures,
     Kind,
+    Metric,
     figures_after,
     figures_in,
     registry_of,
+    values_of,
 )
 
 # A source without a run for so long is gone: an alert on it would never end.
@@ -108,7 +109,7 @@ def textfile(path: Path) -> Output:
                 yield Problem(f"{name} could not be read: {error}", "its counters begin anew")
                 former = {}
             # As a whole, so that a reader sees the former file or the new one.
-            write_to_textfile(str(path), registry_of(Exposed(_after(former, runs))))
+            write_to_textfile(str(path), registry_of(_after(former, runs)))
 
     return Output(name, send)
 
@@ -142,7 +143,7 @@ def pushgateway(url: str) -> Output:
         push_to_gateway(
             address,
             job=job,
-            registry=registry_of(Exposed({source: figures})),
+            registry=registry_of({source: figures}),
             grouping_key={LABEL: source},
             timeout=_PATIENCE_SECONDS,
             handler=handler,
@@ -180,13 +181,9 @@ def collector(endpoint: str, headers: str = "") -> Output:
     from duesweep.sweep.traces import described_service  # noqa: PLC0415
 
     def observe(
-        sources: Mapping[str, Figures], metric: str, _: CallbackOptions
+        sources: Mapping[str, Figures], metric: Metric, _: CallbackOptions
     ) -> Iterable[Observation]:
-        return [
-            Observation(figures[metric], {LABEL: source})
-            for source, figures in sources.items()
-            if metric in figures
-        ]
+        return [Observation(value, dict(labels)) for labels, value in values_of(metric, sources)]
 
     def send(runs: Sequence[Run]) -> Iterable[Problem]:
         sources = {run.source: figures_after({}, run) for run in runs}
@@ -203,7 +200,7 @@ def collector(endpoint: str, headers: str = "") -> Output:
             )
             create(
                 metric.name.removesuffix("_total"),
-                [partial(observe, sources, metric.name)],
+                [partial(observe, sources, metric)],
                 unit=metric.unit,
                 description=metric.meaning,
             )

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from duesweep.report.metrics import METRICS
+from duesweep.report.metrics import METRICS, OF_WATCHERS
 
 _CONF = Path(__file__).parents[3] / "conf"
 _ALERTS = _CONF / "prometheus" / "alerts.yml"
 _DASHBOARD = _CONF / "grafana" / "duesweep.json"
-_KNOWN = {metric.name for metric in METRICS}
+_ALL = [*METRICS, *OF_WATCHERS]
+_KNOWN = {metric.name for metric in _ALL}
 _COUNTERS = {metric.name for metric in METRICS if metric.kind == "counter"}
 _PROMTOOL = shutil.which("promtool")
 
@@ -78,4 +79,4 @@ _PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 def test_page_lists_each_metric_as_it_is_defined() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", _PAGE.read_text("utf-8"), re.MULTILINE)
 
-    assert rows == [(metric.name, metric.kind.value, metric.meaning) for metric in METRICS]
+    assert rows == [(metric.name, metric.kind.value, metric.meaning) for metric in _ALL]

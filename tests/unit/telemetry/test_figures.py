@@ -1,39 +1,48 @@
 """What the metrics say after a run."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from duesweep import __version__
 from duesweep.operations.look import Due
-from duesweep.report.metrics import METRICS, figures_after
-from support.reports import AT, open_breaker, report, run
+from duesweep.report.metrics import METRICS, OF_WATCHERS, Figures, Sample, figures_after
+from support.reports import AT, FAILED, NOTHING, UNWRITTEN, open_breaker, report, run
 
 _LATER = AT + timedelta(minutes=1)
 
 
-def _of(figures: object, *names: str) -> list[float | None]:
-    assert isinstance(figures, dict)
-    return [figures.get(f"duesweep_{name}") for name in names]
+def _of(figures: Figures, *names: str) -> list[float | None]:
+    return [figures.get(Sample(f"duesweep_{name}")) for name in names]
 
 
 def test_first_run_tells_every_metric() -> None:
-    assert figures_after({}, run()) == {
+    breakers = (open_breaker(), open_breaker("closed"))
+    told = figures_after({}, run(is_late=True, report=report(breakers=breakers)))
+
+    assert {name: value for (name, of), value in told.items() if not of} == {
         "duesweep_dispatched_messages_total": 7,
         "duesweep_failed_messages_total": 2,
         "duesweep_exhausted_messages_total": 1,
         "duesweep_dispatched_bytes_total": 91,
         "duesweep_runs_total": 1,
+        "duesweep_late_runs_total": 1,
         "duesweep_due_messages": 4,
         "duesweep_oldest_due_age_seconds": 12.5,
         "duesweep_left_messages": 3,
-        "duesweep_open_breakers": 0,
         "duesweep_lateness_p50_seconds": 0.25,
         "duesweep_lateness_p95_seconds": 1.5,
         "duesweep_lateness_max_seconds": 61,
+        "duesweep_ledger_behind": 0,
         "duesweep_run_duration_seconds": 1.25,
         "duesweep_run_exit_code": 0,
         "duesweep_last_run_timestamp_seconds": AT.timestamp(),
         "duesweep_last_success_timestamp_seconds": AT.timestamp(),
+    }
+    assert {sample: value for sample, value in told.items() if sample.of} == {
+        ("duesweep_open_breakers", "Billing"): 1,
+        ("duesweep_build_info", __version__): 1,
     }
 
 
@@ -61,8 +70,8 @@ def test_run_that_failed_before_any_success_tells_of_none() -> None:
 def test_error_leaves_out_what_nobody_knows() -> None:
     after = figures_after(figures_after({}, run()), run(4, report=None, due=None))
 
-    unknown = ("due_messages", "oldest_due_age_seconds", "left_messages", "open_breakers")
-    assert _of(after, *unknown, "lateness_max_seconds") == [None] * 5
+    unknown = ("due_messages", "oldest_due_age_seconds", "left_messages")
+    assert _of(after, *unknown, "lateness_max_seconds") == [None] * 4
     assert _of(after, "dispatched_messages_total", "runs_total") == [7, 2]
 
 
@@ -70,20 +79,38 @@ def test_run_without_work_tells_of_nothing_left_and_of_no_lateness() -> None:
     after = figures_after({}, run(report=None, due=Due(0, 0.0)))
 
     assert _of(after, "due_messages", "oldest_due_age_seconds", "left_messages") == [0, 0, 0]
-    assert _of(after, "open_breakers", "lateness_max_seconds") == [0, None]
+    assert _of(after, "lateness_max_seconds") == [None]
 
 
-def test_only_breakers_that_are_not_closed_count() -> None:
-    breakers = (open_breaker(), open_breaker("triggered"), open_breaker("closed"))
+def test_only_breakers_that_are_not_closed_are_told_by_destination_until_they_close() -> None:
+    breakers = [
+        replace(open_breaker(state), name=name)
+        for state, name in (("open", "A"), ("triggered", 'B\n"'), ("closed", "C"))
+    ]
+    after = figures_after({}, run(report=report(breakers=breakers)))
 
-    assert _of(figures_after({}, run(report=report(breakers=breakers))), "open_breakers") == [2]
+    def told(figures: Figures) -> set[str]:
+        return {sample.of for sample in figures if sample.metric == "duesweep_open_breakers"}
+
+    assert told(after) == {"A", 'B\\n"'}
+    assert told(figures_after(after, run(report=None))) == set()
+
+
+def test_ledger_that_cannot_be_written_is_told_until_it_is_and_while_nobody_knows() -> None:
+    told = []
+    figures: Figures = {}
+    for each in (run(), UNWRITTEN, FAILED, NOTHING):
+        figures = figures_after(figures, each)
+        told += _of(figures, "ledger_behind")
+
+    assert told == [0, 1, 1, 0]
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
-    names = [metric.name for metric in METRICS]
+    metrics = [*METRICS, *OF_WATCHERS]
 
-    assert len(set(names)) == len(names)
-    for metric in METRICS:
+    assert len({metric.name for metric in metrics}) == len(metrics)
+    for metric in metrics:
         assert metric.name.startswith("duesweep_")
         assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert not metric.meaning.endswith(".")

@@ -18,10 +18,10 @@ from werkzeug import Request, Response
 
 from duesweep.core.errors import Problem
 from duesweep.operations.run import Run
-from duesweep.report.metrics import METRICS, figures_in
+from duesweep.report.metrics import METRICS, Sample, figures_in
 from duesweep.report.outputs import pushgateway, tell, textfile
 from support.ports import free_port
-from support.reports import AT, SOURCE, run
+from support.reports import AT, SOURCE, open_breaker, report, run
 
 _LATER = AT + timedelta(minutes=1)
 
@@ -38,16 +38,32 @@ def _tell(file: Path, told: Run) -> list[Problem]:
 def _samples(file: Path) -> Iterator[tuple[str, float]]:
     for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
         for sample in family.samples:
-            assert sample.labels == {"source": SOURCE}
+            assert sample.labels["source"] == SOURCE
             yield sample.name, sample.value
 
 
 def test_parser_of_prometheus_reads_every_metric_with_its_type(file: Path) -> None:
-    assert _tell(file, run()) == []
+    assert _tell(file, run(report=report(breakers=(open_breaker(),)))) == []
 
     families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
-    told = {(s.name, str(f.type), f.documentation) for f in families for s in f.samples}
-    assert told == {(m.name, m.kind.value, f"{m.meaning}.") for m in METRICS}
+    told = {
+        (s.name, str(f.type), f.documentation, *sorted(s.labels))
+        for f in families
+        for s in f.samples
+    }
+    assert told == {
+        (m.name, m.kind.value, f"{m.meaning}.", *sorted(filter(None, ("source", m.label))))
+        for m in METRICS
+    }
+
+
+def test_breaker_that_has_closed_leaves_the_file(file: Path) -> None:
+    _tell(file, run(report=report(breakers=(open_breaker(),))))
+    opened = dict(_samples(file))
+    _tell(file, run())
+
+    assert opened["duesweep_open_breakers"] == 1
+    assert "duesweep_open_breakers" not in dict(_samples(file))
 
 
 def test_file_is_replaced_whole_and_nothing_else_stays_in_its_folder(file: Path) -> None:
@@ -80,7 +96,8 @@ def test_file_of_another_format_is_replaced_and_told(file: Path) -> None:
 
 def _runs(file: Path) -> dict[str, float]:
     found = figures_in(file.read_text(encoding="utf-8"))
-    return {source: figures["duesweep_runs_total"] for source, figures in found.items()}
+    runs = Sample("duesweep_runs_total")
+    return {source: figures[runs] for source, figures in found.items()}
 
 
 def test_sources_share_a_file_and_one_without_a_run_for_a_day_is_forgotten(file: Path) -> None:

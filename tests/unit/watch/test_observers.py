@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 
@@ -31,7 +32,17 @@ from duesweep.operations.watch import Log, Observer
 from duesweep.report.metrics import Metrics, exposed_text
 from duesweep.report.views.runs import document, fleet_document
 from duesweep_testing.memory import MemoryStore
-from support.reports import FAILED, IDLE, MOVED, NOTHING, REPORT, UNREACHED, UNWRITTEN, report
+from support.reports import (
+    FAILED,
+    IDLE,
+    MOVED,
+    NOTHING,
+    NOW,
+    REPORT,
+    UNREACHED,
+    UNWRITTEN,
+    report,
+)
 from support.waiting import until
 
 _MUCH = replace(MOVED, needs_spark=True)
@@ -465,6 +476,20 @@ def test_scrape_finds_the_ticks_of_the_watcher_and_its_sweeps_on_spark(
     assert scraped["run_exit_code"] == 4
     assert "due_messages" not in scraped
     assert scraped["oldest_due_age_seconds"] > 2.5
+
+
+def test_scrape_tells_when_a_tick_last_ended_well_from_the_start_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: None)
+    before = time.time()
+    metrics = Metrics(MemoryStore())
+    assert before <= _scraped([metrics])["last_good_tick_timestamp_seconds"] <= time.time()
+
+    metrics(replace(IDLE, ended=NOW))
+    metrics(replace(FAILED, ended=NOW + timedelta(seconds=30)))
+
+    assert _scraped([metrics])["last_good_tick_timestamp_seconds"] == NOW.timestamp()
 
 
 def test_scrape_tells_the_worst_lateness_of_the_last_minute(
