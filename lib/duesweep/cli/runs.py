@@ -108,7 +108,7 @@ def watch(
 
     SIGTERM and Ctrl-C end it after the batch in hand, with 0. SIGHUP reads the configuration again.
 
-    Example: duesweep watch --port 9187
+    Example: duesweep watch --port 10187
     """
     from duesweep.cli import watch as command
 

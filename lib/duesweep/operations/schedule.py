@@ -17,7 +17,8 @@ from duesweep.config.adapters.endpoint import ledger_root
 from duesweep.core.errors import ConfigError, make_printable
 from duesweep.ledger.base import local_folder
 
-_PORT = 9187
+# None of Prometheus's exporters has it: their list, from 9100 to 9999, has no free port left.
+_PORT = 10187
 _SHORTEST = timedelta(seconds=1)
 _DEFAULT_FILE = Path("duesweep.toml")
 # A sweep ends so long before the next one begins, so that its batch in hand is done by then.

@@ -152,7 +152,7 @@ def test_kubernetes_objects_fit_the_schema_and_may_do_little(form: Any, folder: 
         assert paths == {"/etc/duesweep", "/tmp", str(folder / "ledger-Sales.Orders")}
     watch, sweep = (pod["containers"][0]["args"] for pod in pods)
     config = ["--config", "/etc/duesweep/duesweep.toml"]
-    assert watch == ["watch", *config, "--host", "0.0.0.0", "--port", "9187"]
+    assert watch == ["watch", *config, "--host", "0.0.0.0", "--port", "10187"]
     assert sweep == ["sweep", *config, "--max-seconds", "50", "--json"]
     (watcher,) = pods[0]["containers"]
     probes = [watcher[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
