@@ -13,7 +13,7 @@ from duesweep.config.wording import variable_of
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
 
-_SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
+SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 # Where a connection leads.
 _LEADS = ("dsn", "url")
 _RABBITMQ_ONLY = {
@@ -96,9 +96,9 @@ def _contradiction(kind: str | None, dsn: SecretStr | None) -> str | None:
     """How the kind of a connection and the form of its dsn contradict each other."""
     expected = {"msmq": "sqlserver"}.get(str(kind), kind)
     found = None if dsn is None else dialect_of(dsn.get_secret_value())
-    if found is None or expected not in _SERVERS or found == expected:
+    if found is None or expected not in SERVERS or found == expected:
         return None
-    forms = f"its dsn is one of {_SERVERS[found]}"
+    forms = f"its dsn is one of {SERVERS[found]}"
     return f"is {kind}, but {forms}: kind and dsn contradict each other"
 
 
@@ -121,7 +121,7 @@ def _useless_setting(store: StoreConfig) -> str | None:
 def _kind(store: StoreConfig) -> str:
     if store.kind != "sql-persistence":
         return store.kind
-    server = _SERVERS[store.dialect]
+    server = SERVERS[store.dialect]
     return f"{store.kind} in {server}"
 
 

@@ -3,16 +3,15 @@
 A kind's module is imported when it is needed: the driver of another kind may be missing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module  # noqa: TID251 - of this package
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
-from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
-from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
 from duesweep.queues.base import Queue
@@ -92,27 +91,28 @@ class Needs:
     odbc_drivers: Sequence[str] = ()
 
 
-class Adapter(Protocol):
-    """The module of a kind of server. A broker's has no `store` and no `transport`."""
+class Adapter(ABC):
+    """A kind of server. A broker has no `store` and no `transport`."""
 
     def store(self, config: Config) -> "SqlStore":
         """The store of this dialect that the configuration names."""
-        ...
+        raise NotImplementedError
 
+    @abstractmethod
     def queue(self, connection: QueueConnection) -> Queue:
         """The queues of a connection."""
-        ...
 
+    @abstractmethod
     def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
         """The tables (or names) of queues on a connection, as a tuple; None: the own queue."""
-        ...
 
+    @abstractmethod
     def setup_step(self, connection: QueueConnection, queues: Any) -> "SqlSetup | RabbitMqSetup":
         """The step that creates these queues without a store's tables: on a connection of their
         own, or beside a custom store.
         """
-        ...
 
+    @abstractmethod
     def service(
         self,
         config: Config,
@@ -122,23 +122,22 @@ class Adapter(Protocol):
         """What the doctor checks: the store's database, or that of `connection`. `queues` returns
         the role and table of each queue there; it is called when the doctor checks.
         """
-        ...
 
+    @abstractmethod
     def needs(self, dsns: Sequence[str]) -> Needs:
         """What executors have to load for these dsns."""
-        ...
 
     def transport(self, connection: QueueConnection) -> "Transport":
         """The queue tables of a connection, with the endpoint's delayed table if it is beside
         them.
         """
-        ...
+        raise NotImplementedError
 
 
 def adapter(kind: str) -> Adapter:
-    """The module of a kind of server."""
-    module: Adapter = import_module(f"{__name__}.{kind}")
-    return module
+    """That of a kind of server."""
+    found: Adapter = import_module(f"{__name__}.{kind}").ADAPTER
+    return found
 
 
 def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:
@@ -163,15 +162,3 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
 def timeouts_of(config: Config) -> Timeouts:
     """The limits on waiting for a silent service."""
     return Timeouts(config.timeouts.silence_seconds)
-
-
-def parse_all(
-    addresses: PostgreSqlAddresses | SqlServerAddresses, texts: Sequence[str | None]
-) -> tuple[Any, ...]:
-    """The tables at these addresses. Raises `ConfigError`: the error queue's is the only one that
-    a setting has.
-    """
-    try:
-        return tuple(map(addresses.parse, texts))
-    except MessageError as error:
-        raise ConfigError(f"retry.error_queue: {error}", advice="correct the setting") from error

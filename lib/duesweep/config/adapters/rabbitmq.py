@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from duesweep.config import Config
-from duesweep.config.adapters import Needs, QueueConnection, Service, connections
+from duesweep.config.adapters import Adapter, Needs, QueueConnection, Service, connections
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
@@ -16,59 +16,57 @@ from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 __all__ = ["LevelReport", "Migration", "MigrationReport"]
 
 
-def queue(connection: QueueConnection) -> RabbitMqQueue:
-    """The endpoints on a connection's brokers."""
-    section = connection.section
-    return RabbitMqQueue(
-        _brokers(connection),
-        Style(section.topology),
-        connection.config.store.endpoint,
-        section.max_in_flight,
-        needs_ladder=connection.needs_ladder,
-        is_punctual=bool(connection.config.sweep.look_ahead_seconds),
-        holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
-    )
+class RabbitMqAdapter(Adapter):
+    """Queues are endpoints, by their names; a broker has no store."""
+
+    def queue(self, connection: QueueConnection) -> RabbitMqQueue:
+        section = connection.section
+        return RabbitMqQueue(
+            _brokers(connection),
+            Style(section.topology),
+            connection.config.store.endpoint,
+            section.max_in_flight,
+            needs_ladder=connection.needs_ladder,
+            is_punctual=bool(connection.config.sweep.look_ahead_seconds),
+            holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
+        )
+
+    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> tuple[str, ...]:
+        own = connection.config.store.endpoint
+        return tuple(own if address is None else address for address in addresses)
+
+    def setup_step(self, connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
+        style = Style(connection.section.topology)
+        return RabbitMqSetup(_brokers(connection), style, queues, f"{connection.setting}.url")
+
+    def service(
+        self,
+        config: Config,  # noqa: ARG002 - as for a database
+        connection: QueueConnection | None,
+        queues: Callable[[], Sequence[tuple[str, str]]],
+    ) -> Service:
+        assert connection is not None  # a store is in a database
+        where, style = _brokers(connection), Style(connection.section.topology)
+        url, needs_ladder = _management_url(connection), connection.needs_ladder
+
+        def findings() -> Iterator[Finding]:
+            # It loads what asks over HTTP, which no sweep does.
+            from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
+
+            return examine(where, queues(), style, needs_ladder=needs_ladder, management_url=url)
+
+        return Service(connection.setting, findings)
+
+    def needs(self, dsns: Sequence[str]) -> Needs:  # noqa: ARG002 - whatever they are
+        return Needs(["pika"])
 
 
-def queue_tables(connection: QueueConnection, addresses: Sequence[str | None]) -> tuple[str, ...]:
-    """The endpoints' names."""
-    own = connection.config.store.endpoint
-    return tuple(own if address is None else address for address in addresses)
-
-
-def setup_step(connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
-    """The step that creates these endpoints and the delay ladder."""
-    style = Style(connection.section.topology)
-    return RabbitMqSetup(_brokers(connection), style, queues, f"{connection.setting}.url")
-
-
-def service(
-    config: Config,  # noqa: ARG001 - as for a database
-    connection: QueueConnection | None,
-    queues: Callable[[], Sequence[tuple[str, str]]],
-) -> Service:
-    """A connection's brokers, with these endpoints, and the delay ladder if sweeps need it."""
-    assert connection is not None  # a store is in a database
-    where, style = _brokers(connection), Style(connection.section.topology)
-    url, needs_ladder = _management_url(connection), connection.needs_ladder
-
-    def findings() -> Iterator[Finding]:
-        # It loads what asks over HTTP, which no sweep does.
-        from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
-
-        return examine(where, queues(), style, needs_ladder=needs_ladder, management_url=url)
-
-    return Service(connection.setting, findings)
-
-
-def needs(dsns: Sequence[str]) -> Needs:  # noqa: ARG001 - whatever they are
-    """What executors have to load."""
-    return Needs(["pika"])
+ADAPTER = RabbitMqAdapter()
 
 
 def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
     """Creates the delay ladder and these endpoints."""
-    return setup_step(_connection(config, connection), tuple(endpoints))
+    return ADAPTER.setup_step(_connection(config, connection), tuple(endpoints))
 
 
 def ladder_findings(config: Config, connection: str | None) -> Iterator[Finding]:

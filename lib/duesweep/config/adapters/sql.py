@@ -1,0 +1,88 @@
+"""What a database of either dialect is adapted to in the same way: queue tables, their setup, and
+what the doctor checks.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from duesweep.config import Config
+from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
+from duesweep.config.rules import SERVERS
+from duesweep.core.errors import ConfigError, MessageError
+from duesweep.core.finding import Finding
+from duesweep.queues.tables import Addresses, QueueTables
+from duesweep.stores.dialect import Dialect
+from duesweep.stores.setup import SqlSetup
+from duesweep.stores.tables import WantedTable
+
+
+class SqlAdapter(Adapter):
+    """`tables` and `wanted` are the dialect's queue tables, and what delivery needs of one;
+    `examine` finds what is wrong with a database.
+    """
+
+    dialect: ClassVar[Dialect]
+    tables: ClassVar[type[QueueTables]]
+    wanted: ClassVar[Callable[[str, Any], WantedTable]]
+    examine: ClassVar[Callable[..., Iterator[Finding]]]
+
+    @abstractmethod
+    def addresses(self, connection: QueueConnection) -> Addresses:
+        """How the addresses on a connection are read."""
+
+    def queue(self, connection: QueueConnection) -> QueueTables:
+        store, kind = connection.config.store, self.dialect.statements
+        if connection.dsn is None and store.dialect in SERVERS.keys() - {kind}:
+            raise ConfigError(
+                f"{connection.setting} is of kind {kind}, but the store is in "
+                f"{SERVERS[store.dialect]}",
+                advice="give it a dsn",
+            )
+        return self.tables(
+            self.addresses(connection),
+            store.dsn.get_secret_value(),
+            connection.dsn.get_secret_value() if connection.dsn else None,
+            setting=connection.setting,
+            holds_own_queue=not connection.is_routed and store.knows_own_queue,
+            timeouts=connection.timeouts,
+        )
+
+    def queue_tables(
+        self, connection: QueueConnection, addresses: Sequence[str | None]
+    ) -> tuple[Any, ...]:
+        try:
+            return tuple(map(self.addresses(connection).parse, addresses))
+        except MessageError as error:
+            # The error queue's is the only address that a setting has.
+            raise ConfigError(
+                f"retry.error_queue: {error}", advice="correct the setting"
+            ) from error
+
+    def setup_step(self, connection: QueueConnection, queues: tuple[Any, ...]) -> SqlSetup:
+        return SqlSetup(
+            dialect=self.dialect,
+            dsn=connection.server_dsn,
+            setting=connection.server_setting,
+            queues=queues,
+            timeouts=connection.timeouts,
+            readable=queues if connection.section.readable_body else (),
+        )
+
+    def service(
+        self,
+        config: Config,
+        connection: QueueConnection | None,
+        queues: Callable[[], Sequence[tuple[str, Any]]],
+    ) -> Service:
+        setting = connection.server_setting if connection else "store.dsn"
+        findings = partial(
+            type(self).examine,
+            connection.server_dsn if connection else config.store.dsn.get_secret_value(),
+            setting,
+            lambda: [type(self).wanted(role, table) for role, table in queues()],
+            store=self.store(config) if connection is None else None,
+            timeouts=timeouts_of(config),
+        )
+        return Service(setting, findings)
