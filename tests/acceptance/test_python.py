@@ -144,8 +144,8 @@ def test_error_is_in_a_group_and_is_done_once(endpoint: Endpoint) -> None:
     done, again = opened.discard(wanted), opened.discard(wanted)
 
     assert (group.open, error.state, whole.stack is not None) == (1, "open", True)
-    assert (done.discarded, done.exit_code) == (1, 0)
-    assert (again.discarded, again.done_before) == (0, 1)
+    assert (done.changed, done.exit_code) == (1, 0)
+    assert (again.changed, again.gone) == (0, 1)
 
 
 def test_overrides_win_over_the_file(endpoint: Endpoint) -> None:

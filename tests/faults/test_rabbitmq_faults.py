@@ -19,8 +19,8 @@ from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
+from duesweep.operations.change import Changed
 from duesweep.operations.handover import handover
-from duesweep.operations.replay import Discarded, Replayed
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine
@@ -149,8 +149,8 @@ def test_each_error_arrives_once_with_its_headers_and_its_body_to_the_byte(
     done = _replay(opened)
     again = _replay(opened)
 
-    assert (done.chosen, done.failed) == (_ROWS, 0)
-    assert (again.chosen, again.done_before, again.command_id) == (0, _ROWS, None)
+    assert (done.changed, done.refused) == (_ROWS, 0)
+    assert (again.changed, again.gone, again.command_id) == (0, _ROWS, None)
     taken = broker.take_all("Billing", _ROWS)
     arrived = {properties.message_id: (properties.headers, body) for _, properties, body in taken}
     assert (len(taken), set(arrived)) == (_ROWS, set(rows))
@@ -179,7 +179,7 @@ def test_connection_that_is_cut_leaves_open_what_was_not_confirmed(
             _replay(opened)
         assert proxy.cuts == 1
         for _ in range(3):
-            if _replay(opened).chosen == 0:
+            if _replay(opened).command_id is None:
                 break
 
     assert opened.error_groups().open == 0
@@ -203,7 +203,7 @@ def _fail(endpoint: Endpoint, broker: Broker) -> dict[str, DelayedRow]:
     return {str(read_json(row.headers)[MESSAGE_ID]): row for row in rows}
 
 
-def _replay(opened: Duesweep) -> Replayed | Discarded:
+def _replay(opened: Duesweep) -> Changed:
     return opened.replay(ErrorFilter(), reason="the queue is there", everything=True)
 
 

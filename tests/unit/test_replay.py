@@ -32,7 +32,7 @@ from duesweep.core.times import Moment
 from duesweep.core.world import SettableClock
 from duesweep.operations.change import Tally
 from duesweep.operations.errors import ExhaustedMessages, Fate
-from duesweep.operations.replay import ChosenErrors, Replay, Target
+from duesweep.operations.replay import ChosenErrors, Replay
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
 from duesweep_testing.memory import MemoryStore
@@ -75,27 +75,40 @@ class _World:
         text = headers_text(destination) if text is None else text
         self.ledger.messages[error] = KeptMessage(error.key, destination, {}, text, b"body")
 
-    def replay(self, target: Target | None = None, *, again: bool = False) -> Replay:
+    def work(
+        self, to: str | None = None, due: Moment | None = None, *, again: bool = False
+    ) -> Replay:
         rows = {error: _row(error) for error in self.ledger.messages}
         messages = cast(ExhaustedMessages, self.ledger)
-        chosen = ChosenErrors(command=CommandName.REPLAY, source="s", rows=rows, again=again)
-        return Replay(self.context, messages, chosen, target or Target())
+        chosen = ChosenErrors(
+            command=CommandName.REPLAY,
+            source="s",
+            would_change=len(rows),
+            gone=0,
+            rows=rows,
+            again=again,
+        )
+        return Replay(self.context, messages, chosen, to, due)
 
     def do(self, work: Replay) -> list[Tally]:
-        return list(work(MemoryChangeSession(self.store), self.run))
+        """What became of the batches of which there is something to tell."""
+        tallies = work(MemoryChangeSession(self.store), self.run)
+        return [tally for tally in tallies if tally != Tally()]
 
     def journal(self) -> list[tuple[str, str, str | None, str | None]]:
         entries = self.store.changes[self.run.sweep_id]
         return [(one.change, one.message_key, one.of, one.queue) for one in entries]
 
-    def reasons(self, replay: Replay) -> dict[str, str]:
-        """Why messages were not replayed, by key."""
-        assert replay.account.failed == len(replay.account.failures)
-        return {failure.key: failure.reason for failure in replay.account.failures}
-
     @property
     def arrived(self) -> dict[str, int]:
         return {name: len(there) for name, there in self.queue.arrived.items() if there}
+
+
+def _reasons(tallies: list[Tally]) -> dict[str, str]:
+    """Why messages were not replayed, by key."""
+    total = sum(tallies, Tally())
+    assert total.refused == len(total.failures)
+    return {failure.key: failure.reason for failure in total.failures}
 
 
 def _row(error: ErrorId) -> ErrorRow:
@@ -112,6 +125,8 @@ def _chosen(*ids: str) -> ChosenErrors:
     return ChosenErrors(
         command=CommandName.REPLAY,
         source="s",
+        would_change=2,
+        gone=1,
         rows={row.id: row for row in open_ones},
         done_rows={done.id: done},
         ids=ids,
@@ -135,7 +150,7 @@ def test_ids_are_exact_unless_one_means_several_and_whole_if_each_means_one_to_d
 ) -> None:
     chosen = _chosen(*ids)
 
-    assert (chosen.is_exact, chosen.is_whole) == (is_exact, is_whole)
+    assert (chosen.is_exact, chosen.is_done(changed=2, gone=0)) == (is_exact, is_whole)
     assert [row.id.key for row in chosen.named_before("old")] == ["k2"]
     assert len(chosen.named("id")) == 2
 
@@ -147,10 +162,10 @@ def test_what_was_done_meanwhile_is_left_out_unless_again_is_asked_for(
     world = _World("Billing", "Billing")
     world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
 
-    tallies = world.do(replay := world.replay(again=again))
+    total = sum(world.do(world.work(again=again)), Tally())
 
     sent = 2 - done_before
-    assert (tallies, replay.account.done_before) == ([Tally(changed=sent)], done_before)
+    assert total == Tally(changed=sent, gone=done_before)
     assert world.arrived == {"Billing": sent}
 
 
@@ -162,10 +177,10 @@ def test_refused_message_and_destination_that_takes_nothing_are_not_journalled()
 
     world.queue.trouble = {"Billing": refuse, "Shipping": lambda _: DestinationError("it rests")}
 
-    tallies = world.do(replay := world.replay())
+    tallies = world.do(world.work())
 
     assert tallies == [Tally(changed=1, refused=2)]
-    assert world.reasons(replay) == {"k0": "too large", "k2": "it rests"}
+    assert _reasons(tallies) == {"k0": "too large", "k2": "it rests"}
     assert [entry[1] for entry in world.journal()] == ["k1"]
 
 
@@ -174,11 +189,13 @@ def test_paused_destination_gets_nothing_and_its_errors_stay_open(pattern: str) 
     world = _World("Billing", "Billing")
     world.store.pauses[pattern] = Pause(pattern, DUE, None, "me", "it rests")
 
-    assert world.do(replay := world.replay()) == [Tally(refused=2)]
-    assert (world.arrived, world.journal(), replay.account.failed) == ({}, [], 2)
-    assert "paused" in replay.account.failures[0].reason
+    tallies = world.do(world.work())
+
+    assert tallies == [Tally(refused=2)]
+    assert (world.arrived, world.journal()) == ({}, [])
+    assert all("paused" in reason for reason in _reasons(tallies).values())
     # To another destination they may go, unless that is paused, too.
-    changed = sum(tally.changed for tally in world.do(world.replay(Target("Shipping"))))
+    changed = sum(tally.changed for tally in world.do(world.work("Shipping")))
     assert changed == (0 if pattern == "*" else 2)
 
 
@@ -193,7 +210,7 @@ def test_limit_of_a_destination_holds_for_replays_and_the_others_do_not_wait() -
         sent_at.append(world.clock.seconds() - began)
 
     world.queue.trouble = {"Billing": note}
-    tallies = world.do(world.replay())
+    tallies = world.do(world.work())
 
     # Two at once, and then two after each time that two of them take.
     assert tallies == [Tally(changed=1), *[Tally(changed=2)] * 3]
@@ -209,9 +226,9 @@ def test_messages_that_were_not_reached_in_time_go_on_as_long_as_others_arrive()
     slow = dict.fromkeys(names, lambda _: world.clock.sleep(2 * CLAIM_SECONDS))
     world.queue.trouble = slow
 
-    tallies = world.do(replay := world.replay())
+    tallies = world.do(world.work())
 
-    assert (tallies, replay.account.failed) == ([Tally(changed=5)], 0)
+    assert tallies == [Tally(changed=5)]
     assert world.arrived == dict.fromkeys(names, 1)
 
 
@@ -236,12 +253,11 @@ def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later
 
     queue.on_step = refuse_the_second_time
 
-    tallies = world.do(replay := world.replay())
+    tallies = world.do(world.work())
 
     assert tallies == [Tally(refused=2)]
-    reasons = {failure.key: failure.reason for failure in replay.account.failures}
     no_answer = "The queue did not say whether the message arrived: it may have"
-    assert reasons == {"k0": f"{no_answer}; then: it rests", "k1": no_answer}
+    assert _reasons(tallies) == {"k0": f"{no_answer}; then: it rests", "k1": no_answer}
     assert [address for address, _ in queue.delivered].count("Shipping") == 3
     assert world.journal() == []
 
@@ -251,7 +267,7 @@ def test_batch_is_delivered_again_if_the_server_rolled_it_back() -> None:
     lost = iter([TransactionLostError("deadlock")])
     world.queue.trouble = {"Billing": lambda _: next(lost, None)}
 
-    assert world.do(world.replay()) == [Tally(changed=2)]
+    assert world.do(world.work()) == [Tally(changed=2)]
     assert world.arrived == {"Billing": 2}
     assert len(world.journal()) == 2
 
@@ -266,7 +282,7 @@ def test_lost_service_leaves_whole_batches_in_the_journal() -> None:
     world.queue.trouble = {"Billing": fail}
 
     with pytest.raises(StoreError, match="gone"):
-        world.do(world.replay())
+        world.do(world.work())
 
     assert [entry[1] for entry in world.journal()] == ["k0", "k1"]
     assert world.arrived == {"Billing": 2}
@@ -277,10 +293,10 @@ def test_messages_with_one_key_are_in_batches_of_their_own() -> None:
     world = _World("Nowhere")
     world.add(ErrorId("later sweep", "k0"), "Billing")
 
-    tallies = world.do(replay := world.replay())
+    tallies = world.do(world.work())
 
     assert tallies == [Tally(refused=1), Tally(changed=1)]
-    assert [failure.sweep_id for failure in replay.account.failures] == ["sweep"]
+    assert [failure.sweep_id for failure in tallies[0].failures] == ["sweep"]
     assert world.journal() == [("replayed", "k0", "later sweep", "Billing")]
 
 
@@ -288,26 +304,28 @@ def test_batches_are_bounded_by_rows_and_bytes() -> None:
     world = _World(*["Billing"] * 5)
     size = len(headers_text("Billing")) + len(b"body")
     world.context = replace(world.context, limits=BatchLimits(rows=2))
-    assert [tally.changed for tally in world.do(world.replay())] == [2, 2, 1]
+    assert [tally.changed for tally in world.do(world.work())] == [2, 2, 1]
 
     world.context = replace(world.context, limits=BatchLimits(bytes=3 * size))
-    assert [tally.changed for tally in world.do(world.replay())] == [3, 2]
+    assert [tally.changed for tally in world.do(world.work())] == [3, 2]
 
 
 def test_error_that_the_ledger_has_lost_is_told() -> None:
     world = _World("Billing")
-    replay = world.replay()
+    work = world.work()
     world.ledger.messages.clear()
 
-    assert world.do(replay) == []
-    assert world.reasons(replay) == {"k0": "The ledger does not have it any more"}
+    tallies = world.do(work)
+
+    assert tallies == [Tally(refused=1)]
+    assert _reasons(tallies) == {"k0": "The ledger does not have it any more"}
 
 
 def test_messages_are_put_back_with_a_new_due() -> None:
     world = _World("Billing")
     world.add(ErrorId("sweep", "unreadable"), text="{broken")
 
-    tallies = world.do(replay := world.replay(Target(due=Moment(offset=timedelta(hours=1)))))
+    tallies = world.do(world.work(due=Moment(offset=timedelta(hours=1))))
 
     assert tallies == [Tally(changed=1, refused=1)]
     (row,) = world.store.rows.values()
@@ -317,4 +335,4 @@ def test_messages_are_put_back_with_a_new_due() -> None:
     (entry,) = world.store.changes[world.run.sweep_id]
     assert (entry.new_key, entry.of) == (row.key, "sweep")
     assert world.arrived == {}
-    assert [failure.key for failure in replay.account.failures] == ["unreadable"]
+    assert list(_reasons(tallies)) == ["unreadable"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -29,13 +29,7 @@ if TYPE_CHECKING:
     from duesweep.config import Config
     from duesweep.operations.change import Changed
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.operations.messages import Chosen, Tell
-    from duesweep.operations.replay import ChosenErrors
-    from duesweep.operations.restore import ChosenCancelled
-
-    AnyChosen = Chosen | ChosenCancelled | ChosenErrors
-
-Ended = TypeVar("Ended")
+    from duesweep.operations.messages import AnyChosen, Tell
 
 # What is true when a command is interrupted or terminated.
 NOTHING = "nothing was changed"
@@ -373,7 +367,7 @@ class Act:
     def on(
         self,
         common: Common,
-        chosen: "Chosen | ChosenCancelled",
+        chosen: "AnyChosen",
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
@@ -400,7 +394,7 @@ class Act:
         show()
         return confirm(question)
 
-    def do(self, chosen: "AnyChosen", do: Callable[..., Ended]) -> Ended:
+    def do(self, chosen: "AnyChosen", do: "Callable[..., Changed]") -> "Changed":
         """Do it, until the first signal, with a line that counts."""
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 

@@ -1,7 +1,7 @@
 """`duesweep errors …`: messages that exhausted their attempts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -14,18 +14,20 @@ from duesweep.cli.commands import (
     Act,
     Common,
     Destination,
+    Each,
     MessageType,
     Result,
     command,
 )
 from duesweep.core.change import CommandName
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.views import errors as views
 
 if TYPE_CHECKING:
-    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
+    from duesweep.operations.change import Changed
+    from duesweep.operations.replay import ChosenErrors
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -201,10 +203,17 @@ def _act(
     chosen: "ChosenErrors",
     *,
     question: str,
-    do: "Callable[..., Replayed | Discarded]",
+    do: "Callable[..., Changed]",
 ) -> Result:
+    from duesweep.operations.change import Changed, CommandReport  # noqa: PLC0415 - loads the pipeline
+
     common.print(views.chosen(chosen))
+    undone = Changed.of(chosen, CommandReport())
     if act.dry_run:
-        return Result(chosen.undone, views.would_change(chosen))
-    ended = act.do(chosen, do) if act.agrees(chosen, question) else chosen.declined
-    return Result(ended, views.changed(ended, chosen))
+        would_be_done = chosen.is_done(chosen.would_change, 0)
+        code = ExitCode.DONE if would_be_done else ExitCode.MESSAGES_FAILED
+        ended, told = replace(undone, exit_code=code), views.would_change(chosen)
+    else:
+        ended = act.do(chosen, do) if act.agrees(chosen, question) else undone
+        told = views.changed(ended, chosen)
+    return Result(Each([views.document(ended, chosen)], ended.exit_code), told)

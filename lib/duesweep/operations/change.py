@@ -14,8 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from duesweep.core.change import Change, Command, CommandName, DueSpan
 from duesweep.core.errors import (
@@ -34,7 +33,7 @@ from duesweep.core.times import Moment
 from duesweep.core.world import Patience, instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.messages import Chosen, Tell, tell_nobody
+from duesweep.operations.messages import AnyChosen, Chosen, Tell, tell_nobody
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import (
     Claim,
@@ -52,12 +51,11 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.operations.restore import ChosenCancelled
-
 # Another settler holds its locks for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
 # The rest of a message's row, besides its body.
 _USUAL_BYTES = 2_000
+_MOST_FAILURES = 1_000
 
 
 def given_by() -> str:
@@ -79,16 +77,33 @@ def require_reason(reason: str | None, messages: int) -> None:
         )
 
 
+class Failure(NamedTuple):
+    """A message that was not changed, and why. `sweep_id`: the sweep or command that had removed
+    it from the store.
+    """
+
+    key: str
+    sweep_id: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """What became of the messages of a batch, or of all. `held` were locked by others, `gone` were
-    not there any more, and `refused` could not be changed as the command asked.
+    not there any more, or done before, and `refused` could not be changed as the command asked;
+    `failures` are the first of these, where there is more to say.
     """
 
     changed: int = 0
     held: int = 0
     gone: int = 0
     refused: int = 0
+    failures: tuple[Failure, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def refusing(cls, failures: Sequence[Failure]) -> "Tally":
+        """That of messages that were all refused."""
+        return cls(refused=len(failures), failures=tuple(failures))
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -96,6 +111,7 @@ class Tally:
             self.held + other.held,
             self.gone + other.gone,
             self.refused + other.refused,
+            (self.failures + other.failures)[:_MOST_FAILURES],
         )
 
 
@@ -105,31 +121,45 @@ _Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandReport:
-    """What a command did. `ledger_error`: why the ledger has not got it yet; the journal keeps it
-    until the next sweep or command. `is_stopped`: it was stopped between two batches.
+    """What a command has done so far. `ledger_error`: why the ledger has not got it yet; the
+    journal keeps it until the next sweep or command. `is_stopped`: it was stopped between two
+    batches.
     """
 
-    command_id: str
-    source: str
-    tally: Tally
+    command_id: str | None = None
+    tally: Tally = Tally()
     ledger_error: str | None = None
     is_stopped: bool = False
 
+    def carry_out(self, batches: Iterator[Tally], stop: Stop, tell: Tell) -> None:
+        """Do all batches, or those before a stop."""
+        while not stop.is_wanted:
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self.tally += batch
+            tell(self.tally.changed)
+        self.is_stopped = True
 
-class Refused(NamedTuple):
-    """A message that was not stored, and why."""
-
-    change: Change
-    reason: str
+    @contextmanager
+    def told_with_errors(self) -> Iterator[None]:
+        """Say in each error what was done before it. A batch that was lost may be done besides."""
+        try:
+            yield
+        except DuesweepError as error:
+            changed = self.tally.changed
+            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
+            told = f"{error.text}. By then command {self.command_id} had {done}"
+            error.args = (told, *error.args[1:])
+            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What a command did to messages; `held` were locked by others, `gone` were not there, and
-    `refused` could not be changed as the command asked. `command_id` None: it found none. `left`:
-    so many it did not look at, because it was stopped. `error` is the ledger's.
+    """What a command did to messages or errors, as `Tally`. `command_id` None: it found none to
+    change. `left`: so many it did not look at, because it was stopped. `error` is the ledger's.
     """
 
     command: CommandName
@@ -144,30 +174,26 @@ class Changed:
     exit_code: ExitCode
     error: str | None = None
     left: int = field(default=0, repr=False)
-    refusals: Sequence[Refused] = field(default=(), repr=False)
+    failures: Sequence[Failure] = field(default=(), repr=False)
 
     @classmethod
-    def of(
-        cls,
-        report: CommandReport,
-        chosen: "Chosen | ChosenCancelled",
-        refusals: Sequence[Refused] = (),
-    ) -> "Changed":
-        """What became of the messages that were chosen."""
-        tally = report.tally + Tally(gone=chosen.gone)
-        asked = chosen.would_change + chosen.gone
-        code = ExitCode.MESSAGES_FAILED if tally.changed < asked else ExitCode.DONE
+    def of(cls, chosen: AnyChosen, report: CommandReport, **more: Any) -> Self:
+        """What became of what was chosen."""
+        tally = report.tally + Tally(gone=chosen.lacking)
+        is_done = chosen.is_done(report.tally.changed, report.tally.gone)
+        code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
+        asked = chosen.would_change + chosen.lacking
         return cls(
             command=chosen.command,
             command_id=report.command_id,
-            source=report.source,
+            source=chosen.source,
             **asdict(tally),
             is_stopped=report.is_stopped,
             ledger_error=report.ledger_error,
             exit_code=code if report.ledger_error is None else ExitCode.WORK_LEFT,
             error=report.ledger_error,
             left=asked - tally.changed - tally.held - tally.gone - tally.refused,
-            refusals=refusals,
+            **more,
         )
 
 
@@ -194,7 +220,7 @@ def run_command(
     `work` can rely on what it reads there. Raises the `DuesweepError`s of its parts; in every case
     the journal has what was done.
     """
-    source, stop = context.store.source, stop or Stop()
+    stop = stop or Stop()
     operators = operators_of(context.store, f"the command `{command.name}`")
     with operators.open_driver() as session:
         session.check()
@@ -205,13 +231,13 @@ def run_command(
             if command.name.undoes:
                 _refuse_unsettled(session, earlier)
             run = session.open_command(command)
-            done = _Done(run.sweep_id)
-            with done.told_with_errors():
+            report = CommandReport(str(run.sweep_id))
+            with report.told_with_errors():
                 with operators.open_changes() as changing:
-                    done.carry_out(work(changing, run), stop, tell)
+                    report.carry_out(work(changing, run), stop, tell)
                 with living_session(context, session, run, stop=stop) as living:
-                    ledger_error = _end(living, ledger, run)
-    return CommandReport(str(run.sweep_id), source, done.tally, ledger_error, done.is_stopped)
+                    report.ledger_error = _end(living, ledger, run)
+    return report
 
 
 def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
@@ -238,37 +264,6 @@ def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> 
         )
 
 
-@dataclass(slots=True)
-class _Done:
-    """What a command has done so far."""
-
-    command_id: UUID
-    tally: Tally = Tally()
-    is_stopped: bool = False
-
-    def carry_out(self, batches: Iterator[Tally], stop: Stop, tell: Tell) -> None:
-        """Do all batches, or those before a stop."""
-        while not stop.is_wanted:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            self.tally += batch
-            tell(self.tally.changed)
-        self.is_stopped = True
-
-    @contextmanager
-    def told_with_errors(self) -> Iterator[None]:
-        """Say in each error what was done before it. A batch that was lost may be done besides."""
-        try:
-            yield
-        except DuesweepError as error:
-            changed = self.tally.changed
-            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
-            told = f"{error.text}. By then command {self.command_id} had {done}"
-            error.args = (told, *error.args[1:])
-            raise
-
-
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
     """Close and settle the command. Returns why the ledger has not got it, if so."""
     if not session.close_sweep(run.sweep_id, abandoned=False, remaining=0):
@@ -284,30 +279,25 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
     return None
 
 
-def change_messages(
+def act(
     context: SweepContext,
-    chosen: Chosen,
-    work: Work,
+    chosen: AnyChosen,
+    work: Callable[[Ledger], Work],
     reason: str | None,
     *,
     spark: "SparkSession | None" = None,
     stop: Stop | None = None,
     tell: Tell = tell_nobody,
 ) -> Changed:
-    """Cancel or reschedule the messages that were chosen. None: nothing is written anywhere."""
+    """Change what was chosen. If nothing was, nothing is written anywhere."""
     if not chosen.would_change:
-        return Unchanged(
-            command=chosen.command,
-            source=chosen.source,
-            gone=chosen.gone,
-            exit_code=ExitCode.MESSAGES_FAILED if chosen.gone else ExitCode.DONE,
-            unknown_destination=chosen.unknown_destination,
-        )
+        unknown = chosen.unknown_destination if isinstance(chosen, Chosen) else None
+        return Unchanged.of(chosen, CommandReport(), unknown_destination=unknown)
     require_reason(reason, chosen.would_change)
     command = Command(chosen.command, given_by(), reason)
     with command_ledger(context, spark) as ledger:
-        report = run_command(context, ledger, command, work, stop=stop, tell=tell)
-    return Changed.of(report, chosen)
+        report = run_command(context, ledger, command, work(ledger), stop=stop, tell=tell)
+    return Changed.of(chosen, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,23 +378,23 @@ def _is_in(span: DueSpan, message: Message) -> bool:
 
 def put_back(
     session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
-) -> list[Refused]:
-    """Store messages again; returns those that the table refused.
+) -> Tally:
+    """Store messages again, but for those that the table refuses.
 
     All go in one transaction. If a row is refused, so do their halves, each in its own: SQL Server
     ends the whole transaction for some errors of a row.
     """
     if not messages:
-        return []
+        return Tally()
     try:
         _put_back_all(session, run, messages)
     except MessageError as error:
         if len(messages) == 1:
             ((change, _),) = messages
-            return [Refused(change, str(error))]
+            return Tally.refusing([Failure(change.message.key, change.of or "", str(error))])
         half = len(messages) // 2
         return put_back(session, run, messages[:half]) + put_back(session, run, messages[half:])
-    return []
+    return Tally(changed=len(messages))
 
 
 @retry_lost_transactions

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from duesweep import config as configuration
 from duesweep.config import Config
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from duesweep.ledger.ledger import Ledger
     from duesweep.operations.audit import AuditReport
-    from duesweep.operations.change import Changed
+    from duesweep.operations.change import Changed, Work
     from duesweep.operations.doctor import Diagnosis
     from duesweep.operations.errors import (
         ErrorListing,
@@ -40,16 +40,14 @@ if TYPE_CHECKING:
     from duesweep.operations.handover import Aborted, Handover, Preview
     from duesweep.operations.look import DestinationOutlook, Outlook
     from duesweep.operations.maintain import MaintainReport
-    from duesweep.operations.messages import Chosen, Listing, Show, Shown, Wanted
+    from duesweep.operations.messages import AnyChosen, Chosen, Listing, Show, Shown, Wanted
     from duesweep.operations.pauses import Pauses, Resumed
-    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
+    from duesweep.operations.replay import ChosenErrors
     from duesweep.operations.restore import ChosenCancelled
     from duesweep.operations.run import Run
     from duesweep.operations.setup import SetUp
     from duesweep.operations.status import Status
     from duesweep.sweep.sweep import Watch
-
-_Choice = TypeVar("_Choice", "Chosen", "ChosenCancelled", "ChosenErrors")
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
@@ -191,17 +189,11 @@ class Duesweep:
         """Take messages out of the store, whole into the ledger. `everything` has to be said for a
         filter without conditions, a reason has to be given for more than one message.
         """
-        from duesweep.operations.change import cancel_chosen, change_messages
+        from duesweep.operations.change import cancel_chosen
 
-        chosen = (
-            self.choose(wanted, everything=everything)
-            if isinstance(wanted, MessageFilter)
-            else self._chosen_for(CommandName.CANCEL, wanted)
-        )
+        chosen = self._chosen(wanted, CommandName.CANCEL, everything=everything)
         work = cancel_chosen(chosen, self.context.limits)
-        return change_messages(
-            self.context, chosen, work, reason, spark=self.spark, stop=stop, tell=tell
-        )
+        return self._act(chosen, lambda _: work, reason=reason, stop=stop, tell=tell)
 
     def reschedule(
         self,
@@ -215,20 +207,14 @@ class Duesweep:
         tell: Tell = tell_nobody,
     ) -> "Changed":
         """Give messages another Due: at `to`, or moved `by` a time. Otherwise as `cancel`."""
-        from duesweep.operations.change import NewDue, change_messages, reschedule_chosen
+        from duesweep.operations.change import NewDue, reschedule_chosen
 
         if (to is None) == (by is None):
             raise ConfigError("`reschedule` takes one of `to` and `by`", advice="give one of them")
-        chosen = (
-            self.choose(wanted, CommandName.RESCHEDULE, everything=everything)
-            if isinstance(wanted, MessageFilter)
-            else self._chosen_for(CommandName.RESCHEDULE, wanted)
-        )
+        chosen = self._chosen(wanted, CommandName.RESCHEDULE, everything=everything)
         due = NewDue(to) if by is None else NewDue(by=by)
         work = reschedule_chosen(chosen, self.context.limits, due)
-        return change_messages(
-            self.context, chosen, work, reason, spark=self.spark, stop=stop, tell=tell
-        )
+        return self._act(chosen, lambda _: work, reason=reason, stop=stop, tell=tell)
 
     def choose_cancelled(
         self, keys: Sequence[str] = (), *, command: str | None = None, again: bool = False
@@ -252,12 +238,15 @@ class Duesweep:
         """Store cancelled messages again as they were, due when they were or at `due`, each once.
         A reason has to be given for more than one message.
         """
-        from duesweep.operations.restore import restore_messages
+        from duesweep.operations.restore import CancelledMessages, Restore
 
-        chosen = self._chosen_for(CommandName.RESTORE, chosen)
-        return restore_messages(
-            self.context, chosen, due=due, reason=reason, spark=self.spark, stop=stop, tell=tell
-        )
+        self._refuse_others(chosen, CommandName.RESTORE)
+
+        def work(ledger: "Ledger") -> Restore:
+            messages = CancelledMessages(ledger, chosen.source, chosen.keys, chosen.cancelled_by)
+            return Restore(messages, chosen.ids, self.context.limits, due, again=chosen.again)
+
+        return self._act(chosen, work, reason=reason, stop=stop, tell=tell)
 
     def pause(self, destination: str, *, reason: str, until: Moment | None = None) -> "Pauses":
         """Let no sweep deliver to a destination or pattern, `until` a time or until `resume`."""
@@ -334,21 +323,22 @@ class Duesweep:
         everything: bool = False,
         stop: Stop | None = None,
         tell: Tell = tell_nobody,
-    ) -> "Replayed | Discarded":
+    ) -> "Changed":
         """Deliver errors again, each once: to their destinations or `to` another one, at once or
         through the store when they are `due`. Otherwise as `cancel`.
         """
-        from duesweep.operations.replay import Target, act_on_errors
+        from duesweep.operations.errors import ExhaustedMessages
+        from duesweep.operations.replay import Replay
 
-        chosen = (
-            self.choose_errors(wanted, everything=everything, delivers=due is None)
-            if isinstance(wanted, ErrorFilter)
-            else self._chosen_for(CommandName.REPLAY, wanted)
+        chosen = self._chosen_errors(
+            wanted, CommandName.REPLAY, everything=everything, delivers=due is None
         )
-        with self._ledger() as ledger:
-            return act_on_errors(
-                self.context, ledger, chosen, Target(to, due), reason=reason, stop=stop, tell=tell
-            )
+
+        def work(ledger: "Ledger") -> Replay:
+            messages = ExhaustedMessages(ledger, chosen.source)
+            return Replay(self.context, messages, chosen, to, due)
+
+        return self._act(chosen, work, reason=reason, stop=stop, tell=tell)
 
     def discard(
         self,
@@ -358,19 +348,17 @@ class Duesweep:
         everything: bool = False,
         stop: Stop | None = None,
         tell: Tell = tell_nobody,
-    ) -> "Replayed | Discarded":
+    ) -> "Changed":
         """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
-        from duesweep.operations.replay import Target, act_on_errors
+        from duesweep.operations.errors import ExhaustedMessages
+        from duesweep.operations.replay import Discard
 
-        chosen = (
-            self.choose_errors(wanted, CommandName.DISCARD, everything=everything)
-            if isinstance(wanted, ErrorFilter)
-            else self._chosen_for(CommandName.DISCARD, wanted)
-        )
-        with self._ledger() as ledger:
-            return act_on_errors(
-                self.context, ledger, chosen, Target(), reason=reason, stop=stop, tell=tell
-            )
+        chosen = self._chosen_errors(wanted, CommandName.DISCARD, everything=everything)
+
+        def work(ledger: "Ledger") -> Discard:
+            return Discard(ExhaustedMessages(ledger, chosen.source), chosen, self.context.limits)
+
+        return self._act(chosen, work, reason=reason, stop=stop, tell=tell)
 
     def audit(self) -> "AuditReport":
         """Compare store, journal and ledger. What does not agree is in `suspects`."""
@@ -428,8 +416,37 @@ class Duesweep:
 
         return DeltaRsTables(root).arrow(name)
 
-    def _chosen_for(self, command: CommandName, chosen: _Choice) -> _Choice:
-        """The choice, if it was made for this command, and of this endpoint's messages."""
+    def _chosen(
+        self, wanted: "MessageFilter | Chosen", command: CommandName, *, everything: bool
+    ) -> "Chosen":
+        if isinstance(wanted, MessageFilter):
+            return self.choose(wanted, command, everything=everything)
+        self._refuse_others(wanted, command)
+        return wanted
+
+    def _chosen_errors(
+        self, wanted: "ErrorFilter | ChosenErrors", command: CommandName, **how: bool
+    ) -> "ChosenErrors":
+        if isinstance(wanted, ErrorFilter):
+            return self.choose_errors(wanted, command, **how)
+        self._refuse_others(wanted, command)
+        return wanted
+
+    def _act(
+        self,
+        chosen: "AnyChosen",
+        work: "Callable[[Ledger], Work]",
+        *,
+        reason: str | None,
+        stop: Stop | None,
+        tell: Tell,
+    ) -> "Changed":
+        from duesweep.operations.change import act
+
+        return act(self.context, chosen, work, reason, spark=self.spark, stop=stop, tell=tell)
+
+    def _refuse_others(self, chosen: "AnyChosen", command: CommandName) -> None:
+        """Raise `ConfigError` unless it was chosen for this command, and in this endpoint."""
         if chosen.command is not command:
             raise ConfigError(
                 f"These were chosen for `{chosen.command}`, not for `{command}`",
@@ -441,7 +458,6 @@ class Duesweep:
                 f"These were chosen in {chosen.source}, not in {source}",
                 advice="choose and act with the same endpoint",
             )
-        return chosen
 
     @contextmanager
     def _ledger(self) -> "Iterator[Ledger]":

@@ -109,19 +109,41 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Messages that `command` is to change; the `first` ones are shown. `gone`: so many of the keys
-    or message ids that were given lead to no message. `unknown_destination`: that of the filter, if
-    no message is for it. One that is not due in the `wanted` span any more, because somebody has
-    rescheduled it, counts as gone later.
+@dataclass(frozen=True, kw_only=True)
+class AnyChosen:
+    """What `command` is to change: so many messages or errors of a source, for these destinations.
+    `gone`: so many of those that were meant are not there, or were done before.
     """
 
     command: CommandName
     source: str
     would_change: int
     gone: int
-    destinations: Mapping[str, int]
+    destinations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> int:
+        """How many of those that were meant cannot be changed."""
+        return self.gone
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each was named."""
+        raise NotImplementedError
+
+    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without what is gone
+        """Whether all is done that was asked, if so many were changed, and so many were gone."""
+        return changed >= self.would_change + self.lacking
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(AnyChosen):
+    """Messages that `command` is to change; the first ones are shown. `gone`: so many of the keys
+    or message ids that were given lead to no message. `unknown_destination`: that of the filter, if
+    no message is for it. One that is not due in the `wanted` span any more, because somebody has
+    rescheduled it, counts as gone later.
+    """
+
     messages: Sequence[Waiting]
     unknown_destination: UnknownDestination | None
     exit_code: ExitCode = ExitCode.DONE

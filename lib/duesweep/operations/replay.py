@@ -7,14 +7,12 @@ are two ways to replay a batch: deliver it to queues, or put it back into the st
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
 
-from duesweep.core.change import Change, ChangeKind, Command, CommandName, spellings
-from duesweep.core.errors import ExitCode, MessageError
+from duesweep.core.change import Change, ChangeKind, CommandName, spellings
+from duesweep.core.errors import MessageError
 from duesweep.core.exhausted import (
     ErrorFilter,
     ErrorId,
@@ -24,28 +22,19 @@ from duesweep.core.exhausted import (
     make_replayable,
 )
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, BatchResult, Message
-from duesweep.core.policy import Paused, RateLimit, RateLimits
+from duesweep.core.policy import BatchLimits, Paused, RateLimit, RateLimits
 from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import retry_lost_transactions, try_again
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.change import (
-    CommandReport,
-    Tally,
-    given_by,
-    put_back,
-    require_reason,
-    run_command,
-    settle_earlier,
-)
+from duesweep.operations.change import Failure, Tally, put_back, settle_earlier
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped
-from duesweep.operations.messages import Tell, refuse_unknown, tell_nobody
+from duesweep.operations.messages import AnyChosen, refuse_unknown
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
 
 _LOST = "The ledger does not have it any more"
@@ -54,47 +43,11 @@ _MOST_TRIES = 3
 _NO_ANSWER = "The queue did not say whether the message arrived: it may have"
 _NOT_SENT = "It was not sent: the messages before it took too long"
 _PAUSED = "Its destination is paused: see `duesweep paused`"
-_MOST_FAILURES = 1_000
 
 # Errors by their keys and message ids.
 _ByName = dict[str, list[ErrorRow]]
-
-
-class Item(NamedTuple):
-    """An error, and its message as it is replayed."""
-
-    error: ErrorId
-    found: Replayable
-
-    @property
-    def key(self) -> str:
-        """The message's key, by which answers come."""
-        return self.found.message.key
-
-
-class Failure(NamedTuple):
-    """An error that was not replayed, and why."""
-
-    key: str
-    sweep_id: str
-    reason: str
-
-
-@dataclass(slots=True)
-class Account:
-    """What came of the errors that were chosen. `done_before` were replayed or discarded by the
-    time that this command ran; `failures` are the first of those that could not be replayed.
-    """
-
-    done_before: int = 0
-    failed: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-    def fail(self, error: ErrorId, reason: str) -> None:
-        """Note that an error was not replayed."""
-        self.failed += 1
-        if len(self.failures) < _MOST_FAILURES:
-            self.failures.append(Failure(error.key, error.sweep_id, reason))
+# Errors and their messages as they are replayed; the keys of the messages differ.
+_Batch = Sequence[tuple[ErrorId, Replayable]]
 
 
 class Delivery:
@@ -118,31 +71,24 @@ class Delivery:
         self._delivery = SliceDelivery(queue, clock, breakers, no_limits, tracing=context.tracing)
         self._rng = context.world.chance()
 
-    def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:
+    def run(self, batch: _Batch) -> Iterator[Tally]:
         """Deliver a batch, in parts between which the command may be stopped."""
-        errors = {item.key: item.error for item in batch}
-        free = self._without_paused([item.found.message for item in batch], errors, account)
-        if len(free) < len(batch):
-            yield Tally(refused=len(batch) - len(free))
+        errors = {found.message.key: error for error, found in batch}
+        with self._session.transaction():
+            claim = self._session.hold(self._run, ())
+        paused, free = self._separate(claim, [found.message for _, found in batch])
+        if paused:
+            yield Tally.refusing([_failure(errors[one.key], _PAUSED) for one in paused])
         unreadable, groups = group_by_destination(free)
         limits = {address: self._context.rate_limits.of(address) for address in groups}
         others = [message for message, _ in unreadable]
         others += [m for address in groups if not limits[address] for m in groups[address]]
         if others:
-            yield self._deliver_part(others, errors, account)
+            yield self._deliver_part(others, errors)
         for address, limit in limits.items():
             if limit is not None:
                 for part in self._at_pace(limit, groups[address]):
-                    yield self._deliver_part(part, errors, account)
-
-    def _without_paused(
-        self, messages: Sequence[Message], errors: Mapping[str, ErrorId], account: Account
-    ) -> Sequence[Message]:
-        with self._session.transaction():
-            held, free = self._separate(self._session.hold(self._run, ()), messages)
-        for message in held:
-            account.fail(errors[message.key], _PAUSED)
-        return free
+                    yield self._deliver_part(part, errors)
 
     def _separate(
         self, claim: Claim, messages: Sequence[Message]
@@ -156,19 +102,18 @@ class Delivery:
             self._clock.sleep(self._session.reserve(limit, len(part)))
             yield part
 
-    def _deliver_part(
-        self, part: Sequence[Message], errors: Mapping[str, ErrorId], account: Account
-    ) -> Tally:
+    def _deliver_part(self, part: Sequence[Message], errors: Mapping[str, ErrorId]) -> Tally:
         """Deliver messages. Those without an answer are sent again, and those that were not reached
         go on as long as others are done.
         """
         waiting, delivered, idle = list(part), 0, 0
         unanswered: Counter[str] = Counter()
+        failures: list[Failure] = []
 
         def fail(key: str, reason: str) -> None:
             # Whatever came later, it may have arrived.
             told = f"{_NO_ANSWER}; then: {reason}" if unanswered[key] else reason
-            account.fail(errors[key], told)
+            failures.append(_failure(errors[key], told))
 
         while waiting and idle < _MOST_TRIES:
             result = self._deliver(waiting, errors)
@@ -182,10 +127,10 @@ class Delivery:
                 if unanswered[message.key] < _MOST_TRIES:
                     waiting.append(message)
                 else:
-                    account.fail(errors[message.key], _NO_ANSWER)
+                    failures.append(_failure(errors[message.key], _NO_ANSWER))
         for message in waiting:
             fail(message.key, _NOT_SENT)
-        return Tally(changed=delivered, refused=len(part) - delivered)
+        return Tally(changed=delivered) + Tally.refusing(failures)
 
     def _faults(self, result: BatchResult) -> Iterator[tuple[str, str]]:
         for message, error in result.faulty:
@@ -226,48 +171,22 @@ class Delivery:
         return result
 
 
-class PutBack:
-    """Stores batches again, with a new Due, and journals each in the same transaction."""
-
-    def __init__(self, session: OperatorTask, run: SweepRun, due: datetime) -> None:
-        self._session, self._run, self._due = session, run, due
-
-    def run(self, batch: Sequence[Item], account: Account) -> Iterator[Tally]:
-        """Store a batch."""
-        readable = []
-        for item in batch:
-            fault = item.found.message.headers
-            if isinstance(fault, MessageError):
-                account.fail(item.error, str(fault))
-            else:
-                readable.append((_change(item.error, item.found.message), self._new(item.found)))
-        refused = put_back(self._session, self._run, readable)
-        for change, reason in refused:
-            account.fail(ErrorId(change.of or "", change.message.key), reason)
-        changed = len(readable) - len(refused)
-        yield Tally(changed=changed, refused=len(batch) - changed)
-
-    def _new(self, found: Replayable) -> NewMessage:
-        message = found.message
-        return NewMessage(
-            message.destination, found.stored, message.body, self._due, found.stored_text
-        )
-
-
 def _change(error: ErrorId, message: Message) -> Change:
     return Change(ChangeKind.REPLAYED, message, of=error.sweep_id)
 
 
+def _failure(error: ErrorId, reason: str) -> Failure:
+    return Failure(error.key, error.sweep_id, reason)
+
+
 @dataclass(frozen=True, kw_only=True)
-class ChosenErrors:
+class ChosenErrors(AnyChosen):
     """Errors that `command` is about: `rows` are to be done, unless somebody does them meanwhile.
     `done_rows` are left out, because of what was `done` with them; with `again` none are. `ids` are
     those that were given. `copies`: how many have a copy in an error queue, by queue.
     `unknown_destination`: that of the filter, if no error was ever for it.
     """
 
-    command: CommandName
-    source: str
     rows: Mapping[ErrorId, ErrorRow]
     done_rows: Mapping[ErrorId, ErrorRow] = field(default_factory=dict)
     done: Mapping[ErrorId, Fate] = field(default_factory=dict)
@@ -277,19 +196,17 @@ class ChosenErrors:
     unknown_destination: UnknownDestination | None = None
 
     @property
-    def would_change(self) -> int:
-        """How many are to be done."""
-        return len(self.rows)
-
-    @property
     def is_exact(self) -> bool:
         """Whether ids were given that lead to one error each at most."""
         return bool(self.ids) and all(len(self.named(each)) <= 1 for each in self.ids)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether each id that was given leads to an error that is to be done."""
-        return all(self.named(each) for each in self.ids)
+    def is_done(self, changed: int, gone: int) -> bool:
+        """Whether each id that was given led to an error that was done, and by this command; what
+        a filter means may have been done by another one.
+        """
+        if not all(self.named(each) for each in self.ids):
+            return False
+        return changed + (0 if self.is_exact else gone) >= self.would_change
 
     def named(self, wanted: str) -> Sequence[ErrorRow]:
         """Those to be done that this id leads to."""
@@ -312,16 +229,6 @@ class ChosenErrors:
         """What is to be done, in groups."""
         seen = ((row, self.done.get(error)) for error, row in self.rows.items())
         return grouped(seen)
-
-    @property
-    def undone(self) -> "Replayed | Discarded":
-        """What came of it if nobody says more."""
-        return _ended(self, Account(), None)
-
-    @property
-    def declined(self) -> "Replayed | Discarded":
-        """What came of it if somebody says no."""
-        return replace(self.undone, exit_code=ExitCode.MESSAGES_FAILED)
 
 
 def _by_name(rows: Mapping[ErrorId, ErrorRow]) -> _ByName:
@@ -369,6 +276,8 @@ def choose_errors(
     return ChosenErrors(
         command=command,
         source=messages.source,
+        would_change=len(rows),
+        gone=len(done_rows),
         rows=rows,
         done_rows=done_rows,
         done=done,
@@ -380,57 +289,45 @@ def choose_errors(
 
 
 def _still_open(
-    messages: ExhaustedMessages, chosen: ChosenErrors, account: Account
-) -> dict[ErrorId, ErrorRow]:
-    """What there is to do when the command runs alone."""
-    if chosen.again:
-        return dict(chosen.rows)
-    done = messages.fates()
+    messages: ExhaustedMessages, chosen: ChosenErrors
+) -> tuple[dict[ErrorId, ErrorRow], Tally]:
+    """What there is to do when the command runs alone, and what was done before."""
+    done = {} if chosen.again else messages.fates()
     rows = {error: row for error, row in chosen.rows.items() if error not in done}
-    account.done_before = len(chosen.rows) - len(rows)
-    return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where messages go: to `destination`, or to their own if it is None; at once, or with `due`
-    through the store, when they are due.
-    """
-
-    destination: str | None = None
-    due: Moment | None = None
+    return rows, Tally(gone=len(chosen.rows) - len(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The work of `errors replay`."""
+    """The work of `errors replay`: messages go `to` a destination, or to their own if that is None;
+    at once, or with `due` through the store, when they are due.
+    """
 
     context: SweepContext
     messages: ExhaustedMessages
     chosen: ChosenErrors
-    target: Target = field(default_factory=Target)
-    account: Account = field(default_factory=Account)
+    to: str | None = None
+    due: Moment | None = None
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Replay batch after batch."""
-        todo = _still_open(self.messages, self.chosen, self.account)
-        if todo:
-            with self._way(session, run) as way:
-                # Answers come by keys.
-                for batch in self.context.limits.pack(self._taken(todo), _size, _key):
-                    items = [Item(error, self._replayable(kept)) for error, kept in batch]
-                    yield from way.run(items, self.account)
-        for error in todo:
-            self.account.fail(error, _LOST)
+        todo, done_before = _still_open(self.messages, self.chosen)
+        yield done_before
+        if todo and self.due is not None:
+            due = self.due.at(run.horizon.server_time)
+            for batch in self._batches(todo):
+                yield _stored(session, run, batch, due)
+        elif todo:
+            with self.context.queue.open(session) as queue:
+                delivery = Delivery(session, run, queue, self.context)
+                for batch in self._batches(todo):
+                    yield from delivery.run(batch)
+        yield Tally.refusing([_failure(error, _LOST) for error in todo])
 
-    @contextmanager
-    def _way(self, session: OperatorTask, run: SweepRun) -> Iterator[Delivery | PutBack]:
-        due = self.target.due
-        if due is not None:
-            yield PutBack(session, run, due.at(run.horizon.server_time))
-            return
-        with self.context.queue.open(session) as queue:
-            yield Delivery(session, run, queue, self.context)
+    def _batches(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[_Batch]:
+        # Answers come by keys.
+        for batch in self.context.limits.pack(self._taken(todo), _size, _key):
+            yield [(error, self._replayable(kept)) for error, kept in batch]
 
     def _taken(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
         """What is to do, each error once, taken out of `todo`."""
@@ -440,11 +337,26 @@ class Replay:
                 yield error, kept
 
     def _replayable(self, kept: KeptMessage) -> Replayable:
-        found, elsewhere = make_replayable(kept, self.context.own_name), self.target.destination
-        if elsewhere is None or isinstance(found.message.headers, MessageError):
+        found = make_replayable(kept, self.context.own_name)
+        if self.to is None or isinstance(found.message.headers, MessageError):
             return found
-        message = found.message._replace(destination=elsewhere)
+        message = found.message._replace(destination=self.to)
         return Replayable(message, found.stored, None)
+
+
+def _stored(session: OperatorTask, run: SweepRun, batch: _Batch, due: datetime) -> Tally:
+    """Store messages again, with a new Due; each is journalled in the transaction that stores
+    it.
+    """
+    failures, readable = [], []
+    for error, found in batch:
+        message = found.message
+        if isinstance(message.headers, MessageError):
+            failures.append(_failure(error, str(message.headers)))
+            continue
+        new = NewMessage(message.destination, found.stored, message.body, due, found.stored_text)
+        readable.append((_change(error, message), new))
+    return Tally.refusing(failures) + put_back(session, run, readable)
 
 
 def _size(one: tuple[ErrorId, KeptMessage]) -> int:
@@ -459,17 +371,17 @@ def _key(one: tuple[ErrorId, KeptMessage]) -> str:
 class Discard:
     """The work of `errors discard`."""
 
-    context: SweepContext
     messages: ExhaustedMessages
     chosen: ChosenErrors
-    account: Account = field(default_factory=Account)
+    limits: BatchLimits
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Discard batch after batch."""
-        todo = list(_still_open(self.messages, self.chosen, self.account).values())
-        rows = self.context.limits.rows
-        for start in range(0, len(todo), rows):
-            batch = [_discarded(row) for row in todo[start : start + rows]]
+        todo, done_before = _still_open(self.messages, self.chosen)
+        yield done_before
+        changes, most = [_discarded(row) for row in todo.values()], self.limits.rows
+        for start in range(0, len(changes), most):
+            batch = changes[start : start + most]
             _discard(session, run, batch)
             yield Tally(changed=len(batch))
 
@@ -484,99 +396,3 @@ def _discarded(row: ErrorRow) -> Change:
     headers = {MESSAGE_ID: row.message_id, ENCLOSED_MESSAGE_TYPES: row.message_type}
     message = Message(row.id.key, None, headers, "", None, row.destination)
     return Change(ChangeKind.DISCARDED, message, of=row.id.sweep_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """What became of the errors that were chosen. `command_id` None: nothing was to be done, or was
-    done. `done_before` were replayed or discarded before; `failures` are the first of the `failed`.
-    """
-
-    command: CommandName
-    source: str
-    command_id: str | None
-    chosen: int
-    replayed: int
-    done_before: int
-    failed: int
-    failures: Sequence[Failure]
-    is_stopped: bool
-    ledger_error: str | None
-    unknown_destination: UnknownDestination | None
-    exit_code: ExitCode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discarded:
-    """The same of errors that were discarded."""
-
-    command: CommandName
-    source: str
-    command_id: str | None
-    chosen: int
-    discarded: int
-    done_before: int
-    failed: int
-    failures: Sequence[Failure]
-    is_stopped: bool
-    ledger_error: str | None
-    unknown_destination: UnknownDestination | None
-    exit_code: ExitCode
-
-
-def act_on_errors(
-    context: SweepContext,
-    ledger: Ledger,
-    chosen: ChosenErrors,
-    target: Target,
-    *,
-    reason: str | None,
-    stop: Stop | None = None,
-    tell: Tell = tell_nobody,
-) -> Replayed | Discarded:
-    """Replay or discard what was chosen. `target` is for a replay."""
-    if not chosen.rows:
-        return chosen.undone
-    require_reason(reason, len(chosen.rows))
-    messages = ExhaustedMessages(ledger, chosen.source)
-    work: Replay | Discard = (
-        Replay(context, messages, chosen, target)
-        if chosen.command is CommandName.REPLAY
-        else Discard(context, messages, chosen)
-    )
-    command = Command(chosen.command, given_by(), reason)
-    report = run_command(context, ledger, command, work, stop=stop, tell=tell)
-    return _ended(chosen, work.account, report)
-
-
-def _ended(
-    chosen: ChosenErrors, account: Account, report: CommandReport | None
-) -> Replayed | Discarded:
-    changed = 0 if report is None else report.tally.changed
-    facts: dict[str, Any] = {
-        "command": chosen.command,
-        "source": chosen.source,
-        "command_id": None if report is None else report.command_id,
-        "chosen": len(chosen.rows),
-        "done_before": len(chosen.done_rows) + account.done_before,
-        "failed": account.failed,
-        "failures": tuple(account.failures),
-        "is_stopped": report is not None and report.is_stopped,
-        "ledger_error": None if report is None else report.ledger_error,
-        "unknown_destination": chosen.unknown_destination,
-        "exit_code": _exit_code(chosen, account, report),
-    }
-    if chosen.command is CommandName.REPLAY:
-        return Replayed(**facts, replayed=changed)
-    return Discarded(**facts, discarded=changed)
-
-
-def _exit_code(chosen: ChosenErrors, account: Account, report: CommandReport | None) -> ExitCode:
-    """Whether all was done that was asked."""
-    if report is not None and report.ledger_error:
-        return ExitCode.WORK_LEFT
-    was_overtaken = chosen.is_exact and account.done_before
-    was_stopped = report is not None and report.is_stopped
-    if not chosen.is_whole or account.failed or was_overtaken or was_stopped:
-        return ExitCode.MESSAGES_FAILED
-    return ExitCode.DONE

@@ -5,49 +5,29 @@ restores runs alone, and reads that when the ledger has all that earlier ones di
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from duesweep.core.change import (
-    Change,
-    ChangeKind,
-    Command,
-    CommandName,
-    spelled_alike,
-    spellings,
-)
+from duesweep.core.change import Change, ChangeKind, CommandName, spelled_alike, spellings
 from duesweep.core.errors import ConfigError, ExitCode, UnreadableHeadersError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.times import Moment
 from duesweep.ledger.base import CHANGES, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.change import (
-    Changed,
-    Refused,
-    Tally,
-    Unchanged,
-    given_by,
-    put_back,
-    require_reason,
-    run_command,
-    settle_earlier,
-)
-from duesweep.operations.messages import Tell, tell_nobody
+from duesweep.operations.change import Tally, put_back, settle_earlier
+from duesweep.operations.messages import AnyChosen
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
-# So many of the messages that were refused are told.
-_MOST_REFUSED = 10
 _LARGE = ("headers", "headers_text", "body", "body_bytes")
 
 
@@ -97,22 +77,22 @@ def cancelled_id(row: LedgerRow) -> CancelledId:
     return CancelledId(row["sweep_id"], row["message_key"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenCancelled:
+@dataclass(frozen=True, kw_only=True)
+class ChosenCancelled(AnyChosen):
     """Cancelled messages that are to be restored. `gone`: so many of the keys that were given lead
     to none.
     """
 
-    command: CommandName = CommandName.RESTORE
-    source: str
-    would_change: int
-    gone: int
-    destinations: Mapping[str, int]
     exit_code: ExitCode = ExitCode.DONE
     ids: Collection[CancelledId] = field(repr=False)
     keys: Sequence[str] = field(repr=False)
     cancelled_by: str | None = field(repr=False)
     again: bool = field(repr=False)
+
+    @property
+    def lacking(self) -> int:
+        """A command that cancelled nothing which may be restored is missing, too."""
+        return self.gone or int(not self.would_change)
 
     @property
     def is_exact(self) -> bool:
@@ -141,6 +121,7 @@ def choose_cancelled(
         }
     found = {spelled_alike(one.key) for one in destinations}
     return ChosenCancelled(
+        command=CommandName.RESTORE,
         source=context.store.source,
         would_change=len(destinations),
         gone=len({spelled_alike(key) for key in keys} - found),
@@ -150,30 +131,6 @@ def choose_cancelled(
         cancelled_by=command,
         again=again,
     )
-
-
-def restore_messages(
-    context: SweepContext,
-    chosen: ChosenCancelled,
-    *,
-    due: Moment | None = None,
-    reason: str | None = None,
-    spark: "SparkSession | None" = None,
-    stop: Stop | None = None,
-    tell: Tell = tell_nobody,
-) -> Changed:
-    """Store them again, due as before or at `due`."""
-    if not chosen.would_change:
-        code = ExitCode.MESSAGES_FAILED
-        gone = chosen.gone or 1
-        return Unchanged(command=chosen.command, source=chosen.source, gone=gone, exit_code=code)
-    require_reason(reason, chosen.would_change)
-    command = Command(chosen.command, given_by(), reason)
-    with command_ledger(context, spark) as ledger:
-        messages = CancelledMessages(ledger, chosen.source, chosen.keys, chosen.cancelled_by)
-        work = Restore(messages, chosen.ids, context.limits, due, again=chosen.again)
-        report = run_command(context, ledger, command, work, stop=stop, tell=tell)
-    return Changed.of(report, chosen, work.refused)
 
 
 def _refuse_unclear(keys: Sequence[str], command: str | None) -> None:
@@ -196,8 +153,7 @@ def _refuse_unclear(keys: Sequence[str], command: str | None) -> None:
 @dataclass(frozen=True, slots=True)
 class Restore:
     """The work of `restore`: these of the messages, due as before or at `due`. Those that were
-    restored meanwhile count as gone, unless they are wanted `again`. `refused` gets the first ones
-    that the table refused.
+    restored meanwhile count as gone, unless they are wanted `again`.
     """
 
     messages: CancelledMessages
@@ -205,7 +161,6 @@ class Restore:
     limits: BatchLimits
     due: Moment | None = None
     again: bool = False
-    refused: list[Refused] = field(default_factory=list)
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         """Restore batch after batch."""
@@ -227,10 +182,7 @@ class Restore:
     def _put_back(self, session: OperatorTask, run: SweepRun, rows: Sequence[LedgerRow]) -> Tally:
         dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
         known = [(_change(row), _message(row, due)) for row, due in dues if due is not None]
-        refused = put_back(session, run, known)
-        self.refused.extend(refused[: _MOST_REFUSED - len(self.refused)])
-        changed = len(known) - len(refused)
-        return Tally(changed=changed, refused=len(rows) - changed)
+        return put_back(session, run, known) + Tally(refused=len(rows) - len(known))
 
     def _due(self, row: LedgerRow, now: datetime) -> datetime | None:
         due: datetime | None = row["due_before"] if self.due is None else self.due.at(now)

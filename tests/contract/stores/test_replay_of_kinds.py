@@ -6,11 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from duesweep.core.change import CommandName
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
-from duesweep.ledger.ledger import open_ledger
-from duesweep.operations.replay import Replayed, Target, act_on_errors, choose_errors
+from duesweep.operations.duesweep import Duesweep
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
@@ -43,13 +41,11 @@ def _rows(endpoint: Endpoint[Any]) -> list[DelayedRow]:
     return [replace(row, due=due) for row in rows]
 
 
-def _replay(context: SweepContext, target: Target, *, again: bool = False) -> int:
-    ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
-    chosen = choose_errors(context, ledger, ErrorFilter(), CommandName.REPLAY, again=again)
-    done = act_on_errors(context, ledger, chosen, target, reason="a test")
-    assert isinstance(done, Replayed)
+def _replay(opened: Duesweep, due: Moment | None = None, *, again: bool = False) -> int:
+    chosen = opened.choose_errors(ErrorFilter(), again=again, everything=True)
+    done = opened.replay(chosen, due=due, reason="a test")
     assert (done.ledger_error, done.failures) == (None, ())
-    return done.replayed
+    return done.changed
 
 
 def _sweep(context: SweepContext) -> tuple[int, int]:
@@ -72,7 +68,8 @@ def _arrived(endpoint: Endpoint[Any]) -> list[tuple[str, bytes | None]]:
 def test_replayed_messages_are_as_a_sweep_delivers_them(any_endpoint: Endpoint[Any]) -> None:
     # The MSMQ transport's store gives up at once where there is no queue.
     retry = {} if any_endpoint.kind == "msmq" else {"retry__max_attempts": 1}
-    context = any_endpoint.context(**retry)
+    opened = Duesweep(any_endpoint.config(**retry))
+    context = opened.context
     rows = _rows(any_endpoint)
     # A sweep gives up nothing where all queues are missing.
     any_endpoint.load([*rows, delayed_row("Billing", due=any_endpoint.due_in(-60))])
@@ -83,10 +80,10 @@ def test_replayed_messages_are_as_a_sweep_delivers_them(any_endpoint: Endpoint[A
     delivered = _arrived(any_endpoint)
     assert len(delivered) == 3
 
-    assert _replay(context, Target()) == 3
+    assert _replay(opened) == 3
     assert _arrived(any_endpoint) == delivered
 
     # Through the store, in which they have to be as they were.
-    assert _replay(context, Target(due=Moment()), again=True) == 3
+    assert _replay(opened, Moment(), again=True) == 3
     assert _sweep(context) == (3, 0)
     assert _arrived(any_endpoint) == delivered

@@ -14,6 +14,7 @@ from duesweep.stores.checks_postgresql import examine
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.store import SqlStore
+from duesweep.stores.tables import WantedTable
 from duesweep.stores.zone import writer_time_zone
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ class PostgreSqlAdapter(SqlAdapter):
     """Its stores find out in which time zone their writers write."""
 
     dialect, tables = POSTGRESQL, PostgreSqlQueue
-    wanted = staticmethod(postgresql_queue)
     examine = staticmethod(partial(examine, queue_columns=COLUMNS))
 
     def addresses(self, connection: QueueConnection) -> PostgreSqlAddresses:
         store = connection.config.store
         return PostgreSqlAddresses(store.endpoint, connection.schema_in("postgresql"))
+
+    def wanted(self, role: str, table: TableName) -> WantedTable:
+        return postgresql_queue(role, table)
 
     def store(self, config: Config) -> SqlStore:
         settings, dsn = config.store, config.store.dsn.get_secret_value()

@@ -31,7 +31,9 @@ class RabbitMqAdapter(Adapter):
             holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
         )
 
-    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> tuple[str, ...]:
+    def queue_tables(
+        self, connection: QueueConnection, addresses: Sequence[str | None]
+    ) -> tuple[str, ...]:
         own = connection.config.store.endpoint
         return tuple(own if address is None else address for address in addresses)
 

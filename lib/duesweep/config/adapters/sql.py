@@ -19,18 +19,19 @@ from duesweep.stores.tables import WantedTable
 
 
 class SqlAdapter(Adapter):
-    """`tables` and `wanted` are the dialect's queue tables, and what delivery needs of one;
-    `examine` finds what is wrong with a database.
-    """
+    """`tables` are the dialect's queue tables; `examine` finds what is wrong with a database."""
 
     dialect: ClassVar[Dialect]
     tables: ClassVar[type[QueueTables]]
-    wanted: ClassVar[Callable[[str, Any], WantedTable]]
     examine: ClassVar[Callable[..., Iterator[Finding]]]
 
     @abstractmethod
     def addresses(self, connection: QueueConnection) -> Addresses:
         """How the addresses on a connection are read."""
+
+    @abstractmethod
+    def wanted(self, role: str, table: Any) -> WantedTable:
+        """What delivery needs of a queue table."""
 
     def queue(self, connection: QueueConnection) -> QueueTables:
         store, kind = connection.config.store, self.dialect.statements
@@ -81,7 +82,7 @@ class SqlAdapter(Adapter):
             type(self).examine,
             connection.server_dsn if connection else config.store.dsn.get_secret_value(),
             setting,
-            lambda: [type(self).wanted(role, table) for role, table in queues()],
+            lambda: [self.wanted(role, table) for role, table in queues()],
             store=self.store(config) if connection is None else None,
             timeouts=timeouts_of(config),
         )

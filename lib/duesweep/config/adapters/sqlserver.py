@@ -13,6 +13,7 @@ from duesweep.stores.checks_sqlserver import examine
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.store import SqlStore
+from duesweep.stores.tables import WantedTable
 
 if TYPE_CHECKING:
     from duesweep.queues.transport.session import Transport
@@ -22,12 +23,14 @@ class SqlServerAdapter(SqlAdapter):
     """A store has candidates for its delayed table: an older version's has another name."""
 
     dialect, tables = SQL_SERVER, SqlServerQueue
-    wanted = staticmethod(sqlserver_queue)
     examine = staticmethod(examine)
 
     def addresses(self, connection: QueueConnection) -> SqlServerAddresses:
         endpoint, schema = connection.config.store.endpoint, connection.schema_in("sqlserver")
         return SqlServerAddresses(endpoint, schema, database_of(connection.server_dsn))
+
+    def wanted(self, role: str, table: SqlServerTable) -> WantedTable:
+        return sqlserver_queue(role, table)
 
     def store(self, config: Config) -> SqlStore:
         settings = config.store

@@ -11,6 +11,7 @@ from duesweep.report.views.messages import unknown
 
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
+    from duesweep.operations.change import Changed
     from duesweep.operations.errors import (
         ErrorGroup,
         ErrorListing,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         ShownErrors,
         WholeError,
     )
-    from duesweep.operations.replay import ChosenErrors, Discarded, Replayed
+    from duesweep.operations.replay import ChosenErrors
 
 GROUP_COLUMNS = (
     Column("group", least=None),
@@ -112,17 +113,34 @@ def would_change(found: "ChosenErrors") -> Iterator[Block]:
     yield from _left_out(found, 0)
 
 
-def changed(ended: "Replayed | Discarded", found: "ChosenErrors") -> Iterator[Block]:
+def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
+    """What a command did, as JSON has it: with the name of what was done, and `failures`."""
+    return {
+        "command": ended.command,
+        "source": ended.source,
+        "command_id": ended.command_id,
+        "chosen": found.would_change,
+        ended.command.done: ended.changed,
+        "done_before": ended.gone,
+        "failed": ended.refused,
+        "failures": ended.failures,
+        "is_stopped": ended.is_stopped,
+        "ledger_error": ended.ledger_error,
+        "unknown_destination": found.unknown_destination,
+        "exit_code": ended.exit_code,
+    }
+
+
+def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     """What a command did, and why it did not do the rest."""
     done = ended.command.done
-    # The field has the name of what was done.
-    text = f"{ended.source}: {done} {count_text(getattr(ended, done), 'error')}"
+    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
     yield Line(f"{text}, command {ended.command_id}." if ended.command_id else f"{text}.")
-    yield from _left_out(found, ended.done_before - len(found.done_rows))
+    yield from _left_out(found, ended.gone - found.gone)
     for failure in ended.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
-    if ended.failed > _SHOWN_FAILURES:
-        more = f"{ended.failed:,} were not {done} in all; --json has more reasons"
+    if ended.refused > _SHOWN_FAILURES:
+        more = f"{ended.refused:,} were not {done} in all; --json has more reasons"
         yield Note(more, with_json=True)
     if ended.is_stopped:
         yield Note("stopped between two batches; the same command does the rest", with_json=True)

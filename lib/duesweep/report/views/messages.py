@@ -13,9 +13,16 @@ from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Ta
 
 if TYPE_CHECKING:
     from duesweep.operations.change import Changed
-    from duesweep.operations.messages import Chosen, Event, Listing, Shown, Waiting, WholeMessage
+    from duesweep.operations.messages import (
+        AnyChosen,
+        Chosen,
+        Event,
+        Listing,
+        Shown,
+        Waiting,
+        WholeMessage,
+    )
     from duesweep.operations.pauses import Pauses, Resumed
-    from duesweep.operations.restore import ChosenCancelled
 
 COLUMNS = (
     Column("due (UTC)", least=None),
@@ -50,6 +57,7 @@ _PAUSE_COLUMNS = (
 _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
 _DESTINATION_COLUMNS = (Column("destination"), Column("messages", is_number=True))
 _MOST_DESTINATIONS = 10
+_SHOWN_FAILURES = 10
 _FORMAT = "%Y-%m-%d %H:%M:%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Of headers that nobody can read.
@@ -141,7 +149,7 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
         yield Note(f"the history is not shown: {found.history_error}", with_json=True)
 
 
-def chosen(found: "Chosen | ChosenCancelled") -> Iterator[Block]:
+def chosen(found: "AnyChosen") -> Iterator[Block]:
     """Where the messages go that a command is to change."""
     names = list(found.destinations.items())
     others = sum(count for _, count in names[_MOST_DESTINATIONS:])
@@ -158,12 +166,12 @@ def chosen_messages(found: "Chosen") -> Iterator[Block]:
         yield Note(f"and {more:,} more")
 
 
-def question(found: "Chosen | ChosenCancelled") -> str:
+def question(found: "AnyChosen") -> str:
     """What a person is asked before the messages are changed."""
     return f"{found.command.capitalize()} {count_text(found.would_change, 'message')}"
 
 
-def would_change(found: "Chosen | ChosenCancelled") -> Iterator[Block]:
+def would_change(found: "AnyChosen") -> Iterator[Block]:
     """What a dry run says below the messages."""
     yield Line(f"{found.would_change:,} would be {found.command.done}; nothing was changed.")
 
@@ -176,8 +184,8 @@ def changed(found: "Changed") -> Iterator[Block]:
         if count:
             yield Note(f"{count_text(count, 'message')} not {done}: {why}")
 
-    for change, reason in found.refusals:
-        yield Note(f"{change.message.key} was not {done}: {reason}", with_json=True)
+    for failure in found.failures[:_SHOWN_FAILURES]:
+        yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
     text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
     yield Line(f"{text} Command {found.command_id}." if found.changed else text)
     yield from not_done(
