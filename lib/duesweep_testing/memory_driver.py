@@ -133,11 +133,9 @@ class MemoryDriverSession(OperatorDriver):
 
     # The life of sweeps and commands
 
-    def open_sweep(
-        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
-    ) -> SweepRun:
+    def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
         with self._store.changed:
-            gone = self._gone_counters() if prunes else []
+            gone = self._gone_counters()
             for key in gone:
                 del self._store.attempts[key]
         run = self._open(horizon, engine=engine)

@@ -3,34 +3,25 @@ counts where its messages would go.
 
 A handover is a sweep that looks ahead as far as the ladder reaches. Each batch is moved and removed
 in one transaction. So a handover that was stopped, even by a crash, continues when it is run again.
-To count, messages are claimed as a sweep would claim them, then read, and the claim is rolled back.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from duesweep.core.account import SweepReport
+from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem
 from duesweep.core.message import Message
-from duesweep.core.policy import Slicing, delay_level
-from duesweep.core.world import Clock, StoreClock
+from duesweep.core.policy import Paused, delay_level
+from duesweep.core.world import StoreClock, micros
+from duesweep.operations.messages import open_look
 from duesweep.operations.run import Run, ended_run
-from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import (
-    Claim,
-    DriverSession,
-    Horizon,
-    Store,
-    SweepRun,
-    TaskSession,
-    Unsettled,
-)
+from duesweep.queues.base import QueueSession
+from duesweep.stores.base import DriverSession, Horizon, Unsettled
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.slice import read_claim_keys
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
 
@@ -61,10 +52,18 @@ class Handover:
         return ended_run(self.report, self.exit_code)
 
 
-class Destined(NamedTuple):
-    """How many messages would go where. `level` is the delay ladder's; None: delivered at once.
-    `problem` is why they would stay; None: they would go.
+class Place(NamedTuple):
+    """Where messages would go. `level` is the delay ladder's; None: delivered at once. `problem` is
+    why they would stay; None: they would go. `destination` None is the endpoint's own queue.
     """
+
+    destination: str | None
+    level: int | None = None
+    problem: str | None = None
+
+
+class Destined(NamedTuple):
+    """How many messages would go where: as `Place`, with a name for the endpoint's own queue."""
 
     destination: str
     level: int | None
@@ -117,7 +116,13 @@ def handover(
     Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
     raises.
     """
-    report = sweep(engine, context, watch, _reach(longest_delay(context), cutoff), stop=stop)
+    longest = timedelta(seconds=longest_delay(context))
+
+    def reach(horizon: Horizon) -> Horizon:
+        cut = horizon.cut_off(cutoff) if cutoff else horizon
+        return cut.looking_ahead(longest)
+
+    report = sweep(engine, context, watch, reach, stop=stop)
     with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(report, session.count_stored(since))
@@ -129,17 +134,17 @@ def preview(context: SweepContext, cutoff: datetime | None = None) -> Preview:
     Moves nothing.
     """
     longest_delay(context)
-    found = count_destinations(context, _reach(_ALL.total_seconds(), cutoff))
+    found = count_destinations(context, cutoff)
     destined = [
-        Destined(entry.destination or context.store.own_queue, entry.level, entry.problem, messages)
-        for entry, messages in sorted(found.items(), key=lambda item: _order(item[0]))
+        Destined(place.destination or context.store.own_queue, place.level, place.problem, messages)
+        for place, messages in sorted(found.items(), key=lambda item: _order(item[0]))
     ]
     return Preview(destined)
 
 
-def _order(entry: "PreviewEntry") -> tuple[bool, str, int, str]:
-    level = -1 if entry.level is None else entry.level
-    return (entry.problem is not None, entry.destination or "", level, entry.problem or "")
+def _order(place: Place) -> tuple[bool, str, int, str]:
+    level = -1 if place.level is None else place.level
+    return (place.problem is not None, place.destination or "", level, place.problem or "")
 
 
 def abort(context: SweepContext) -> Aborted:
@@ -176,103 +181,51 @@ def longest_delay(context: SweepContext) -> int:
     return longest
 
 
-def _reach(seconds: float, cutoff: datetime | None) -> Callable[[Horizon], Horizon]:
-    def reach(horizon: Horizon) -> Horizon:
-        cut = horizon.cut_off(cutoff) if cutoff else horizon
-        return cut.looking_ahead(timedelta(seconds=seconds))
-
-    return reach
-
-
-class PreviewEntry(NamedTuple):
-    """Where messages would go. `level` is the delay ladder's; None: delivered at once. `problem` is
-    why they would stay; None: they would go. `destination` None is the endpoint's own queue.
+def count_destinations(context: SweepContext, cutoff: datetime | None = None) -> Counter[Place]:
+    """Count how many of the messages that a handover would take would go where. What is paused or
+    in back-off is not counted. Changes and locks nothing.
     """
-
-    destination: str | None
-    level: int | None = None
-    problem: str | None = None
-
-
-class _RollBackError(Exception):
-    """Rolls a claim back."""
-
-
-def count_destinations(
-    context: SweepContext, reach: Callable[[Horizon], Horizon]
-) -> Counter[PreviewEntry]:
-    """Count how many messages would go where. Rows that others have locked are not counted."""
-    with context.store.open_driver() as session:
+    found: Counter[Place] = Counter()
+    with (
+        open_look(context.store) as session,
+        context.store.open_task() as task,
+        context.queue.open(task) as queue,
+    ):
         session.check()
-        run = session.open_sweep(reach(session.horizon()), prunes=False)
-        try:
-            plan = session.plan(run.horizon, Slicing(1))
-            found: Counter[PreviewEntry] = Counter()
-            for number in range(len(plan.planned)):
-                keys = read_claim_keys(session.claim_keys(plan, number))
-                batches = context.limits.batches(keys.keys, keys.sizes)
-                found += count_batches(context.store, context.queue, run, batches)
-            return found
-        finally:
-            # It did nothing, so the ledger needs no row of it.
-            session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
-            session.delete_settled(run.sweep_id)
-
-
-def count_batches(
-    swept: Store, queues: Queue, run: SweepRun, batches: Iterable[Sequence[str]]
-) -> Counter[PreviewEntry]:
-    """Count where the messages that these batches of claim keys lead to would go."""
-    found: Counter[PreviewEntry] = Counter()
-    with swept.open_task() as store, queues.open(store) as queue:
-        lookup = _DestinationLookup(queue)
-        # Where claim keys are Dues, the next claim would otherwise find the same messages.
-        counted: dict[str, set[str]] = {}
-        store.leave_alone(counted)
-        for batch in batches:
-            left: Sequence[str] = batch
-            while left:
-                claim = _read_claim(store, run, left, counted)
-                clock = StoreClock(claim.server_us, Clock())
-                found.update(lookup.entry(message, clock) for message in claim.messages)
-                left = claim.unread
+        now = session.horizon().server_time
+        paused = Paused([pause.pattern for pause in session.pauses()], context.own_name)
+        lookup = _DestinationLookup(queue, StoreClock(micros(now), context.world.clock))
+        with session.look(DueSpan(cutoff, now + _ALL)) as pages:
+            for page in pages:
+                tried = (one for one in page if (one.next_attempt_at or now) <= now)
+                _, free = paused.separate([one.message for one in tried])
+                found.update(map(lookup.place, free))
     return found
-
-
-def _read_claim(
-    store: TaskSession, run: SweepRun, claim_keys: Sequence[str], counted: dict[str, set[str]]
-) -> Claim:
-    with suppress(_RollBackError), store.transaction():
-        claim = store.claim(run, claim_keys)
-        for message in claim.messages:
-            counted.setdefault(store.claim_key(message), set()).add(message.key)
-        raise _RollBackError
-    return claim
 
 
 class _DestinationLookup:
     """Says where a message would go; asks a queue once for each destination."""
 
-    def __init__(self, queue: QueueSession) -> None:
-        self._queue = queue
+    def __init__(self, queue: QueueSession, clock: StoreClock) -> None:
+        self._queue, self._clock = queue, clock
         self._known: dict[str | None, int | str] = {}
 
-    def entry(self, message: Message, clock: StoreClock) -> PreviewEntry:
+    def place(self, message: Message) -> Place:
         """Where the message would go now."""
         if isinstance(message.headers, MessageError):
-            return PreviewEntry(None, problem=str(message.headers))
+            return Place(None, problem=str(message.headers))
         address = message.destination
         if address not in self._known:
             self._known[address] = self._longest_or_problem(address)
         known = self._known[address]
-        seconds = clock.seconds_until(message)
+        seconds = self._clock.seconds_until(message)
         if isinstance(known, str):
-            return PreviewEntry(address, problem=known)
+            return Place(address, problem=known)
         if not seconds:
-            return PreviewEntry(address)
+            return Place(address)
         if seconds > known:
-            return PreviewEntry(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
-        return PreviewEntry(address, delay_level(seconds))
+            return Place(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
+        return Place(address, delay_level(seconds))
 
     def _longest_or_problem(self, address: str | None) -> int | str:
         try:

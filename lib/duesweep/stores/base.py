@@ -398,11 +398,9 @@ class DriverSession(Protocol):
         """What is due now, by the transport's own predicate in its writers' time zone."""
         ...
 
-    def open_sweep(
-        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
-    ) -> SweepRun:
-        """Open a sweep and, with `prunes`, drop counters of messages that are gone. `engine` is
-        noted for the ledger.
+    def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
+        """Open a sweep and drop counters of messages that are gone. `engine` is noted for the
+        ledger.
         """
         ...
 

@@ -114,13 +114,11 @@ class SqlJournal:
     # Open, stop, close.
 
     @retry_lost_transactions
-    def open_sweep(
-        self, horizon: Horizon, *, engine: str | None = None, prunes: bool = True
-    ) -> SweepRun:
+    def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
         sweep_id = self._location.world.new_id()
         self._try_lock(sweep_lock(sweep_id))
         with self._session.transaction():
-            pruned = self._dialect.prune_attempts(self._session, self.source) if prunes else 0
+            pruned = self._dialect.prune_attempts(self._session, self.source)
             self._session.execute(
                 "open_sweep",
                 sweep_id=sweep_id,

@@ -1,18 +1,21 @@
 """Sweeps that are stopped, why messages failed, and what a preview counts."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from duesweep.core.errors import ExitCode, SweepClosedError
-from duesweep.operations.handover import PreviewEntry, abort, count_batches
+from duesweep.core.policy import Pause
+from duesweep.core.world import micros
+from duesweep.operations.handover import Place, abort, count_destinations
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
-from duesweep_testing.sweeps import open_sweep
-from support.contract.memory_stores import DueKeyStore
+from duesweep_testing.memory_state import MemoryCounter
+from duesweep_testing.sweeps import context_of
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import exit_code, run_sweep
@@ -132,21 +135,20 @@ def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
     assert abort(context).stopped == 0
 
 
-@pytest.mark.parametrize("kind", [MemoryStore, DueKeyStore])
-def test_each_message_is_counted_once_and_none_is_moved(kind: type[MemoryStore]) -> None:
-    destinations = ["Billing"] * 10 + ["Shipping"] * 20 + ["Nowhere"] * 3
-    rows = [delayed_row(destination) for destination in destinations]
-    store, queue = kind(rows), MemoryQueue("Billing", "Shipping")
-    claim_keys = [row.key if kind is MemoryStore else str(row.due_us) for row in rows]
+def test_each_message_is_counted_once_and_none_is_moved_nor_what_is_paused_or_in_back_off() -> None:
+    destinations = ["Billing"] * 10 + ["Shipping"] * 20 + ["Nowhere"] * 3 + ["Held"] * 2
+    store = MemoryStore([delayed_row(destination) for destination in destinations])
+    queue = MemoryQueue("Billing", "Shipping")
+    store.pauses["Held"] = Pause("Held", store.now, None, "me", "it rests")
+    failed = next(key for key, row in store.rows.items() if "Billing" in row.headers)
+    store.attempts[failed] = MemoryCounter(1, micros(store.now + timedelta(hours=1)))
 
-    found = count_batches(
-        store, queue, open_sweep(store), [claim_keys[n : n + 10] for n in range(0, 33, 10)]
-    )
+    found = count_destinations(context_of(store, queue))
 
     assert found == {
-        PreviewEntry("Billing"): 10,
-        PreviewEntry("Shipping"): 20,
-        PreviewEntry("Nowhere", problem="There is no queue Nowhere"): 3,
+        Place("Billing"): 9,
+        Place("Shipping"): 20,
+        Place("Nowhere", problem="There is no queue Nowhere"): 3,
     }
-    assert len(store.rows) == 33
+    assert len(store.rows) == 35
     assert all(not sent for sent in queue.arrived.values())
