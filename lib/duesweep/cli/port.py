@@ -20,8 +20,8 @@ import structlog
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from duesweep.core.errors import ConfigError
+from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.health import Health
-from duesweep.operations.opening import Endpoint
 from duesweep.report.metrics import Metrics, exposed_text
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
 
 
 def pages_of(
-    endpoints: Sequence[Endpoint], healths: Sequence[Health], counted: Sequence[Metrics]
+    endpoints: Sequence[Duesweep], healths: Sequence[Health], counted: Sequence[Metrics]
 ) -> Pages:
     """The pages of a watcher. A reload may put other endpoints into the sequence."""
 
@@ -71,7 +71,7 @@ def pages_of(
 class FreshPage:
     """The report of these endpoints, at most ten seconds old. For several threads."""
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(self, endpoints: Sequence[Duesweep]) -> None:
         self._endpoints = endpoints
         self._lock = threading.Lock()
         self._page: Page | None = None

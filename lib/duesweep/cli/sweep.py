@@ -11,9 +11,9 @@ from typing import Any
 from duesweep import config as configuration
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import make_printable, worst
-from duesweep.operations.duesweep import Stop
+from duesweep.operations.duesweep import Duesweep, Stop
 from duesweep.operations.look import Look
-from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
+from duesweep.operations.opening import endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
 from duesweep.report.text import print_blocks
 
@@ -47,7 +47,7 @@ def run(
 _Ended = tuple[int, Callable[[], dict[str, Any]]]
 
 
-def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
+def _run_one(endpoint: Duesweep, stop: Stop, *, as_json: bool) -> _Ended:
     """Run, print and tell."""
     began = time.monotonic()
     watch = partial(_watch, endpoint)
@@ -85,7 +85,7 @@ def _run_all(
     return code, partial(runs.fleet_document, everything, code)
 
 
-def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool = False) -> None:
+def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool = False) -> None:
     """Tell what the looks found."""
     if any(look.has_work for _, look in looks):
         from duesweep.report import progress  # noqa: PLC0415 - a run without work does without
@@ -96,7 +96,7 @@ def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool =
             _tell(f"{endpoint.source}: {notice}" if names_sources else str(notice))
 
 
-def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[object]:
+def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[object]:
     """Show the progress of what is dispatched. A run without work loads nothing for that."""
     from duesweep.report import progress  # noqa: PLC0415
 
@@ -104,7 +104,7 @@ def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[objec
     return nullcontext() if shown is None else shown(*dispatched)
 
 
-def _tell_monitoring(ran: Sequence[tuple[Endpoint, Run]]) -> None:
+def _tell_monitoring(ran: Sequence[tuple[Duesweep, Run]]) -> None:
     """Tell of runs that have ended, however they ended, to who is to be told."""
     silent = configuration.MetricsConfig()
     if not configuration.otlp_settings("metrics"):

@@ -15,9 +15,9 @@ from duesweep.cli.signals import note_sighup, stop_on_signals
 from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
 from duesweep.operations.burst import Burst
-from duesweep.operations.duesweep import Stop
+from duesweep.operations.duesweep import Duesweep, Stop
 from duesweep.operations.health import Health, HealthFile, Systemd
-from duesweep.operations.opening import Endpoint, endpoints_of
+from duesweep.operations.opening import endpoints_of
 from duesweep.operations.watch import Log, Observer, Ticker, reload, watch, watch_all
 from duesweep.report.metrics import Metrics
 from duesweep.report.progress import configure_logging
@@ -71,7 +71,7 @@ def _sweep_command(
 
 
 def _watch(
-    endpoints: Sequence[Endpoint],
+    endpoints: Sequence[Duesweep],
     stop: Stop,
     options: WatchOptions,
     burst: Burst,
@@ -125,7 +125,7 @@ class _Watched:
     metrics: Metrics
 
 
-def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
+def _watched(endpoint: Duesweep, stop: Stop, options: WatchOptions) -> _Watched:
     own, waits = stop.part(), Waits()
     own.waits = waits
     health = Health(endpoint.source, options.max_wait, waits)

@@ -56,6 +56,7 @@ __all__ = ["Duesweep", "Stop", "load_config"]
 class Duesweep:
     """What can be done with the endpoint of a configuration. `spark` is the session to use, also
     one of Spark Connect; None: the one that is there, or where Spark is needed, a new one.
+    `options` name it on a command line.
 
     A command that changes messages is two methods: the choice returns a value that can be shown,
     and the act takes that value, or a filter. `stop` ends an act between two batches, and `tell` is
@@ -64,22 +65,31 @@ class Duesweep:
 
     config: Config
     spark: "SparkSession | None" = None
+    options: Sequence[str] = ()
 
     @cached_property
     def context(self) -> SweepContext:
         """What the configuration means: store, queues, ledger and limits."""
         return sweep_context(self.config)
 
+    @property
+    def source(self) -> str:
+        """The stable name of its store."""
+        return self.context.store.source
+
+    @property
+    def server(self) -> str:
+        """The same for all endpoints of one database."""
+        return self.config.store.dsn.get_secret_value()
+
     def sweep(self, *, max_seconds: float | None = None, max_messages: int | None = None) -> "Run":
         """Move the messages that are due now. Where messages failed or work is left, this does not
         raise: see the run's `exit_code`, `error` and `report`. `report` None: nothing was due.
         """
-        from duesweep.operations.opening import Endpoint
         from duesweep.operations.run import run_once
 
         at = None if max_seconds is None else time.time() + max_seconds
-        endpoint = Endpoint(self.config, self.context)
-        return run_once(endpoint, Stop(at, max_messages), spark=self.spark)
+        return run_once(self, Stop(at, max_messages), spark=self.spark)
 
     def plan(
         self, *, show: "Callable[[Sequence[DestinationOutlook]], None] | None" = None
@@ -452,7 +462,7 @@ class Duesweep:
                 f"These were chosen for `{chosen.command}`, not for `{command}`",
                 advice=f"choose them for `{command}`",
             )
-        source = self.context.store.source
+        source = self.source
         if chosen.source != source:
             raise ConfigError(
                 f"These were chosen in {chosen.source}, not in {source}",

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
-from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError, DuesweepError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import is_path, local_folder
@@ -17,6 +15,7 @@ from duesweep.ledger.ledger import (
     open_for_reading,
     resolve_writer,
 )
+from duesweep.operations.duesweep import Duesweep
 from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
@@ -25,37 +24,18 @@ if TYPE_CHECKING:
     from duesweep.sweep.sweep import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An endpoint's settings, and what a sweep of it works with. `options` name it on a command
-    line.
-    """
-
-    config: Config
-    context: SweepContext
-    options: Sequence[str] = ()
-
-    @property
-    def source(self) -> str:
-        """The stable name of its store."""
-        return self.context.store.source
-
-    @property
-    def server(self) -> str:
-        """The same for all endpoints of one database."""
-        return self.config.store.dsn.get_secret_value()
-
-
-def open_endpoint(config: Config, options: Sequence[str] = ()) -> Endpoint:
+def open_endpoint(config: Config, options: Sequence[str] = ()) -> Duesweep:
     """The endpoint of these settings. Raises `ConfigError`."""
-    return Endpoint(config, sweep_context(config), options)
+    endpoint = Duesweep(config, options=options)
+    endpoint.context  # noqa: B018 - it raises what is wrong with them
+    return endpoint
 
 
 def endpoints_of(
     settings: Sequence[EndpointSettings], overrides: Sequence[str]
-) -> tuple[list[Endpoint], list[tuple[str, DuesweepError]]]:
+) -> tuple[list[Duesweep], list[tuple[str, DuesweepError]]]:
     """The endpoints, and the names of those whose settings are wrong, with the error."""
-    endpoints: list[Endpoint] = []
+    endpoints: list[Duesweep] = []
     failures: list[tuple[str, DuesweepError]] = []
     for each in settings:
         try:

@@ -31,6 +31,7 @@ from duesweep.core.errors import (
 )
 from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import open_for_reading
+from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import (
     Due,
     Look,
@@ -40,7 +41,7 @@ from duesweep.operations.look import (
     look_at,
     look_at_due,
 )
-from duesweep.operations.opening import Endpoint, opened_engine
+from duesweep.operations.opening import opened_engine
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 
@@ -61,7 +62,7 @@ _ON_SPARK_AT_ONCE = 4
 _GIVES_UP_AFTER = 2
 
 # Called with what looks found, before anything is swept. What it raises ends the run.
-Before = Callable[[Sequence[tuple[Endpoint, Look]]], object]
+Before = Callable[[Sequence[tuple[Duesweep, Look]]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
     return Run(source, "idle" if is_idle else "error", int(code), seconds=seconds, error=str(error))
 
 
-def with_due(endpoint: Endpoint, run: Run) -> Run:
+def with_due(endpoint: Duesweep, run: Run) -> Run:
     """The run with what is due now. A store that was out of reach just now would be waited for once
     more, so it is not asked.
     """
@@ -146,7 +147,7 @@ def _tell_nobody(_: object) -> None:
 
 
 def run_once(
-    endpoint: Endpoint,
+    endpoint: Duesweep,
     stop: Stop | None = None,
     *,
     before: Before = _tell_nobody,
@@ -164,7 +165,7 @@ def run_once(
     return replace(run, seconds=time.monotonic() - began)
 
 
-def _look(endpoint: Endpoint, stop: Stop, for_spark: NeedsSpark | None = None) -> Look:
+def _look(endpoint: Duesweep, stop: Stop, for_spark: NeedsSpark | None = None) -> Look:
     """A look, with what is to be noticed about the settings."""
     look = look_at(endpoint.context, stop, for_spark)
     notice = configuration.route_notice(endpoint.config)
@@ -236,7 +237,7 @@ def misses_objective(context: SweepContext, report: SweepReport) -> bool:
 class _Turn:
     """An endpoint of several. `seconds` are those of its own work, not of its waiting."""
 
-    endpoint: Endpoint
+    endpoint: Duesweep
     look: Look | None = None
     seconds: float = 0.0
 
@@ -273,8 +274,8 @@ class _Turn:
 
 
 def run_all(
-    endpoints: Sequence[Endpoint], stop: Stop, *, before: Before = _tell_nobody
-) -> list[tuple[Endpoint, Run]]:
+    endpoints: Sequence[Duesweep], stop: Stop, *, before: Before = _tell_nobody
+) -> list[tuple[Duesweep, Run]]:
     """Run for each endpoint; what goes wrong with one costs no other one anything."""
     turns = [_Turn(each) for each in endpoints]
     looked = side_by_side([(each.endpoint.server, partial(each.look_at, stop)) for each in turns])

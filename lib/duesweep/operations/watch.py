@@ -34,8 +34,9 @@ from duesweep.core.policy import (
     wait_for_next,
 )
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
+from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import Look, always_needs_spark, check, is_for_spark, look
-from duesweep.operations.opening import Endpoint, endpoints_of, open_endpoint
+from duesweep.operations.opening import endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -335,7 +336,7 @@ class Log:
 
 
 def reload(
-    endpoints: list[Endpoint],
+    endpoints: list[Duesweep],
     tickers: Sequence[Ticker],
     read: Callable[[], Sequence[EndpointSettings]],
     overrides: Sequence[str],

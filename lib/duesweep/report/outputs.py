@@ -18,7 +18,7 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from duesweep import __version__
 from duesweep.config import otlp_settings
 from duesweep.core.errors import Problem
-from duesweep.operations.opening import Endpoint
+from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.run import Run, with_due
 from duesweep.report.metrics import (
     LABEL,
@@ -51,7 +51,7 @@ class Output(NamedTuple):
     send: Callable[[Sequence[Run]], Iterable[Problem]]
 
 
-def tell_of(ran: Sequence[tuple[Endpoint, Run]]) -> Iterator[Problem]:
+def tell_of(ran: Sequence[tuple[Duesweep, Run]]) -> Iterator[Problem]:
     """Give the metrics of runs to the outputs that their configurations name, and to a collector
     that the environment names. Yields what failed.
     """
