@@ -3,9 +3,9 @@ operations on queues.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +33,7 @@ from duesweep.report.views import queues as views
 from duesweep.report.views import upkeep
 
 if TYPE_CHECKING:
-    from duesweep.config.adapters.rabbitmq import LevelReport, MigrationReport
+    from duesweep.config.adapters.rabbitmq import MigrationReport
     from duesweep.config.adapters.transport import TransportSession
 
 queue = typer.Typer(
@@ -487,33 +487,15 @@ def verify(*, on: On) -> Result:
     return Result(found, upkeep.diagnosis(found, is_verbose=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Migrated:
+def _migrated(report: "MigrationReport") -> Result:
     """What was moved from one ladder to the other, and why the rest was not."""
-
-    moved: int
-    poison: int
-    left: int
-    redelivered: int
-    is_stopped: bool
-    reasons: Mapping[str, int]
-    levels: "Sequence[LevelReport]"
-    exit_code: ExitCode = field(repr=False)
-
-    @classmethod
-    def of(cls, report: "MigrationReport") -> "Migrated":
-        """What a migration has noted."""
-        code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
-        return cls(
-            report.moved,
-            report.poison,
-            report.left,
-            report.redelivered,
-            report.is_stopped,
-            report.reasons,
-            report.levels,
-            ExitCode.WORK_LEFT if report.is_stopped else code,
-        )
+    names = ("moved", "poison", "left", "redelivered", "is_stopped", "reasons", "levels")
+    code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
+    document = {name: getattr(report, name) for name in names}
+    return Result(
+        Each([document], ExitCode.WORK_LEFT if report.is_stopped else code),
+        views.migrated(report),
+    )
 
 
 @command(
@@ -552,9 +534,9 @@ def migrate(
     except DuesweepError:
         # Before the first level there is no result to print.
         if report.levels:
-            Result(Migrated.of(report), views.migrated(report)).print(as_json=on.as_json)
+            _migrated(report).print(as_json=on.as_json)
         raise
-    return Result(Migrated.of(report), views.migrated(report))
+    return _migrated(report)
 
 
 @command(endpoint, "create", ending=AGAIN)
