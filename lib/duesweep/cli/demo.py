@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duesweep.cli.commands import Result, command
+from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ExitCode
-from duesweep.report.text import Column, Line, Table, print_blocks
+from duesweep.report.text import Column, Table, print_blocks
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport
@@ -31,58 +31,14 @@ _MAX_ATTEMPTS = 2
 _RETRY_SECONDS = 1.0
 # Fewer than a sweep may exhaust by default.
 _MOST_UNKNOWN = 200
+_SHOWN = 4
 
-# What is shown of each table of the ledger: a title, and a query of `{t}`.
-_VIEWS = {
-    "tombstones": (
-        "one row for every message that left the store; here one for each way of writing a "
-        "destination",
-        """
-        SELECT outcome, substring_index(message_type, '.', -1) AS message_type, destination, queue,
-               due, lateness_ms / 1000 AS late_s, attempts
-        FROM (
-            SELECT *, row_number() OVER (PARTITION BY destination, outcome ORDER BY due) AS position
-            FROM {t}
-        )
-        WHERE position = 1
-        ORDER BY outcome, queue, destination
-        """,
-    ),
-    "retries": (
-        "messages that failed and are still in the store; here two of each kind",
-        """
-        SELECT substring(message_key, 1, 8) AS key, attempts, last_failed_at, next_attempt_at,
-               error_text
-        FROM (
-            SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
-            FROM {t}
-        )
-        WHERE position <= 2
-        ORDER BY error_text
-        """,
-    ),
-    "errors": (
-        "messages out of attempts, whole, with headers and body; here two of each kind",
-        """
-        SELECT substring(message_key, 1, 8) AS key, attempts, substring_index(error_class, '.', -1)
-               AS error_class, destination, size(headers) AS headers,
-               length(headers_text) AS headers_chars, length(body) AS body_bytes
-        FROM (
-            SELECT *, row_number() OVER (PARTITION BY error_class ORDER BY message_key) AS position
-            FROM {t}
-        )
-        WHERE position <= 2
-        ORDER BY error_class
-        """,
-    ),
-    "sweeps": (
-        "one row a sweep",
-        """
-        SELECT start, found, dispatched, failed, exhausted, skipped,
-               lateness_p50_ms / 1000 AS late_p50_s, rows_per_second AS rows_per_s, outcome
-        FROM {t} ORDER BY start
-        """,
-    ),
+# What each table of the ledger holds.
+_TABLES = {
+    "tombstones": "one row for every message that left the store",
+    "retries": "messages that failed and are still in the store",
+    "errors": "messages out of attempts, whole, with headers and body",
+    "sweeps": "one row a sweep",
 }
 
 
@@ -176,6 +132,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     """Set up, load, sweep twice, show. Returns whether all is as expected."""
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.opening import open_spark
+    from duesweep.report.views import errors, messages
     from duesweep_testing import traffic as tables
     from duesweep_testing.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
 
@@ -198,15 +155,19 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(one)
     _say("   A session's first sweep is slow: Spark loads and compiles itself.")
-    _say(f"   {first.failed:,} failed. They stay in the store and will be tried again later:")
-    _show_table(one, "retries")
+    _say(f"   {first.failed:,} failed. They stay in the store and will be tried again later. Of")
+    _say("   these, `duesweep list --failing` shows those that are due first:")
+    failing = one.list(MessageFilter(is_failing=True), most=_SHOWN)
+    print_blocks(messages.first_messages(failing.messages, failing.now, is_failing=True))
     time.sleep(_RETRY_SECONDS)
     _say(f"6. Second sweep: they fail again. {_MAX_ATTEMPTS} attempts are the limit here.")
     second = _sweep(one)
     _say(f"   They left the store for the ledger's table `errors` and the queue `{_ERROR_QUEUE}`.")
-    _say("7. The ledger, four Delta tables. `retries` is empty again; the others:")
-    for name in ("tombstones", "errors", "sweeps"):
-        _show_table(one, name)
+    _say("   `duesweep errors list` shows them in groups:")
+    print_blocks(errors.groups(one.error_groups()))
+    _say("7. The ledger, four Delta tables:")
+    rows = [[name, f"{one.table(name).count():,}", holds] for name, holds in _TABLES.items()]
+    print_blocks([Table([Column("table"), Column("rows", is_number=True), Column("holds")], rows)])
     _say("8. Check: the tables in the database and the ledger, and `duesweep audit`:")
     found = tables.count_rows(dsn, queues)
     expected = (traffic.due, traffic.faulty, traffic.faulty)
@@ -237,20 +198,6 @@ def _sweep(one: "Duesweep") -> "SweepReport":
     _say(f"   That took {run.seconds:.1f} s, including the write to the ledger.")
     assert run.report is not None  # there are due messages, and no limit
     return run.report
-
-
-def _show_table(one: "Duesweep", name: str) -> None:
-    """Print a few rows of a table of the ledger, and how many there are."""
-    assert one.spark is not None
-    title, query = _VIEWS[name]
-    table_df = one.table(name)
-    shown_df = one.spark.sql(query, t=table_df)
-    rows = [[_format(value) for value in row] for row in shown_df.collect()]
-    columns = [
-        Column(title, is_number=all(set(row[index]) <= set("0123456789.,") for row in rows))
-        for index, title in enumerate(shown_df.columns)
-    ]
-    print_blocks([Line(f"{name} ({table_df.count():,}): {title}"), Table(columns, rows), Line()])
 
 
 def _show_account(one: "Duesweep", found: Mapping[str, tuple[int, int]], loaded: int) -> bool:
@@ -309,16 +256,3 @@ def _end_at_hangup() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def _format(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case datetime():
-            return f"{value:%m-%d %H:%M:%S}"
-        case float():
-            return f"{value:,.1f}"
-        case int():
-            return f"{value:,}"
-    return str(value)
