@@ -44,6 +44,11 @@ class Section(BaseModel):
         return tuple(value) if isinstance(value, list) else value
 
 
+def _optional(description: str, *, alias: str | None = None) -> Any:
+    """A setting that may be left out, but not be empty."""
+    return Field(default=None, min_length=1, alias=alias, description=description)
+
+
 def _check_port(dsn: SecretStr | None) -> SecretStr | None:
     """The same dsn or URL. Raises `ValueError` for a port that cannot be."""
     if dsn is not None and has_bad_port(dsn.get_secret_value()):
@@ -67,24 +72,17 @@ class StoreConfig(Section):
         "string. With a password, give it in the environment.",
     )
     endpoint: str = Field(min_length=1, description="Whose delayed messages.")
-    name: str | None = Field(
-        default=None,
-        min_length=1,
-        description="The ledger's `source`, one for each store of a ledger. Default: "
-        "database/schema.table.",
+    name: str | None = _optional(
+        "The ledger's `source`, one for each store of a ledger. Default: database/schema.table."
     )
-    db_schema: str | None = Field(
-        default=None,
-        alias="schema",
-        min_length=1,
-        description="The schema of the endpoint's tables and of addresses without one. Default: "
+    db_schema: str | None = _optional(
+        "The schema of the endpoint's tables and of addresses without one. Default: "
         "`public`, on SQL Server `dbo`.",
+        alias="schema",
     )
-    delayed_table: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Default: `<endpoint>.Delayed`; for `msmq`, `<endpoint>.delayed` or "
-        "`.timeouts`, whichever exists.",
+    delayed_table: str | None = _optional(
+        "Default: `<endpoint>.Delayed`; for `msmq`, `<endpoint>.delayed` or "
+        "`.timeouts`, whichever exists."
     )
     # It may be empty: then SQL persistence names its table without a prefix.
     table_prefix: str | None = Field(
@@ -92,16 +90,11 @@ class StoreConfig(Section):
         description="Of `<prefix>TimeoutData`; for `sql-persistence` only. Default: the endpoint "
         "with _ for its dots, and a _.",
     )
-    writer_time_zone: str | None = Field(
-        default=None,
-        min_length=1,
-        description="The time zone of the endpoint's sessions; PostgreSQL only. Default: found "
-        "out.",
+    writer_time_zone: str | None = _optional(
+        "The time zone of the endpoint's sessions; PostgreSQL only. Default: found out."
     )
-    jdbc_url: SecretStr | None = Field(
-        default=None,
-        min_length=1,
-        description="For Spark's reads; SQL Server only. Default: made from the dsn.",
+    jdbc_url: SecretStr | None = _optional(
+        "For Spark's reads; SQL Server only. Default: made from the dsn."
     )
     number_of_retries: int | None = Field(
         default=None,
@@ -174,47 +167,30 @@ class QueueConfig(Section):
     kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
         default=None, description="Default: as the store; a store of your own needs it."
     )
-    dsn: SecretStr | None = Field(
-        default=None,
-        min_length=1,
-        description="Another database server: messages arrive at least once there. Default: the "
-        "store's, in its transaction.",
+    dsn: SecretStr | None = _optional(
+        "Another database server: messages arrive at least once there. Default: the "
+        "store's, in its transaction."
     )
-    db_schema: str | None = Field(
-        default=None,
-        alias="schema",
-        min_length=1,
-        description="Of addresses without one. Default: as the store's.",
+    db_schema: str | None = _optional(
+        "Of addresses without one. Default: as the store's.", alias="schema"
     )
     readable_body: bool = Field(
         default=False,
         description="`setup` gives queue tables the column `BodyString`: bodies as text, for "
         "people.",
     )
-    url: SecretStr | tuple[SecretStr, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's "
-        "nodes, tried in its order.",
+    url: SecretStr | tuple[SecretStr, ...] | None = _optional(
+        "RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's "
+        "nodes, tried in its order."
     )
     topology: Literal["conventional", "direct"] = Field(
         default="conventional",
         description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` queues "
         "alone.",
     )
-    ca_file: str | None = Field(
-        default=None,
-        min_length=1,
-        description="RabbitMQ: authorities to trust. Default: the machine's.",
-    )
-    client_certificate: str | None = Field(
-        default=None, min_length=1, description="RabbitMQ: the sweeper's own certificate."
-    )
-    client_key: str | None = Field(
-        default=None,
-        min_length=1,
-        description="RabbitMQ: the key. Default: in the certificate's file.",
-    )
+    ca_file: str | None = _optional("RabbitMQ: authorities to trust. Default: the machine's.")
+    client_certificate: str | None = _optional("RabbitMQ: the sweeper's own certificate.")
+    client_key: str | None = _optional("RabbitMQ: the key. Default: in the certificate's file.")
     # AMQP counts messages in flight in 16 bits.
     max_in_flight: int = Field(
         default=2000,
@@ -222,11 +198,9 @@ class QueueConfig(Section):
         le=65_535,
         description="RabbitMQ: messages of a task that the broker has not confirmed yet.",
     )
-    management_url: SecretStr | None = Field(
-        default=None,
-        min_length=1,
-        description="RabbitMQ: for `rabbitmq delays verify` and the doctor; user and password as "
-        "in `url`, if it has none.",
+    management_url: SecretStr | None = _optional(
+        "RabbitMQ: for `rabbitmq delays verify` and the doctor; user and password as "
+        "in `url`, if it has none."
     )
 
     @field_validator("dsn", "url", "management_url")
@@ -298,9 +272,7 @@ class RetryConfig(Section):
         description="The longest time between two attempts, in seconds; up to a quarter less, at "
         "random.",
     )
-    error_queue: str | None = Field(
-        default=None, min_length=1, description="Exhausted messages go there, too."
-    )
+    error_queue: str | None = _optional("Exhausted messages go there, too.")
     max_exhausted_per_sweep: int = Field(
         default=1000,
         ge=0,
@@ -421,15 +393,11 @@ class TimeoutsConfig(Section):
 class MetricsConfig(Section):
     """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
 
-    textfile: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A `.prom` file for node_exporter's collector, which configurations may share.",
+    textfile: str | None = _optional(
+        "A `.prom` file for node_exporter's collector, which configurations may share."
     )
-    pushgateway: SecretStr | None = Field(
-        default=None,
-        min_length=1,
-        description="The Pushgateway's URL, which may hold a user and a password.",
+    pushgateway: SecretStr | None = _optional(
+        "The Pushgateway's URL, which may hold a user and a password."
     )
 
     @field_validator("textfile")
