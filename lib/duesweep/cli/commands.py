@@ -65,7 +65,6 @@ class Result(NamedTuple):
     blocks: Iterable[Block]
 
     def print(self, *, as_json: bool) -> int:
-        """Print it; its exit code."""
         if as_json:
             for each in self.value.values if isinstance(self.value, Each) else [self.value]:
                 print(json.dumps(plain(each)), flush=True)
@@ -186,7 +185,6 @@ class Configured:
     settings: Overrides = None
 
     def loaded(self) -> "Config":
-        """The configuration."""
         from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
 
         return configuration.load(self.config, self.settings or [], self.endpoint)
@@ -199,7 +197,6 @@ class Common(Configured):
     as_json: OneDocument = False
 
     def duesweep(self) -> "Duesweep":
-        """The endpoint of the configuration."""
         from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
 
         return Duesweep(self.loaded())
@@ -295,7 +292,6 @@ class Which:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no option was given."""
         return all(getattr(self, each.name) in (None, []) for each in fields(self))
 
     def filter(

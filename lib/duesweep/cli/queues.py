@@ -127,7 +127,6 @@ class Content:
     ] = None
 
     def message(self, delay: str | None) -> OutgoingMessage:
-        """The message that the options describe."""
         headers: dict[str, str | None] = {}
         for header in self.header or ():
             name, separator, value = header.partition("=")

@@ -193,7 +193,6 @@ class Scheduled(Configured):
     )
 
     def form(self, name: str) -> Result:
-        """A form for it."""
         from duesweep.operations.schedule import schedule
 
         every = parse_duration(self.every)

@@ -141,12 +141,10 @@ class SweepFacts:
     changes_cancelled: int = 0
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """A row of `sweeps`."""
         self.row = tuple(row[name] for name in SWEEP_NUMBERS)
         self.rows += 1
 
     def add_tombstones(self, outcome: str | None, count: int) -> None:
-        """So many tombstones with this outcome."""
         if outcome in _DISPATCHED:
             self.dispatched += count
         elif outcome == "exhausted":
@@ -162,7 +160,6 @@ class SweepFacts:
         return self.dispatched + self.exhausted + self.others
 
     def numbers(self) -> dict[str, int | None]:
-        """The row of `sweeps`, by names."""
         return dict(zip(SWEEP_NUMBERS, self.row, strict=True))
 
 
@@ -190,12 +187,10 @@ class LedgerCount:
 
     @property
     def tombstones(self) -> int:
-        """All that were counted."""
         return sum(one.tombstones + one.cancelled for one in self.sweeps.values())
 
     @property
     def rows(self) -> int:
-        """Rows of `sweeps`."""
         return sum(one.rows for one in self.sweeps.values())
 
 

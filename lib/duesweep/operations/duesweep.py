@@ -318,9 +318,9 @@ class Duesweep:
         from duesweep.operations.replay import choose_errors
 
         _refuse_unclear(wanted.is_empty, everything=everything)
-        with self._ledger() as ledger:
+        with self._errors() as messages:
             return choose_errors(
-                self.context, ledger, wanted, command, again=again, delivers=delivers
+                self.context, messages, wanted, command, again=again, delivers=delivers
             )
 
     def replay(
@@ -470,18 +470,12 @@ class Duesweep:
             )
 
     @contextmanager
-    def _ledger(self) -> "Iterator[Ledger]":
+    def _errors(self) -> "Iterator[ExhaustedMessages]":
+        from duesweep.operations.errors import ExhaustedMessages
         from duesweep.operations.opening import command_ledger
 
         with command_ledger(self.context, self.spark) as ledger:
-            yield ledger
-
-    @contextmanager
-    def _errors(self) -> "Iterator[ExhaustedMessages]":
-        from duesweep.operations.errors import ExhaustedMessages
-
-        with self._ledger() as ledger:
-            messages = ExhaustedMessages(ledger, self.context.store.source)
+            messages = ExhaustedMessages(ledger, self.source)
             messages.check()
             yield messages
 

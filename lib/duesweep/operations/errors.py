@@ -49,24 +49,24 @@ class ExhaustedMessages:
 
     def __init__(self, ledger: Ledger, source: str) -> None:
         self.source = source
-        self._ledger = ledger
+        self.ledger = ledger
         self._source = Among("source", [source])
 
     def check(self) -> None:
         """Raise `ConfigError` where there is no ledger, or where it has lost tables: it would seem
         that nothing has failed, or that nothing was replayed.
         """
-        identity = self._ledger.read()
-        identity.refuse_incomplete(self._ledger.root)
+        identity = self.ledger.read()
+        identity.refuse_incomplete(self.ledger.root)
         if identity.ledger_id is None:
             raise ConfigError(
-                f"There is no ledger at {self._ledger.root}",
+                f"There is no ledger at {self.ledger.root}",
                 advice="check ledger.root; the first sweep creates the ledger",
             )
 
     def rows(self, chosen: ErrorFilter) -> Iterator[ErrorRow]:
         """The errors that a filter means, in no order."""
-        for found in self._ledger.rows("errors", _ROW, *self._conditions(chosen)):
+        for found in self.ledger.rows("errors", _ROW, *self._conditions(chosen)):
             row = _row(found)
             if chosen.matches(row):
                 yield row
@@ -83,7 +83,7 @@ class ExhaustedMessages:
         """The filter's destination, if no error was ever for it."""
         if chosen.destination is None:
             return None
-        found = self._ledger.rows("errors", ("destination",), self._source)
+        found = self.ledger.rows("errors", ("destination",), self._source)
         return find_unknown(chosen.destination, {row["destination"] for row in found} - {None})
 
     def fates(self) -> dict[ErrorId, Fate]:
@@ -91,7 +91,7 @@ class ExhaustedMessages:
         columns = ("of", "message_key", "change", "changed_at", "given_by", "reason", "queue")
         found: dict[ErrorId, Fate] = {}
         changes = Among("change", _CHANGES)
-        for row in self._ledger.rows("changes", (*columns, "sweep_id"), self._source, changes):
+        for row in self.ledger.rows("changes", (*columns, "sweep_id"), self._source, changes):
             error, fate = ErrorId(row["of"], row["message_key"]), _fate(row)
             if error not in found or found[error].changed_at <= fate.changed_at:
                 found[error] = fate
@@ -99,7 +99,7 @@ class ExhaustedMessages:
 
     def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
         """What is kept of these errors, headers and body and all, as a stream."""
-        for row in self._ledger.rows("errors", _KEPT, *self._around(chosen)):
+        for row in self.ledger.rows("errors", _KEPT, *self._around(chosen)):
             error = ErrorId(row["sweep_id"], row["message_key"])
             if error in chosen:
                 yield error, _kept(row)
@@ -107,7 +107,7 @@ class ExhaustedMessages:
     def details(self, error: ErrorId) -> LedgerRow:
         """What is large of an error."""
         columns = ("headers", "headers_text", "body", "stack")
-        (row, *_) = self._ledger.rows(
+        (row, *_) = self.ledger.rows(
             "errors",
             columns,
             self._source,
@@ -119,7 +119,7 @@ class ExhaustedMessages:
     def changes(self, error: ErrorId) -> list[LedgerRow]:
         """What operators did with an error, the first thing first."""
         columns = ("changed_at", "change", "queue", "new_key", "given_by", "reason", "sweep_id")
-        found = self._ledger.rows(
+        found = self.ledger.rows(
             "changes",
             columns,
             self._source,
@@ -136,7 +136,7 @@ class ExhaustedMessages:
         columns = ("sweep_id", "message_key", "queue")
         exhausted = Among("outcome", ["exhausted"])
         conditions = (self._source, exhausted, *_among_sweeps(chosen))
-        for row in self._ledger.rows("tombstones", columns, *conditions):
+        for row in self.ledger.rows("tombstones", columns, *conditions):
             is_copied = ErrorId(row["sweep_id"], row["message_key"]) in chosen
             if is_copied and row["queue"] is not None:
                 counts[row["queue"]] = counts.get(row["queue"], 0) + 1

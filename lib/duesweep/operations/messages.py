@@ -154,7 +154,6 @@ class Chosen(AnyChosen):
 
     @property
     def is_exact(self) -> bool:
-        """Whether each message was named."""
         named = MessageFilter(keys=self.wanted.keys, message_ids=self.wanted.message_ids)
         return self.wanted == named and not self.wanted.is_empty
 

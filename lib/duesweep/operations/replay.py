@@ -27,7 +27,6 @@ from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import StoreClock
 from duesweep.drivers.statements import retry_lost_transactions, try_again
-from duesweep.ledger.ledger import Ledger
 from duesweep.operations.change import Failure, Tally, put_back, settle_earlier
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped
 from duesweep.operations.messages import AnyChosen, refuse_unknown
@@ -248,7 +247,7 @@ def _named(rows: _ByName, wanted: str) -> Sequence[ErrorRow]:
 
 def choose_errors(
     context: SweepContext,
-    ledger: Ledger,
+    messages: ExhaustedMessages,
     wanted: ErrorFilter,
     command: CommandName,
     *,
@@ -259,9 +258,7 @@ def choose_errors(
     ledger would call them open. `delivers`: whether queues have to be there. Raises `ConfigError`
     for a destination that neither an error nor a queue has: a typing error.
     """
-    messages = ExhaustedMessages(ledger, context.store.source)
-    messages.check()
-    settle_earlier(context, ledger)
+    settle_earlier(context, messages.ledger)
     done = messages.fates()
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
@@ -310,7 +307,6 @@ class Replay:
     due: Moment | None = None
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
-        """Replay batch after batch."""
         todo, done_before = _still_open(self.messages, self.chosen)
         yield done_before
         if todo and self.due is not None:
@@ -376,7 +372,6 @@ class Discard:
     limits: BatchLimits
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
-        """Discard batch after batch."""
         todo, done_before = _still_open(self.messages, self.chosen)
         yield done_before
         changes, most = [_discarded(row) for row in todo.values()], self.limits.rows

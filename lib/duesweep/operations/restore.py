@@ -96,7 +96,6 @@ class ChosenCancelled(AnyChosen):
 
     @property
     def is_exact(self) -> bool:
-        """Whether each message was named."""
         return bool(self.keys)
 
 
@@ -163,7 +162,6 @@ class Restore:
     again: bool = False
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
-        """Restore batch after batch."""
         todo = set(self.chosen)
         if not self.again:
             todo -= self.messages.restored()

@@ -243,7 +243,6 @@ class _Turn:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the block's time."""
         began = time.monotonic()
         try:
             yield
@@ -256,7 +255,6 @@ class _Turn:
             self.look = _look(self.endpoint, stop.part(), is_for_spark)
 
     def sweep(self, stop: Stop, spark: "SparkSession | None" = None) -> Run:
-        """The sweep after the look."""
         assert self.look is not None
         with self.timed():
             run = sweep_seen(
@@ -269,7 +267,6 @@ class _Turn:
         return replace(run, seconds=self.seconds)
 
     def failed(self, error: DuesweepError) -> Run:
-        """Its run, which an error ended."""
         return failed_run(self.endpoint.source, error, self.seconds)
 
 

@@ -109,7 +109,6 @@ class Ticker:
         return replace(self._tick(), seconds=time.monotonic() - began)
 
     def close(self) -> None:
-        """End the session."""
         self._sessions.close()
         self._session = None
 

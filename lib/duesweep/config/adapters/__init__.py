@@ -56,7 +56,6 @@ class QueueConnection:
 
     @property
     def setting(self) -> str:
-        """The section's name."""
         return f"queues.{self.name}"
 
     @property
