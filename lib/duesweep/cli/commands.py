@@ -46,6 +46,11 @@ _EACH_SECONDS = 0.5
 _CLEAR_LINE = "\r\x1b[K"
 
 
+def group(text: str) -> typer.Typer:
+    """A command that has commands; `text` is its help."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
+
+
 class Each:
     """Values that come one after another, each of which is a line of JSON. `exit_code` is final
     after the last one.

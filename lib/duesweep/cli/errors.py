@@ -18,6 +18,7 @@ from duesweep.cli.commands import (
     MessageType,
     Result,
     command,
+    group,
 )
 from duesweep.core.change import CommandName
 from duesweep.core.errors import ConfigError, ExitCode
@@ -29,11 +30,7 @@ if TYPE_CHECKING:
     from duesweep.operations.change import Changed
     from duesweep.operations.replay import ChosenErrors
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Show, replay and discard messages that exhausted their attempts.",
-)
+app = group("Show, replay and discard messages that exhausted their attempts.")
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids or keys.")]
 All = Annotated[bool, typer.Option("--all", help="All errors that are open.")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Configured, Each, Result, command
+from duesweep.cli.commands import AGAIN, NOTHING, Configured, Each, Result, command, group
 from duesweep.cli.options import AsJson, Connection, OneDocument, PrintSql
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.errors import (
@@ -34,29 +34,15 @@ from duesweep.report.views import upkeep
 
 if TYPE_CHECKING:
     from duesweep.config.adapters.rabbitmq import MigrationReport
-    from duesweep.config.adapters.transport import TransportSession
+    from duesweep.config.adapters.transport import Transport, TransportSession
 
-queue = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Create, fill, read and purge queues as the endpoint's transport does.",
+queue = group("Create, fill, read and purge queues as the endpoint's transport does.")
+subscriptions = group("Read and change the transport's table of subscriptions.")
+rabbitmq = group(
+    "Create and verify the queues and exchanges of NServiceBus on RabbitMQ; send messages."
 )
-subscriptions = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Read and change the transport's table of subscriptions.",
-)
-rabbitmq = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Create and verify the queues and exchanges of NServiceBus on RabbitMQ; send messages.",
-)
-delays = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="The delay ladder: queues and exchanges that hold delayed messages.",
-)
-endpoint = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The queues of endpoints.")
+delays = group("The delay ladder: queues and exchanges that hold delayed messages.")
+endpoint = group("The queues of endpoints.")
 rabbitmq.add_typer(delays, name="delays")
 rabbitmq.add_typer(endpoint, name="endpoint")
 
@@ -82,25 +68,25 @@ class On(Configured):
     as_json: OneDocument = False
 
     @contextmanager
-    def session(self) -> "Iterator[TransportSession]":
-        """A session. A `MessageError`, as of an address of no queue, becomes a `ConfigError`."""
+    def transport(self) -> "Iterator[Transport]":
+        """Its queues. A `MessageError`, as of an address of no queue, becomes a `ConfigError`."""
         from duesweep.config.adapters.transport import transport_of
 
         try:
-            with transport_of(self.loaded(), self.connection).connect() as session:
-                yield session
+            yield transport_of(self.loaded(), self.connection)
         except MessageError as error:
             raise ConfigError(error.text, advice=error.advice) from error
+
+    @contextmanager
+    def session(self) -> "Iterator[TransportSession]":
+        """A session on them."""
+        with self.transport() as found, found.connect() as session:
+            yield session
 
     def script(self, names: Sequence[str], role: str, address: str) -> Result:
         """The statements of these names for the table at `address`. Connects to nothing."""
-        from duesweep.config.adapters.transport import transport_of
-
-        found = transport_of(self.loaded(), self.connection)
-        try:
+        with self.transport() as found:
             text = found.script(names, role, found.addresses.parse(address))
-        except MessageError as error:
-            raise ConfigError(error.text, advice=error.advice) from error
         return Result({"sql": text}, map(Line, text.split("\n")))
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Common, Configured, Result, Several, command
+from duesweep.cli.commands import (
+    AGAIN,
+    NOTHING,
+    Common,
+    Configured,
+    Result,
+    Several,
+    command,
+    group,
+)
 from duesweep.cli.options import ConfigFiles, EndpointName, Overrides, PrintSql
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import parse_duration
@@ -25,10 +34,8 @@ app = typer.Typer()
 
 _STANDARD_OUTPUT = Path("-")
 
-schedule = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Print what runs it: a crontab's lines, systemd's units, Kubernetes' objects, a DAG.",
+schedule = group(
+    "Print what runs it: a crontab's lines, systemd's units, Kubernetes' objects, a DAG."
 )
 
 

@@ -6,7 +6,7 @@ from duesweep.config.adapters.endpoint import check_shared_transaction, store_of
 from duesweep.core.errors import ConfigError
 from duesweep.queues.transport.session import Transport, TransportSession
 
-__all__ = ["TransportSession", "transport_of"]
+__all__ = ["Transport", "TransportSession", "transport_of"]
 
 
 def transport_of(config: Config, connection: str | None = None) -> Transport:
