@@ -19,6 +19,6 @@ tell_failure() {
     "What the command needs could not be made ready; stderr says why"
 }
 if [[ " $* " =~ " "(sweep|handover)" " && " $* " == *" --json "* ]]; then trap tell_failure EXIT; fi
-once environment_is_current make_environment
+need program
 export DUESWEEP_COMMAND=$root/spark-submit.sh
 exec "$python" -P -m duesweep "$@"

@@ -41,7 +41,7 @@ def _class_path() -> str:
     """PerfTest's jars, fetched once; what Spark ships as well is taken from there."""
     if not (_FOLDER / "jars").is_dir():
         sys.path.insert(0, str(_ROOT / "scripts"))
-        from fetch_jars import resolve  # noqa: PLC0415 - starts a JVM
+        from renew_locks import resolve  # noqa: PLC0415 - starts a JVM
 
         resolve([_COORDINATE], _FOLDER)
     return f"{_FOLDER}/jars/*:{Path(pyspark.__file__).parent}/jars/*"

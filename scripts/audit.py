@@ -1,4 +1,9 @@
-"""Compare requirements.lock with the known vulnerabilities, by pip-audit; for scripts/audit.sh."""
+"""Write build/sbom.json, the CycloneDX list of all that duesweep installs (requirements.lock and
+jars.lock), and compare the Python packages with the known vulnerabilities. Run by scripts/audit.sh.
+
+Exits with 0 if all were compared and none is known, with 1 if some are, with 2 if the list of
+vulnerabilities is out of reach, or lacks packages: then nothing is known about these.
+"""
 
 import json
 import re
@@ -9,9 +14,62 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fetch_jars import locked
+
 ROOT = Path(__file__).resolve().parent.parent
+SBOM = ROOT / "build" / "sbom.json"
 FOUND, NOT_COMPARED = 1, 2
 Pin = tuple[str, str]
+
+
+def write_sbom() -> None:
+    """The packages, by cyclonedx-py, and the jars."""
+    document = _packages()
+    document["metadata"]["component"] = {
+        "type": "application",
+        "bom-ref": "duesweep",
+        "name": "duesweep",
+        "version": own_version(),
+    }
+    document["components"] += jars((ROOT / "jars.lock").read_text(encoding="utf-8"))
+    SBOM.parent.mkdir(exist_ok=True)
+    SBOM.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"{SBOM}: {len(document['components'])} components")
+
+
+def _packages() -> dict[str, Any]:
+    tool = Path(sys.executable).with_name("cyclonedx-py")
+    command = [str(tool), "requirements", "--output-reproducible", "--of", "JSON", "-o", "-"]
+    done = subprocess.run(
+        [*command, str(ROOT / "requirements.lock")], check=True, capture_output=True, text=True
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    for component in document["components"]:
+        # It repeats the line of the lock, whose hashes are listed by themselves.
+        component.pop("description", None)
+    return document
+
+
+def own_version() -> str:
+    """duesweep's version, without loading it."""
+    text = (ROOT / "lib" / "duesweep" / "__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    return str(version)
+
+
+def jars(lock: str) -> Iterator[dict[str, Any]]:
+    """The components of a jars.lock."""
+    for jar in locked(lock):
+        purl = f"pkg:maven/{jar.group}/{jar.name}@{jar.version}"
+        yield {
+            "type": "library",
+            "bom-ref": purl,
+            "group": jar.group,
+            "name": jar.name,
+            "version": jar.version,
+            "purl": purl,
+            "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
+        }
 
 
 def locked_packages(lock: str) -> set[Pin]:
@@ -68,5 +126,6 @@ def judge(packages: list[dict[str, Any]], locked: set[Pin]) -> int:
 
 
 if __name__ == "__main__":
+    write_sbom()
     pins = locked_packages((ROOT / "requirements.lock").read_text(encoding="utf-8"))
     sys.exit(judge([found for each in files_of(pins) for found in report(each)], pins))

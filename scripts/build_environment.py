@@ -3,7 +3,7 @@
 An archive of links into this machine's Python would be of no use on another one: this one holds the
 interpreter itself, its standard library and the packages that tasks import, with what those load
 from this machine. Not PySpark, which the cluster's own Spark brings. Workers need the C library of
-this machine, or a newer one. Without unixODBC, of this machine or unpacked by scripts/services.sh,
+this machine, or a newer one. Without unixODBC, of this machine or unpacked by scripts/services.py,
 the archive is one without SQL Server.
 """
 
@@ -229,7 +229,7 @@ def build(archive: Path, libraries: Mapping[str, str]) -> None:
         print(
             f"Executors will not reach SQL Server: this machine lacks {', '.join(missing)} "
             "(Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2; without root: "
-            "scripts/services.sh odbc).",
+            "scripts/services.py odbc).",
             file=sys.stderr,
         )
     BUILD.mkdir(exist_ok=True)

@@ -1,94 +1,100 @@
-"""Fetch the jars of jars.lock into .cache/jars, so that no start of Spark resolves anything.
+"""Fetch the jars of jars.lock: fetch_jars.py [folder], by default .cache/jars.
 
-`--lock` writes the hashes of what was resolved into jars.lock instead of comparing them.
+From Maven Central, or from the mirror that DEFAULT_ARTIFACT_REPOSITORY names, as for Spark itself.
+Each is compared with its SHA-256. Needs Python alone: scripts/environment.py fetches them while pip
+installs PySpark.
 """
 
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import sys
 import tempfile
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-from pyspark.java_gateway import launch_gateway
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "jars.lock"
 JARS = ROOT / ".cache" / "jars"
-# Spark ships these itself, newer or of the same line; a second copy would only take sides with one
-# of them. The last two hold annotations, which nothing reads at run time.
-SHIPPED_WITH_SPARK = (
-    "com.fasterxml.*:*",
-    "com.github.luben:*",
-    "com.google.*:*",
-    "commons-*:*",
-    "io.airlift:*",
-    "org.apache.*:*",
-    "org.locationtech.*:*",
-    "org.roaringbitmap:*",
-    "org.slf4j:*",
-    "org.xerial.*:*",
-    "javax.annotation:*",
-    "org.checkerframework:*",
+_CENTRAL = "https://repo1.maven.org/maven2/"
+_SECONDS = 60
+# `<sha256>  <group>_<artifact>-<version>.jar`: a group has no underline, and a version begins with
+# a digit.
+_LINE = re.compile(
+    r"^(?P<sha256>[0-9a-f]{64})  (?P<group>[^_\s]+)_(?P<name>\S+?)-(?P<version>\d\S*)\.jar$",
+    re.MULTILINE,
 )
-_COORDINATE = re.compile(r"^[^#\s:]+:[^\s:]+:[^\s:]+$", re.MULTILINE)
-_HASH = re.compile(r"^([0-9a-f]{64})  (\S+\.jar)$", re.MULTILINE)
 
 
-def resolve(coordinates: list[str], ivy: Path) -> None:
-    """Let spark-submit resolve `coordinates` into `ivy`/jars; no Spark session is started."""
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
-        [
-            *("--packages", ",".join(coordinates)),
-            *("--exclude-packages", ",".join(SHIPPED_WITH_SPARK)),
-            *("--conf", f"spark.jars.ivy={ivy}"),
-            "pyspark-shell",
-        ]
-    )
-    launch_gateway().shutdown()  # type: ignore[no-untyped-call]  # PySpark gives it no types
+class Jar(NamedTuple):
+    """A line of jars.lock."""
+
+    sha256: str
+    group: str
+    name: str
+    version: str
+
+    @property
+    def file(self) -> str:
+        """Its name in the folder: two groups may have artifacts of one name."""
+        return f"{self.group}_{self.name}-{self.version}.jar"
+
+    @property
+    def path(self) -> str:
+        """Its path in a Maven repository."""
+        group = self.group.replace(".", "/")
+        return f"{group}/{self.name}/{self.version}/{self.name}-{self.version}.jar"
 
 
-def hashes_of(folder: Path) -> dict[str, str]:
-    """SHA-256 by file name."""
-    return {
-        jar.name: hashlib.sha256(jar.read_bytes()).hexdigest()
-        for jar in sorted(folder.glob("*.jar"))
-    }
+def locked(lock: str) -> Iterator[Jar]:
+    """The jars that a jars.lock names."""
+    return (Jar(**found.groupdict()) for found in _LINE.finditer(lock))
 
 
-def write_lock(found: dict[str, str]) -> None:
-    """Replace the hashes in jars.lock."""
-    kept = _HASH.sub("", LOCK.read_text()).rstrip("\n")
-    lines = "".join(f"{digest}  {name}\n" for name, digest in found.items())
-    LOCK.write_text(f"{kept}\n\n{lines}")
+def fetch(folder: Path) -> None:
+    """Put all jars in place at once. Raises `OSError` or `ValueError` where one cannot be had, or
+    is another one.
+    """
+    jars = list(locked(LOCK.read_text(encoding="utf-8")))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="jars-") as temporary:
+        unfinished = Path(temporary) / "jars"
+        unfinished.mkdir()
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(lambda jar: _fetch_one(jar, unfinished), jars):
+                pass
+        # A folder with a copy of the lock is a folder that is complete.
+        shutil.copy(LOCK, unfinished / LOCK.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
 
 
-def main(arguments: list[str]) -> int:
-    """Resolve, compare with the lock or renew it, and put the jars in place at once."""
-    JARS.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=JARS.parent, prefix="ivy-") as ivy:
-        resolve(_COORDINATE.findall(LOCK.read_text()), Path(ivy))
-        resolved = Path(ivy) / "jars"
-        found = hashes_of(resolved)
-        if arguments == ["--lock"]:
-            write_lock(found)
-        locked = {name: digest for digest, name in _HASH.findall(LOCK.read_text())}
-        if found != locked:
-            differing = sorted({name for name, _ in found.items() ^ locked.items()})
-            print(
-                f"jars.lock: what was fetched differs from the lock in {', '.join(differing)}. "
-                "Compare the files; if they are right, run scripts/fetch_jars.py --lock.",
-                file=sys.stderr,
-            )
-            return 1
-        # Written last: a folder with a copy of the lock is a folder that is complete.
-        shutil.copy(LOCK, resolved / LOCK.name)
-        shutil.rmtree(JARS, ignore_errors=True)
-        resolved.rename(JARS)
+def _fetch_one(jar: Jar, folder: Path) -> None:
+    repository = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL)
+    url = f"{repository.rstrip('/')}/{jar.path}"
+    try:
+        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
+            content = answer.read()
+    except OSError as error:
+        raise OSError(f"{url} could not be fetched: {error}") from error
+    if hashlib.sha256(content).hexdigest() != jar.sha256:
+        raise ValueError(f"{url} is not the file whose SHA-256 is in jars.lock")
+    (folder / jar.file).write_bytes(content)
+
+
+def main() -> int:
+    """Fetch them. Returns 1 where one cannot be had."""
+    try:
+        fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else JARS)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

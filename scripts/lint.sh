@@ -6,13 +6,13 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 source "$root/scripts/environment.sh"
 
 step() {
-  printf '\n== %s\n' "${*#"$venv/bin/"}"
+  printf '\n== %s\n' "${*#"$root/.venv/bin/"}"
   # By this Python, whatever a script's first line says: the checkout may have moved.
   "$python" "$@"
 }
 
 cd "$root"
-once environment_is_current make_environment
+need tests
 # Who may not write into this checkout does without caches.
 if [[ ! -w $root ]]; then
   export MYPY_CACHE_DIR=/dev/null RUFF_NO_CACHE=true
@@ -22,4 +22,4 @@ step -m ruff format --check .
 step -m ruff check .
 step -m mypy
 # Of this checkout, even where a worktree shares the environment of another one.
-PYTHONPATH=lib step "$venv/bin/lint-imports" ${without_cache:+"$without_cache"}
+PYTHONPATH=lib step "$root/.venv/bin/lint-imports" ${without_cache:+"$without_cache"}

@@ -3,12 +3,12 @@
 # `scripts/site.sh serve` shows it at http://127.0.0.1:8000, and again whenever a page is changed.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=scripts/tools.sh
-source "$root/scripts/tools.sh"
+# shellcheck source=scripts/environment.sh
+source "$root/scripts/environment.sh"
 
-prepare_tools site
+need site
 # Its notice that Material for MkDocs gets security updates until 2027-05-05. The successor, Zensical, is
 # a pre-release in November 2026 (0.0.73), and reads mkdocs.yml.
 export NO_MKDOCS_2_WARNING=1
 cd "$root"
-exec "$tools/bin/python" -m mkdocs --quiet "${@-build}"
+exec "$python" -m mkdocs --quiet "${@-build}"

@@ -182,7 +182,7 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoi
 
 @pytest.fixture(scope="session")
 def odbc() -> None:
-    """The shared libraries of ODBC, the machine's or those that scripts/services.sh unpacked."""
+    """The shared libraries of ODBC, the machine's or those that scripts/services.py unpacked."""
     from duesweep.core.errors import OdbcDriverError  # noqa: PLC0415
     from duesweep.drivers.sqlserver.dsn import odbc  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -110,14 +111,13 @@ def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_pat
     (bare / ".venv").symlink_to(ROOT / ".venv")
     programs = tmp_path / "bin"
     programs.mkdir()
-    # Without `find` the broker of this machine is not found either.
-    for name in ("bash", "cat", "cmp", "dirname", "mkdir", "readlink", "rm"):
-        found = shutil.which(name)
-        assert found is not None
-        (programs / name).symlink_to(found)
+    services = bare / "scripts" / "services.py"
+    # The brokers of this machine are out of sight.
+    services.write_text(
+        re.sub(r"(?<=_BROKERS = ).*", '("/nonexistent",)', services.read_text("utf-8")), "utf-8"
+    )
 
-    services = bare / "scripts" / "services.sh"
-    done = run_program(services, "rabbitmq", env={"PATH": str(programs)})
+    done = run_program(sys.executable, services, "rabbitmq", env={"PATH": str(programs)})
 
     assert (done.code, done.out) == (2, "")
     (sentence,) = done.err.splitlines()
@@ -130,18 +130,18 @@ def test_service_that_cannot_be_fetched_says_what_to_install(bare: Path, tmp_pat
 def test_service_that_is_there_leaves_what_another_start_is_fetching(
     bare: Path, tmp_path: Path
 ) -> None:
-    # This machine has a broker, as `find` has it.
-    (tmp_path / "find").write_text("#!/bin/sh\necho rabbitmq-server\n", "utf-8")
-    (tmp_path / "find").chmod(0o755)
+    broker = tmp_path / "its version" / "sbin" / "rabbitmq-server"
+    broker.parent.mkdir(parents=True)
+    broker.touch()
+    services = bare / "scripts" / "services.py"
+    services.write_text(
+        re.sub(r"(?<=_BROKERS = ).*", f"({str(tmp_path)!r},)", services.read_text("utf-8")), "utf-8"
+    )
     bare.chmod(0o755)
-    (bare / ".venv").symlink_to(ROOT / ".venv")
     fetching = bare / ".cache" / "services" / "apt"
     fetching.mkdir(parents=True)
 
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = run_program(
-        bare / "scripts" / "services.sh", "rabbitmq", env=os.environ | {"PATH": path}
-    )
+    done = run_program(sys.executable, services, "rabbitmq")
 
     assert (done.code, done.out, done.err) == (0, "", "")
     assert fetching.exists()

@@ -146,7 +146,7 @@ def test_sweep_of_sql_server_says_what_to_install(
     sentence = done.err.strip().splitlines()[-1]
     assert "pyodbc cannot be loaded: libodbc.so.2" in sentence
     assert "apt-get install libodbc2" in sentence
-    assert "scripts/services.sh odbc" in sentence
+    assert "scripts/services.py odbc" in sentence
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""What scripts/services.sh has brought: the machine's own, else what it unpacked."""
+"""What scripts/services.py has brought: the machine's own, else what it unpacked."""
 
 import os
 from collections.abc import Mapping

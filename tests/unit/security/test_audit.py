@@ -1,9 +1,15 @@
 """The audit does not take what it could not compare for what is safe; the list has all jars."""
 
+import tomllib
+from collections.abc import Collection
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import duesweep
 
@@ -64,7 +70,7 @@ def test_audit_asks_for_all_that_a_lock_can_install_on_any_machine() -> None:
 
 
 def test_list_names_duesweep_and_every_jar_with_its_hash() -> None:
-    from build_sbom import jars, own_version  # noqa: PLC0415 - a script
+    from audit import jars, own_version  # noqa: PLC0415 - a script
 
     assert own_version() == duesweep.__version__
     lock = (ROOT / "jars.lock").read_text(encoding="utf-8")
@@ -74,3 +80,44 @@ def test_list_names_duesweep_and_every_jar_with_its_hash() -> None:
     assert "pkg:maven/io.delta/delta-spark_4.1_2.13@4.4.0" in listed
     assert "pkg:maven/com.microsoft.sqlserver/mssql-jdbc@12.10.2.jre11" in listed
     assert all(hashes[0]["content"] in lock for hashes in listed.values())
+
+
+def test_program_needs_the_packages_that_are_named_and_all_are_in_the_lock() -> None:
+    """`./duesweep` installs these alone; tests install the whole lock."""
+    from environment import LOCK, PROGRAM, packages  # noqa: PLC0415 - a script
+
+    locked = packages(LOCK.read_text("utf-8"))
+    named = set(PROGRAM.read_text("utf-8").split())
+
+    assert sum(lines.count("\n    --hash=sha256:") for lines in locked.values()) == (
+        LOCK.read_text("utf-8").count("--hash=sha256:")
+    )
+    assert named <= locked.keys()
+    assert _needed(locked.keys()) == named
+
+
+def _needed(locked: Collection[str]) -> set[str]:
+    """What duesweep, with what the demonstration and traces need, depends on: on any machine."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    left = list(map(Requirement, [*project["dependencies"], *extras["demo"], *extras["otel"]]))
+    found: set[str] = set()
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        key = f"{name}{sorted(requirement.extras)}"
+        if key in found or name not in locked:
+            continue
+        found |= {key, name}
+        with suppress(PackageNotFoundError):
+            left += [
+                each
+                for each in map(Requirement, requires(name) or ())
+                if any(_is_for(each, extra) for extra in ("", *requirement.extras))
+            ]
+    return {each for each in found if "[" not in each}
+
+
+def _is_for(requirement: Requirement, extra: str) -> bool:
+    marker = requirement.marker
+    return marker is None or "extra" not in str(marker) or marker.evaluate({"extra": extra})

@@ -189,9 +189,9 @@ def _host(server: str) -> tuple[str, str, str]:
 
 INSTALL = (
     "install unixODBC and Kerberos (Debian, Ubuntu: apt-get install libodbc2 libgssapi-krb5-2; "
-    "without root, in a checkout: scripts/services.sh odbc)"
+    "without root, in a checkout: scripts/services.py odbc)"
 )
-# Filled by scripts/services.sh; only a checkout has it.
+# Filled by scripts/services.py; only a checkout has it.
 _UNPACKED = Path(__file__).parents[4] / ".cache" / "services" / "odbc"
 
 

@@ -1,0 +1,106 @@
+"""Renew the locks: scripts/renew_locks.py [--jars] [argument of uv ...]. Needs uv.
+
+requirements.lock is for every extra and every Python from 3.11, with hashes; scripts/program.txt
+names those of its packages that duesweep itself needs; scripts/audit.lock and scripts/site.lock are
+the tools of scripts/audit.sh and scripts/site.sh, from the .in files beside them. What is locked
+already keeps its version; `--upgrade` takes new ones of everything, `--upgrade-package <name>` of
+one. `--jars` renews jars.lock alone, from the coordinates in it; Spark resolves them.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+JARS_LOCK = ROOT / "jars.lock"
+# Spark ships these itself, newer or of the same line; a second copy would only take sides with one
+# of them. The last two hold annotations, which nothing reads at run time.
+SHIPPED_WITH_SPARK = (
+    "com.fasterxml.*:*",
+    "com.github.luben:*",
+    "com.google.*:*",
+    "commons-*:*",
+    "io.airlift:*",
+    "org.apache.*:*",
+    "org.locationtech.*:*",
+    "org.roaringbitmap:*",
+    "org.slf4j:*",
+    "org.xerial.*:*",
+    "javax.annotation:*",
+    "org.checkerframework:*",
+)
+_COORDINATE = re.compile(r"^[^#\s:]+:[^\s:]+:[^\s:]+$", re.MULTILINE)
+_HASH = re.compile(r"^[0-9a-f]{64}  \S+\.jar\n?", re.MULTILINE)
+_COMPILE = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11")
+_PLAIN = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
+
+
+def renew(lock: Path, title: str, *arguments: str) -> None:
+    """Write a lock, with its title as the first line."""
+    with tempfile.TemporaryDirectory() as folder:
+        # uv keeps the versions that it finds in its output file.
+        pins = Path(folder) / lock.name
+        shutil.copy(lock, pins)
+        command = [*_COMPILE, *_PLAIN, "--generate-hashes", "--output-file", str(pins)]
+        subprocess.run([*command, *arguments], cwd=ROOT, check=True)
+        lock.write_text(f"{title}\n{pins.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
+def renew_program(lock: Path) -> None:
+    """Write the names of the packages that duesweep needs, as the lock has them."""
+    command = [*_COMPILE, *_PLAIN, "--constraint", str(lock), "pyproject.toml"]
+    done = subprocess.run(
+        [*command, "--extra", "demo", "--extra", "otel"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    names = sorted({line.partition("==")[0] for line in done.stdout.splitlines()})
+    (SCRIPTS / "program.txt").write_text("\n".join([*names, ""]), encoding="utf-8")
+
+
+def resolve(coordinates: list[str], ivy: Path) -> Path:
+    """Let spark-submit resolve them; the folder with the jars. No Spark session is started."""
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - the other locks need no Spark
+
+    options = ["--packages", ",".join(coordinates)]
+    options += ["--exclude-packages", ",".join(SHIPPED_WITH_SPARK)]
+    options += ["--conf", f"spark.jars.ivy={ivy}", "pyspark-shell"]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(options)
+    launch_gateway().shutdown()  # type: ignore[no-untyped-call]  # PySpark gives it no types
+    return ivy / "jars"
+
+
+def renew_jars() -> None:
+    """Replace the hashes in jars.lock by those of what its coordinates resolve to."""
+    text = JARS_LOCK.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as ivy:
+        files = sorted(resolve(_COORDINATE.findall(text), Path(ivy)).glob("*.jar"))
+        found = [(hashlib.sha256(file.read_bytes()).hexdigest(), file.name) for file in files]
+    lines = "".join(f"{digest}  {name}\n" for digest, name in found)
+    JARS_LOCK.write_text(f"{_HASH.sub('', text).rstrip()}\n\n{lines}", encoding="utf-8")
+
+
+def main(arguments: list[str]) -> None:
+    """Renew the jars' lock, or all others."""
+    if arguments == ["--jars"]:
+        renew_jars()
+        return
+    title = "# Every package of every extra, with hashes. To renew: scripts/renew_locks.py"
+    renew(ROOT / "requirements.lock", title, "pyproject.toml", "--all-extras", *arguments)
+    renew_program(ROOT / "requirements.lock")
+    for name in ("audit", "site"):
+        title = f"# What scripts/{name}.sh runs, with hashes. To renew: scripts/renew_locks.py"
+        renew(SCRIPTS / f"{name}.lock", title, f"scripts/{name}.in", *arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
