@@ -79,7 +79,8 @@ def demo(
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
-        if (start := configuration.spark_start()) is not None:
+        # Who looks for the first time does not wait for what only later starts need.
+        if (start := configuration.spark_start(archives_classes=False)) is not None:
             # Jars that are missing are fetched before a server waits for them.
             start.make_ready()
         _say(f"duesweep demo, in {folder}")
@@ -151,7 +152,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say(f"   {traffic.unreadable:,} are due, but their headers are cut short;")
     _say(f"   {traffic.not_due:,} are not due for hours.")
     with _step("4. Starting Spark"):
-        one = Duesweep(stored.config, open_spark())
+        one = Duesweep(stored.config, open_spark(archives_classes=False))
     _say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(one)
     _say("   A session's first sweep is slow: Spark loads and compiles itself.")

@@ -55,7 +55,7 @@ def has_cluster_files() -> bool:
     return may_reach or not _CLUSTER_VARIABLES.isdisjoint(os.environ)
 
 
-def spark_start() -> SparkStart | None:
+def spark_start(*, archives_classes: bool = True) -> SparkStart | None:
     """What a Spark session is started with: jars from the folder that the environment names, else
     the checkout's. None: spark-submit or Databricks prepares the session, with jars of its own.
 
@@ -70,7 +70,7 @@ def spark_start() -> SparkStart | None:
             f"{_JARS_VARIABLE} names the folder {folder}, which has no jars",
             advice="unset it in a checkout, which fetches them",
         )
-    return SparkStart(jars, submit.command_line)
+    return SparkStart(jars, submit.command_line, archives_classes)
 
 
 def own_command() -> Sequence[str]:

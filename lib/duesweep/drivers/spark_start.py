@@ -43,11 +43,13 @@ _JAVA_ADVICE = (
 @dataclass(frozen=True, slots=True)
 class SparkStart:
     """What a session of this process is started with. `jars`: the folder with those that Spark
-    needs beside its own; None: the user's Spark has them.
+    needs beside its own; None: the user's Spark has them. `archives_classes`: an archive of classes
+    that is missing is made first, which takes half a minute.
     """
 
     jars: Path | None
     options: SubmitOptions = field(default_factory=SubmitOptions)
+    archives_classes: bool = True
 
     def make_ready(self, master: str = DEFAULT_MASTER) -> Mapping[str, str]:
         """The variables of the environment with which PySpark starts the JVM. Makes what is
@@ -63,7 +65,8 @@ class SparkStart:
             _once(partial(_are_current, self.jars), _fetch_jars)
             archive = _class_archive(version)
             # Without it a start is slower: no reason to refuse a user who only reads this checkout.
-            if archive is not None and os.access(archive.parent, os.W_OK):
+            may_write = archive is not None and os.access(archive.parent, os.W_OK)
+            if archive is not None and may_write and self.archives_classes:
                 _once(archive.exists, partial(_make_archive, archive, self.jars, java_options))
             if archive is not None and archive.exists() and archive.stat().st_size:
                 java_options.append(f'-XX:SharedArchiveFile="{archive}"')
@@ -170,10 +173,14 @@ def _once(is_current: Callable[[], bool], make: Callable[[], object]) -> None:
 
 def _are_current(jars: Path) -> bool:
     """The folder's copy of the lock is written last."""
-    try:
-        return (jars / "jars.lock").read_bytes() == (_CHECKOUT / "jars.lock").read_bytes()
-    except OSError:
-        return False
+    copy = jars / "jars.lock"
+    return copy.exists() and _content(copy) == _content(_CHECKOUT / "jars.lock")
+
+
+def _content(lock: Path) -> str:
+    """What a lock says, without comments."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("#"))
 
 
 def _fetch_jars() -> None:
@@ -202,8 +209,12 @@ def _class_archive(java_version: str) -> Path | None:
     # A class path of other files, or of files elsewhere, is another archive; options of the JVM
     # that it tells of in the same breath are not.
     told = [line for line in java_version.splitlines() if not line.startswith("Picked up ")]
-    made_from = "\n".join([*told, str(_CHECKOUT), (_CHECKOUT / "jars.lock").read_text()])
-    return environment / f"classes-{zlib.crc32(made_from.encode())}.jsa"
+    made_from = "\n".join([*told, _content(_CHECKOUT / "jars.lock")])
+    # Worktrees may share an environment, and a machine may have both Javas.
+    found = _JAVA_VERSION.search(java_version)
+    java = found[1] if found else ""
+    mine = zlib.crc32(str(_CHECKOUT).encode())
+    return environment / f"classes-{mine}-java{java}-{zlib.crc32(made_from.encode())}.jsa"
 
 
 def _make_archive(archive: Path, jars: Path, java_options: Sequence[str]) -> None:
@@ -221,6 +232,9 @@ def _make_archive(archive: Path, jars: Path, java_options: Sequence[str]) -> Non
         # The JVM makes files that only may be read.
         unfinished.unlink(missing_ok=True)
         unfinished.write_bytes(b"")
+    # Those of earlier jars and updates of this Java: 190 MB each, which nobody reads any more.
+    for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
+        old.unlink()
     unfinished.replace(archive)
 
 

@@ -45,11 +45,11 @@ def endpoints_of(
     return endpoints, failures
 
 
-def open_spark() -> "SparkSession":
+def open_spark(*, archives_classes: bool = True) -> "SparkSession":
     """The session that is there, else a new one."""
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
 
-    return spark_session(configuration.spark_start())
+    return spark_session(configuration.spark_start(archives_classes=archives_classes))
 
 
 @contextmanager

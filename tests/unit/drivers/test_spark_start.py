@@ -22,6 +22,7 @@ from duesweep.drivers import spark, spark_start
 from duesweep.drivers.spark import SETTINGS
 from duesweep.drivers.spark_start import SparkStart
 
+_USERS_FILE = Path(__file__).parents[3] / "conf" / "spark-defaults.conf"
 _JAVA_21 = "echo 'openjdk version \"21.0.5\" 2024-10-15' >&2"
 
 
@@ -133,7 +134,7 @@ def test_local_session_has_jars_settings_and_what_the_user_adds(
     assert _values(words, "--conf")[-1] == "a=it's"
     assert "log4j2.properties" in _values(words, "--conf")[0]
     (settings,) = _values(words, "--properties-file")
-    assert Path(settings).samefile(Path(__file__).parents[3] / "conf" / "spark-defaults.conf")
+    assert Path(settings).read_bytes() == _USERS_FILE.read_bytes()
     assert variables["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert Path(variables["SPARK_HOME"], "bin", "spark-submit").exists()
 
@@ -221,8 +222,7 @@ def test_spark_of_the_user_gets_the_options_alone(java: Callable[[str], None]) -
 
 
 def test_settings_of_every_session_are_in_the_users_file() -> None:
-    file = Path(__file__).parents[3] / "conf" / "spark-defaults.conf"
-    lines = [line.split(None, 1) for line in file.read_text("utf-8").splitlines()]
+    lines = [line.split(None, 1) for line in _USERS_FILE.read_text("utf-8").splitlines()]
 
     assert SETTINGS.items() <= {line[0]: line[1] for line in lines if len(line) == 2}.items()
 
@@ -299,6 +299,30 @@ def test_changed_lock_is_another_set_of_jars_and_another_archive(checkout: Path)
     second = _start_in(checkout)
 
     assert _archives(first) != _archives(second) != []
+    # Nobody reads the first one any more.
+    assert [str(file) for file in (checkout / ".venv").iterdir()] == _archives(second)
+
+
+def test_first_look_makes_no_archive_and_comments_of_a_lock_fetch_nothing(
+    checkout: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = SparkStart(checkout / ".cache" / "jars", archives_classes=False)
+
+    assert _archives(_started(start)[1]) == []
+    assert capfd.readouterr().err == "Fetching the jars of jars.lock: once.\n"
+
+    (checkout / "jars.lock").write_text("# renewed by another script\nio.delta:delta:1")
+    assert _archives(_started(start)[1]) == []
+    assert capfd.readouterr().err == ""
+
+
+def test_archive_of_another_java_stays(checkout: Path, java: Callable[[str], None]) -> None:
+    (archive_of_21,) = _archives(_start_in(checkout))
+
+    java("echo 'openjdk version \"17.0.15\" 2025-04-15' >&2")
+
+    assert _archives(_start_in(checkout)) != [archive_of_21]
+    assert Path(archive_of_21).exists()
 
 
 def test_jars_that_cannot_be_fetched_are_told_with_the_reason_and_a_way_out(
