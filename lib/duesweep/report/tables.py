@@ -17,8 +17,9 @@ from duesweep.report.text import Cell, Column, Row
 
 _GAP = "  "
 _CUT = "…"
-# Longer names do not move the values of all others to the right.
+# Longer names do not move the values of all others to the right; nor do longer keys.
 _WIDEST_NAME = 50
+_WIDEST_KEY = 64
 # Longer than any line; rich has no width that means "as wide as it is".
 _WHOLE_LINES = 1_000_000
 
@@ -50,18 +51,15 @@ def print_wrapped(rows: Sequence[Row]) -> None:
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
-    """The table's lines, which fit into `width` (None: as long as they have to be). Where the
-    columns do not fit side by side, a row has several lines. What may not be cut may be longer.
+    """The table's lines, which fit into `width` (None: as long as they have to be). Columns become
+    narrower, and where that is not enough, those with the highest rank are left out. A key is never
+    cut: a line may be longer for it.
     """
     title = [Cell(column.title, "bold") for column in columns]
     cells = [[_shown(cell) for cell in row] for row in (title, *rows)]
     widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
-    parts = [range(len(columns))] if width is None else _fit(columns, widths, width)
-    return [
-        _line(columns, row, widths, part, indent=_GAP if number else "")
-        for row in cells
-        for number, part in enumerate(parts)
-    ]
+    shown = list(range(len(columns))) if width is None else _fit(columns, widths, width)
+    return [_line(columns, row, widths, shown) for row in cells]
 
 
 def fact_lines(values: Mapping[str, str], indent: str) -> list[str]:
@@ -91,58 +89,49 @@ def _printable_lines(text: str) -> str:
     return "\n".join(map(make_printable, text.split("\n")))
 
 
-def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[range]:
-    """Make columns narrower, and return which of them stand side by side: as few lines a row as
-    may be. On each line the widest column becomes narrower first.
-    """
+def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
+    """Leave columns out and make others narrower, the widest first; which ones are left."""
+    for i, column in enumerate(columns):
+        if _is_key(column):
+            widths[i] = min(widths[i], _WIDEST_KEY)
     least = [
-        own
-        if column.least is None or column.is_number
-        else min(own, max(column.least, cell_len(column.title)))
+        own if _is_key(column) else min(own, max(column.least or 0, cell_len(column.title)))
         for column, own in zip(columns, widths, strict=True)
     ]
-    parts = _fold(least, width)
-    for part in parts:
-        room = width - _gaps(part)
-        while sum(widths[part.start : part.stop]) > room:
-            wider = [i for i in part if widths[i] > least[i]]
-            if not wider:
-                break
-            widths[max(wider, key=widths.__getitem__)] -= 1
-    return parts
+    shown = list(range(len(columns)))
+    while sum(least[i] for i in shown) > _room(shown, width):
+        last = max(shown, key=lambda i: columns[i].rank)
+        if not columns[last].rank:
+            break
+        shown.remove(last)
+    while sum(widths[i] for i in shown) > _room(shown, width):
+        wider = [i for i in shown if widths[i] > least[i]]
+        if not wider:
+            break
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    return shown
 
 
-def _fold(least: Sequence[int], width: int) -> list[range]:
-    parts: list[range] = []
-    start = 0
-    for end in range(1, len(least) + 1):
-        part = range(start, end)
-        if len(part) > 1 and sum(least[start:end]) + _gaps(part) > width:
-            parts.append(range(start, end - 1))
-            start = end - 1
-    return [*parts, range(start, len(least))]
+def _is_key(column: Column) -> bool:
+    return column.is_number or column.least is None
 
 
-def _gaps(part: range) -> int:
-    """The room that is not for cells: gaps, and the indent of a line that goes on with a row."""
-    return len(_GAP) * (len(part) - (part.start == 0))
+def _room(shown: Sequence[int], width: int) -> int:
+    return width - len(_GAP) * (len(shown) - 1)
 
 
 def _line(
-    columns: Sequence[Column],
-    row: Sequence[Cell],
-    widths: Sequence[int],
-    part: range,
-    *,
-    indent: str,
+    columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], shown: Sequence[int]
 ) -> Text:
-    line = Text(indent)
-    for i in part:
+    line = Text()
+    for i in shown:
         text, style = row[i]
+        if not _is_key(columns[i]):
+            text = _cut(text, widths[i])
         space = " " * (widths[i] - cell_len(text))
-        line.append(_GAP if i > part.start else "")
+        line.append(_GAP if i > shown[0] else "")
         line.append(space if columns[i].is_number else "")
-        line.append(_cut(text, widths[i]), style)
+        line.append(text, style)
         line.append("" if columns[i].is_number else space)
     line.rstrip()
     return line

@@ -14,12 +14,14 @@ from duesweep.core.errors import make_printable
 
 class Column(NamedTuple):
     """`is_number`: on the right, and never cut. `least`: how narrow it may become, in characters;
-    None: it keeps its width, as a key has to.
+    None: it keeps its width, as a key has to. On a terminal that is too narrow for the table, the
+    column with the highest `rank` is left out first; 0: it stays.
     """
 
     title: str
     is_number: bool = False
     least: int | None = 8
+    rank: int = 0
 
 
 class Cell(NamedTuple):
@@ -53,6 +55,17 @@ class Table:
 
     columns: Sequence[Column]
     rows: Sequence[Row]
+
+    def up_to(self, rank: int) -> "Table":
+        """The table without the columns of a higher rank."""
+        kept = [i for i, column in enumerate(self.columns) if column.rank <= rank]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return Table([self.columns[i] for i in kept], rows)
+
+    def beside(self, column: Column, cells: Iterable[Cell | str]) -> "Table":
+        """The table with a column more, on the right."""
+        rows = [[*row, cell] for row, cell in zip(self.rows, cells, strict=True)]
+        return Table([*self.columns, column], rows)
 
 
 @dataclass(frozen=True, slots=True)

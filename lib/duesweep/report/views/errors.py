@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 GROUP_COLUMNS = (
     Column("group", least=None),
-    Column("open", is_number=True, least=None),
-    Column("replayed", is_number=True, least=None),
-    Column("discarded", is_number=True, least=None),
-    Column("first (UTC)", least=None),
-    Column("last (UTC)", least=None),
-    Column("error", least=12),
-    Column("destination", least=12),
-    Column("type", least=12),
+    Column("open", is_number=True, rank=1),
+    Column("replayed", is_number=True, rank=5),
+    Column("discarded", is_number=True, rank=6),
+    Column("first (UTC)", least=None, rank=7),
+    Column("last (UTC)", least=None, rank=4),
+    Column("error", least=12, rank=3),
+    Column("destination", least=None, rank=2),
+    Column("type", least=12, rank=8),
     Column("example", least=None),
 )
 ERROR_COLUMNS = (
-    Column("failed (UTC)", least=None),
-    Column("state", least=None),
+    Column("failed (UTC)", least=None, rank=4),
+    Column("state", least=None, rank=1),
     Column("message id", least=None),
-    Column("error", least=12),
-    Column("destination", least=12),
-    Column("type", least=12),
-    Column("text", least=12),
+    Column("error", least=12, rank=3),
+    Column("destination", least=None, rank=2),
+    Column("type", least=12, rank=6),
+    Column("text", least=12, rank=5),
 )
 _SHOWN_FAILURES = 20
 
@@ -50,7 +50,7 @@ _SHOWN_FAILURES = 20
 def groups(found: "GroupListing") -> Iterator[Block]:
     """Groups of errors, or that there is none."""
     if found.groups:
-        yield _group_table(found.groups)
+        yield group_table(found.groups)
         yield from _rest(found.groups_in_all - len(found.groups))
         return
     none = "no error is meant" if found.is_filtered else "no message has exhausted its attempts"
@@ -91,7 +91,7 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
         yield Note(text, with_json=True)
     yield from unknown(found.unknown_destination, "error", with_json=True)
     if found.rows and not found.is_exact:
-        yield _group_table(found.groups)
+        yield group_table(found.groups)
 
 
 def replay_question(found: "ChosenErrors", destination: str | None, due: object) -> str:
@@ -170,7 +170,8 @@ def _named(found: "ChosenErrors") -> Iterator[str]:
                 yield f"{told}; `errors replay --again` replays it once more"
 
 
-def _group_table(found: Sequence["ErrorGroup"]) -> Table:
+def group_table(found: Sequence["ErrorGroup"]) -> Table:
+    """Groups of errors."""
     return Table(GROUP_COLUMNS, [_group_row(group) for group in found])
 
 
@@ -180,9 +181,9 @@ def _group_row(group: "ErrorGroup") -> Row:
         Cell(f"{group.open:,}", "red") if group.open else "0",
         f"{group.replayed:,}",
         f"{group.discarded:,}",
-        _short_time(group.first_failed_at),
-        _short_time(group.last_failed_at),
-        _short_class(group.error_class),
+        short_time(group.first_failed_at),
+        short_time(group.last_failed_at),
+        short_class(group.error_class),
         group.destination or "",
         group.message_type or "",
         group.example.message_id or group.example.key,
@@ -191,10 +192,10 @@ def _group_row(group: "ErrorGroup") -> Row:
 
 def _error_row(error: "ListedError") -> Row:
     return [
-        _short_time(error.last_failed_at),
+        short_time(error.last_failed_at),
         Cell(error.state, "red") if error.state == "open" else error.state,
         error.message_id or error.key,
-        _short_class(error.error_class),
+        short_class(error.error_class),
         error.destination or "",
         error.message_type or "",
         error.error_text,
@@ -269,9 +270,11 @@ def _rest(left: int) -> Iterator[Block]:
         yield Note(f"{left:,} more, which --limit shows")
 
 
-def _short_class(name: str) -> str:
+def short_class(name: str) -> str:
+    """The class without its module."""
     return name.rpartition(".")[2]
 
 
-def _short_time(moment: datetime) -> str:
+def short_time(moment: datetime) -> str:
+    """A time for a column whose title says UTC."""
     return time_text(moment).removesuffix(" UTC")

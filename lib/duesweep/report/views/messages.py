@@ -22,40 +22,40 @@ if TYPE_CHECKING:
         Waiting,
         WholeMessage,
     )
-    from duesweep.operations.pauses import Pauses, Resumed
+    from duesweep.operations.pauses import ListedPause, Pauses, Resumed
 
 COLUMNS = (
-    Column("due (UTC)", least=None),
-    Column("in", least=None),
-    Column("destination", least=12),
-    Column("type"),
-    Column("message id", least=8),
+    Column("due (UTC)", least=None, rank=2),
+    Column("in", least=None, rank=3),
+    Column("destination", least=None, rank=1),
+    Column("type", rank=6),
+    Column("message id", least=None, rank=5),
     Column("key", least=None),
-    Column("attempts", is_number=True),
+    Column("attempts", is_number=True, rank=4),
 )
 FAILING_COLUMNS = (
-    Column("attempts", is_number=True),
-    Column("next attempt (UTC)", least=None),
-    Column("destination", least=12),
-    Column("type"),
+    Column("attempts", is_number=True, rank=4),
+    Column("next attempt (UTC)", least=None, rank=3),
+    Column("destination", least=None, rank=1),
+    Column("type", rank=5),
     Column("key", least=None),
-    Column("reason", least=20),
+    Column("reason", least=20, rank=2),
 )
 EVENT_COLUMNS = (
     Column("at (UTC)", least=None),
     Column("what", least=None),
     Column("detail", least=20),
-    Column("sweep or command", least=None),
+    Column("sweep or command", least=None, rank=1),
 )
 _PAUSE_COLUMNS = (
-    Column("destination", least=12),
-    Column("since (UTC)", least=None),
-    Column("until (UTC)", least=None),
-    Column("by", least=8),
-    Column("reason", least=12),
+    Column("destination", least=None),
+    Column("since (UTC)", least=None, rank=3),
+    Column("until (UTC)", least=None, rank=1),
+    Column("by", least=8, rank=4),
+    Column("reason", least=12, rank=2),
 )
 _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
-_DESTINATION_COLUMNS = (Column("destination"), Column("messages", is_number=True))
+_DESTINATION_COLUMNS = (Column("destination", least=None), Column("messages", is_number=True))
 _MOST_DESTINATIONS = 10
 _SHOWN_FAILURES = 10
 _FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -229,21 +229,24 @@ def resumed(found: "Resumed") -> Iterator[Block]:
 def pauses(found: "Pauses") -> Iterator[Block]:
     """The pauses in force."""
     if found.pauses:
-        yield Table(
-            _PAUSE_COLUMNS,
-            [
-                (
-                    one.what or "",
-                    f"{one.paused_at:{_FORMAT}}",
-                    "" if one.until is None else f"{one.until:{_FORMAT}}",
-                    one.given_by,
-                    one.reason,
-                )
-                for one in found.pauses
-            ],
-        )
+        yield pause_table(found.pauses)
     else:
         yield Line(f"{found.source}: nothing is paused.")
+
+
+def pause_table(found: Sequence["ListedPause"]) -> Table:
+    """Pauses, each with who gave it, and why."""
+    rows = [
+        (
+            one.what or "",
+            f"{one.paused_at:{_FORMAT}}",
+            "" if one.until is None else f"{one.until:{_FORMAT}}",
+            one.given_by,
+            one.reason,
+        )
+        for one in found
+    ]
+    return Table(_PAUSE_COLUMNS, rows)
 
 
 def _row(waiting: "Waiting", now: datetime) -> Row:

@@ -28,12 +28,16 @@ _LISTS = ("failures", "breakers", "sweep_ids")
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
 _PLAN_COLUMNS = (
-    Column("destination", least=12),
+    Column("destination", least=None),
     *(Column(name, is_number=True) for name in _NUMBERS),
-    *(Column(f"late: {name.replace('_', ' ')}", is_number=True) for name in LATENESS),
+    # The shortest times are the first to go.
+    *(
+        Column(f"late: {name.replace('_', ' ')}", is_number=True, rank=len(LATENESS) - number)
+        for number, name in enumerate(LATENESS)
+    ),
 )
 _PREVIEW_COLUMNS = (
-    Column("destination", least=12),
+    Column("destination", least=None),
     Column("where to", least=20),
     Column("messages", is_number=True),
 )

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
 _LEDGER = (
-    Column("table"),
-    *(
-        Column(title, is_number=True)
-        for title in ("files", "now", "size", "now", "rows removed", "compacted", "deleted files")
-    ),
+    Column("table", least=None),
+    *(Column(title, is_number=True) for title in ("files", "now", "size", "now", "rows removed")),
+    Column("compacted", is_number=True, rank=2),
+    Column("deleted files", is_number=True, rank=1),
 )
 
 
@@ -28,12 +27,12 @@ def diagnosis(found: "Diagnosis", *, is_verbose: bool = False) -> Iterator[Block
     """The findings, worst first. Passed checks are counted; with `is_verbose` each is a row, and
     equal ones share a row.
     """
-    rows = [_finding(one) for one in found.findings if one.severity != Severity.OK]
+    rows = [finding_row(one) for one in found.findings if one.severity != Severity.OK]
     good = [one for one in found.findings if one.severity == Severity.OK]
     shown = good if is_verbose else []
     for check, text in dict.fromkeys((one.check, one.found) for one in shown):
         same = dict.fromkeys(one.about for one in good if (one.check, one.found) == (check, text))
-        rows.append([_severity(Severity.OK), check, f"{', '.join(same)}: {text}"])
+        rows.append([severity_cell(Severity.OK), check, f"{', '.join(same)}: {text}"])
     if rows:
         yield Wrapped(rows)
     counts = {each: sum(one.severity == each for one in found.findings) for each in Severity}
@@ -101,13 +100,15 @@ def set_up(done: "SetUp") -> Iterator[Block]:
     yield from map(Line, done.done or ["Everything exists already."])
 
 
-def _finding(one: Finding) -> Row:
+def finding_row(one: Finding) -> Row:
+    """What was found, about what, and what to do."""
     # Only the ends of these lines are ours.
     parts = [one.about, one.found, *([f"→ {one.advice}"] if one.advice else [])]
-    return [_severity(one.severity), one.check, "\n".join(map(make_printable, parts))]
+    return [severity_cell(one.severity), one.check, "\n".join(map(make_printable, parts))]
 
 
-def _severity(severity: Severity) -> Cell:
+def severity_cell(severity: Severity) -> Cell:
+    """How bad it is."""
     return Cell(severity, _COLOURS.get(severity, ""))
 
 
