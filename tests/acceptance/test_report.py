@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 from support.commands import run
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
@@ -17,6 +18,8 @@ class _Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
         self._texts: list[str] = []
         self.feed(html)
         self.text = " ".join(" ".join(self._texts).split())
@@ -26,6 +29,8 @@ class _Page(HTMLParser):
         names = ("src", "href", "xlink:href", "action", "data")
         found = [value for name, value in attrs if name in names and value]
         self.fetched += [value for value in found if not value.startswith("#")]
+        self.links += [value for value in found if value.startswith("#")]
+        self.ids += [value for name, value in attrs if name == "id" and value]
 
     def handle_data(self, data: str) -> None:
         self._texts.append(data)
@@ -69,6 +74,48 @@ def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
     assert "Next hour: 1, day: 2, week: 3, later: 1." in page.text
     assert "2 of 2 sweeps" in page.text
     assert page.tags.count("svg") == 4
+    assert "Not well: 2 faults, 1 warning." in page.text
+    assert "Nowhere 1 up to 1 h: 1 1 in back-off" in page.text
+
+
+def test_first_line_says_that_all_is_well(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay()
+    assert endpoint.run("sweep", slo__lateness_seconds=3_600).code == 0
+
+    ran = endpoint.run("report", "--out", "-", slo__lateness_seconds=3_600)
+
+    text = _Page(ran.out).text
+    assert "All is well." in text
+    assert "done, dispatched 1 of 1" in text
+    assert "oldest due message none is due" in text
+    assert "3600 s, met by the last 1 dispatched message" in text
+    assert "ledger has all sweeps that ended" in text
+
+
+def test_reason_is_told_for_each_group_of_due_messages_that_is_not_delivered(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing", "Shipping", "Mails").delay_many(3)
+    endpoint.delay_many(2, ["Shipping"])
+    endpoint.delay("Mails")
+    endpoint.delay("Nowhere", due_in_seconds=-7_200)
+    endpoint.run("pause", "Ship*", "--reason", "stocktaking", "--until", "+1d")
+    file = endpoint.config_file(slo__lateness_seconds=3_600)
+    limit = '\n[[limit]]\ndestination = "Mails"\nper_second = 5\n'
+    file.write_text(file.read_text(encoding="utf-8") + limit, encoding="utf-8")
+
+    ran = run("report", "--config", str(file), "--out", "-")
+
+    text = _Page(ran.out).text
+    assert "Billing 3 up to 1 h: 3 3 for the next sweep" in text
+    assert re.search(
+        r"Shipping 2 up to 1 h: 2 2 paused: Ship\*, stocktaking \(.+?\), until 2", text
+    )
+    assert "1 of them limited: Mails, 5 messages a second at most" in text
+    assert "Nowhere 1 up to 1 d: 1 1 would fail: There is no queue" in text
+    assert "due messages that would fail: 1;" in text
+    assert "longer than slo.lateness_seconds (3600 s)" in text
+    assert "due messages that a pause holds back: 2" in text
 
 
 def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
@@ -103,9 +150,14 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
 
     assert run("report", "--config", str(config), "--out", str(file)).code == 2
 
-    text = _Page(file.read_text(encoding="utf-8")).text
+    page = _Page(file.read_text(encoding="utf-8"))
+    text = page.text
     assert "duesweep: 2 endpoints" in text
+    assert "Not well: 2 faults at 2 of 2 endpoints." in text
     assert "store.schema" in text
+    # A page of each, which the table leads to, and the way back.
+    assert len(page.ids) == 2
+    assert {unquote(each) for each in page.links} == {"#", *(f"#{each}" for each in page.ids)}
     assert f"duesweep resume 'Ship*' --config {config} --endpoint Sales" in text
 
 

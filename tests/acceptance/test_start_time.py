@@ -27,7 +27,7 @@ SLOW = {
         "psycopg",
         "pyarrow",
     ),
-    *("pygal", "pyodbc", "pyspark", "urllib.request"),
+    *("pyodbc", "pyspark", "urllib.request"),
 }
 # Every other command reads its configuration, and what prints may lay out a table.
 NOT_FOR_HELP = SLOW | {"duesweep.config", "duesweep.operations", "rich"}

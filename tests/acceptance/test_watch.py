@@ -58,7 +58,9 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
         until(lambda: watcher.metrics().get("dispatched_messages_total") == 3)
         status, health = watcher.health()
         metrics = watcher.metrics()
-        assert "Comes due in the next 24 hours" in watcher.page("/")
+        page = watcher.page("/")
+        assert "Comes due in the next 24 hours" in page
+        assert 'http-equiv="refresh"' in page
         assert watcher.end() == 0
 
     assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)

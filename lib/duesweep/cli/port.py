@@ -29,6 +29,8 @@ _log = structlog.get_logger(__name__)
 _SILENCE_SECONDS = 10
 # Many may look at the report, and making it asks all services.
 _FRESH_SECONDS = 10.0
+# How often the report asks for itself again.
+_REFRESH_SECONDS = 30
 _DAYS = 7
 
 
@@ -90,7 +92,8 @@ class FreshPage:
         from duesweep.report.page import render  # noqa: PLC0415
 
         facts = [status(each.config, each.context, _DAYS, each.options) for each in self._endpoints]
-        return Page(render(facts, datetime.now(UTC)).encode(), "text/html; charset=utf-8")
+        page = render(facts, datetime.now(UTC), refresh_seconds=_REFRESH_SECONDS)
+        return Page(page.encode(), "text/html; charset=utf-8")
 
 
 @contextmanager

@@ -133,8 +133,9 @@ def report(
         bool, typer.Option("--json", help="Print one JSON document, and write no page.")
     ] = False,
 ) -> Result:
-    """Write one page of HTML: the last sweeps, how late messages were, what comes due, what fails,
-    the errors that wait for a hand, pauses, and the doctor's findings. It needs no network.
+    """Say whether all is well, and write one page of HTML: what is due and why it is still there,
+    the last sweeps, how late messages were, what comes due, what fails, the errors that wait for a
+    hand, pauses, and the doctor's findings. It needs no network.
 
     Exits with 4 if neither the store nor the ledger of an endpoint could be read.
 
@@ -148,12 +149,14 @@ def report(
     if as_json:
         return Result(found, ())
     from duesweep.report.page import render, write_page
+    from duesweep.report.views.status import headline, verdict
 
     if out == _STANDARD_OUTPUT:
         sys.stdout.write(render(found.sources, found.made_at))
         return Result(found, ())
     write_page(found, out)
-    return Result(found, [Line(f"The report is in {out}")])
+    first = Line(f"{headline(found.sources).text} The report is in {out}")
+    return Result(found, [first, *verdict(found.sources)])
 
 
 @command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")

@@ -225,10 +225,22 @@ class _Counts:
 
 
 class DueMessages:
-    """Counts messages that are due by their destinations, as far as it may look."""
+    """Counts messages that are due by their destinations, as far as it may look. Of those that it
+    looked at, `oldest_due` has been due for the longest, and `oldest_eligible` is the first that a
+    sweep would take.
+    """
 
-    def __init__(self, context: SweepContext, now: datetime, pauses: Sequence[Pause]) -> None:
+    def __init__(
+        self,
+        context: SweepContext,
+        now: datetime,
+        pauses: Sequence[Pause],
+        most: int = MOST_LOOKED_AT,
+    ) -> None:
         self.looked_at = 0
+        self.oldest_due: datetime | None = None
+        self.oldest_eligible: datetime | None = None
+        self._most = most
         self._context = context
         self._now = now
         self._paused = Paused([pause.pattern for pause in pauses], context.own_name)
@@ -238,10 +250,10 @@ class DueMessages:
         """The destinations of what is due, those with the most messages first."""
         with session.look(DueSpan(end=self._now)) as pages:
             for page in pages:
-                for waiting in page[: MOST_LOOKED_AT - self.looked_at]:
+                for waiting in page[: self._most - self.looked_at]:
                     self._add(waiting)
-                self.looked_at = min(MOST_LOOKED_AT, self.looked_at + len(page))
-                if self.looked_at == MOST_LOOKED_AT:
+                self.looked_at = min(self._most, self.looked_at + len(page))
+                if self.looked_at == self._most:
                     break
         found = (
             DestinationOutlook(
@@ -276,6 +288,7 @@ class DueMessages:
         is_unknown = message.destination is None and isinstance(message.headers, MessageError)
         name = None if is_unknown else message.destination or self._context.own_name
         counts = self._counts.setdefault(name, _Counts())
+        self.oldest_due = self.oldest_due or waiting.due
         late = self._now - (waiting.due or self._now)
         counts.late[sum(late > step for step in _STEPS)] += 1
         if self._paused.separate([message])[0]:
@@ -283,6 +296,7 @@ class DueMessages:
         elif waiting.next_attempt_at is not None and waiting.next_attempt_at > self._now:
             counts.back_off += 1
         else:
+            self.oldest_eligible = self.oldest_eligible or waiting.due
             counts.eligible += 1
             counts.limited += self._context.rate_limits.of(name) is not None
 
@@ -319,7 +333,7 @@ def look_ahead(
         destinations = messages.look(session)
         if show is not None:
             show(destinations)
-        destinations = _with_problems(context, destinations)
+        destinations = with_problems(context, destinations)
         due, *_ = session.count_waiting([now])
         # A plan cannot tell of all messages whether they are paused; who has read them can.
         eligible = (
@@ -353,9 +367,10 @@ def _slices_in_process(context: SweepContext, eligible: int) -> int:
     return Slicing(wanted, least_rows=context.limits.rows).count(eligible)
 
 
-def _with_problems(
+def with_problems(
     context: SweepContext, destinations: Sequence[DestinationOutlook]
 ) -> Sequence[DestinationOutlook]:
+    """The same, and why messages for them would fail."""
     names = [one.destination for one in destinations[:_MOST_ASKED] if one.destination is not None]
     missing = find_missing_queues(context, names)
     return [one._replace(problem=missing.get(one.destination or "")) for one in destinations]

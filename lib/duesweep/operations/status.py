@@ -3,38 +3,49 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
-from duesweep.core.errors import DuesweepError, ExitCode
+from duesweep.core.account import HeldBack
+from duesweep.core.errors import DuesweepError, ExitCode, shorten
 from duesweep.core.exhausted import ErrorFilter
-from duesweep.core.finding import Finding, is_to_mend, worst_first
+from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
 from duesweep.core.policy import Pause
 from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
+from duesweep.operations.look import DestinationOutlook, DueMessages, with_problems
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
-from duesweep.stores.base import Store
 from duesweep.sweep.job import SweepContext
 
 T = TypeVar("T")
 
-_HOURS = 24
-_WEEK = timedelta(days=7)
+_HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
+# A page is made again and again: it looks at fewer messages than a plan, in half a second or less.
+_MOST_LOOKED_AT = 10_000
+# What nobody gave an objective is late after this time, and so is a row of the ledger.
+_PATIENCE = timedelta(minutes=10)
 _COLUMNS = (
     *("start", "end", "outcome", "found", "dispatched", "failed", "exhausted", "left"),
     *("lateness_p95_ms", "reason"),
 )
 _SHOWN_SWEEPS = 20
+_CUT_SHORT = {"incomplete", "abandoned"}
 # To read the lateness of so many messages takes about a second.
 _MOST_MESSAGES = 200_000
 _FAILING = ("error_class", "destination", "last_failed_at", "error_text")
-_MOST_BARS = 56
+_MOST_BARS = 60
+_STEPS = [
+    timedelta(minutes=each) for each in (1, 5, 15, 30, 60, 180, 360, 720, 1_440, 10_080, 43_200)
+]
+# A Monday.
+_BEGINNING = datetime(1970, 1, 5, tzinfo=UTC)
 # The last milliseconds of each step of lateness; the last step has none.
 _LATENESS_ENDS = (1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
 _LATENESS = ("1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "more")
@@ -76,7 +87,8 @@ class Failing(NamedTuple):
 class History:
     """What the ledger tells since `since`. `sweeps` are the last ones, the newest first. `rate`
     has the messages that were dispatched in each step of time, `backlog` the most that a sweep of
-    that time found due. `lateness` is about the last `lateness_of` dispatched messages.
+    that time found due. `lateness` is about the last `lateness_of` dispatched messages; `late` of
+    them were dispatched at their first attempt, and later than the objective.
     """
 
     since: datetime
@@ -89,8 +101,14 @@ class History:
     backlog: Sequence[Step]
     lateness: Sequence[Step]
     lateness_of: int
+    late: int
     failing: Sequence[Failing]
     errors: Sequence[ErrorGroup]
+
+    @property
+    def in_back_off(self) -> int:
+        """Messages that have failed, and are tried again."""
+        return sum(each.messages for each in self.failing)
 
     @property
     def open_errors(self) -> int:
@@ -102,7 +120,11 @@ class History:
 class Waiting:
     """What the store tells at `now`, by its clock: `due` messages are due; so many more come due
     in the next `hour`, `day` and `week`, each counted from now, and `later`. `hours` are the next
-    24.
+    24, from full hours on. `looked_at` of the due messages were looked at, those that have been due
+    for the longest: the `destinations` and `held_back` are about them, as in a plan. `oldest_due`:
+    since when the oldest of them has been due, `oldest_eligible` the oldest that a sweep would
+    take. The ledger lacks `unsettled` sweeps and commands that ended; the first of them began at
+    `unsettled_since`.
     """
 
     now: datetime
@@ -113,13 +135,28 @@ class Waiting:
     later: int
     hours: Sequence[Step]
     pauses: Sequence[Pause]
+    looked_at: int
+    oldest_due: datetime | None
+    oldest_eligible: datetime | None
+    destinations: Sequence[DestinationOutlook]
+    held_back: Sequence[HeldBack]
+    unsettled: int
+    unsettled_since: datetime | None
+
+
+class Concern(NamedTuple):
+    """Something that is not well. `severity` is a fault's or a warning's."""
+
+    severity: Severity
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """What is known of one source. `waiting` or `history` None: it could not be read, and
-    `problems` say why. `findings` are the doctor's that are not good. `options` name the endpoint
-    on a command line.
+    `problems` say why. `findings` are the doctor's that are not good. `objective_seconds`: how late
+    a message may be; None: nobody said. `concerns`, the worst first, are what all of that comes to;
+    without any all is well. `options` name the endpoint on a command line.
     """
 
     source: str
@@ -127,7 +164,14 @@ class Status:
     history: History | None
     findings: Sequence[Finding] = ()
     problems: Sequence[str] = ()
+    objective_seconds: float | None = None
+    concerns: Sequence[Concern] = ()
     options: Sequence[str] = field(default=(), repr=False)
+
+    def judged(self) -> "Status":
+        """The same with its concerns."""
+        ordered = sorted(_concerns(self), key=lambda one: list(Severity).index(one.severity))
+        return replace(self, concerns=ordered)
 
     @property
     def is_known(self) -> bool:
@@ -156,27 +200,88 @@ def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], day
         raise failures[0][1]
     found = [status(each.config, each.context, days, each.options) for each in endpoints]
     code = ExitCode.DONE if all(each.is_known for each in found) else ExitCode.WORK_LEFT
-    found += [Status(name, None, None, problems=[str(error)]) for name, error in failures]
+    found += [Status(name, None, None, problems=[str(error)]).judged() for name, error in failures]
     return Statuses(datetime.now(UTC), found, ExitCode.CONFIGURATION if failures else code)
 
 
 def status(config: Config, context: SweepContext, days: int, options: Sequence[str] = ()) -> Status:
     """What is known of an endpoint; its history of so many days. Changes nothing."""
-    now, problems = datetime.now(UTC), list[str]()
-    source = context.store.source
+    problems: list[str] = []
+    source, objective = context.store.source, context.objective_seconds
 
     def history() -> History:
         with reading_ledger(context) as ledger:
-            return _read_history(ledger, source, now - timedelta(days=days), now)
+            return _read_history(ledger, source, days, objective)
 
     return Status(
         source=source,
-        waiting=_try(lambda: _read_waiting(context.store), "The store", problems),
+        waiting=_try(lambda: _read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
         findings=_try(lambda: _findings(config), "What the doctor looks at", problems) or (),
         problems=problems,
+        objective_seconds=objective,
         options=options,
-    )
+    ).judged()
+
+
+def _concerns(found: Status) -> Iterator[Concern]:
+    for problem in found.problems:
+        yield Concern(Severity.FAULT, problem)
+    if found.waiting is not None:
+        yield from _waiting_concerns(found.waiting, found.objective_seconds)
+    if found.history is not None:
+        yield from _history_concerns(found.history, found.objective_seconds)
+    for severity in (Severity.FAULT, Severity.WARNING):
+        if count := sum(finding.severity == severity for finding in found.findings):
+            yield Concern(severity, f"{severity}s that the doctor finds: {count}")
+
+
+def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Concern]:
+    failing = [one for one in waiting.destinations if one.problem is not None and one.eligible]
+    if failing:
+        count = sum(one.eligible for one in failing)
+        yield Concern(
+            Severity.FAULT, f"due messages that would fail: {count:,}; {failing[0].problem}"
+        )
+    oldest = waiting.oldest_eligible
+    patience = _PATIENCE if objective is None else timedelta(seconds=objective)
+    if oldest is not None and waiting.now - oldest > patience:
+        text = f"a message that a sweep would take has been due since {_time(oldest)}"
+        if objective is None:
+            yield Concern(Severity.WARNING, text)
+        else:
+            limit = f"longer than slo.lateness_seconds ({objective:g} s)"
+            yield Concern(Severity.FAULT, f"{text}, {limit}")
+    if paused := sum(one.paused for one in waiting.destinations):
+        yield Concern(Severity.WARNING, f"due messages that a pause holds back: {paused:,}")
+    since = waiting.unsettled_since
+    if since is not None and waiting.now - since > _PATIENCE:
+        yield Concern(
+            Severity.WARNING,
+            f"the ledger is behind: sweeps and commands that it lacks: {waiting.unsettled:,}, "
+            f"since {_time(since)}",
+        )
+
+
+def _history_concerns(history: History, objective: float | None) -> Iterator[Concern]:
+    if history.open_errors:
+        yield Concern(Severity.FAULT, f"errors that wait for a hand: {history.open_errors:,}")
+    if history.sweeps and history.sweeps[0].outcome in _CUT_SHORT:
+        last = history.sweeps[0]
+        why = f": {shorten(last.reason)}" if last.reason else ""
+        yield Concern(Severity.WARNING, f"the last sweep is {last.outcome}{why}")
+    if history.late and objective is not None:
+        yield Concern(
+            Severity.WARNING,
+            f"messages later than slo.lateness_seconds ({objective:g} s): {history.late:,} of the "
+            f"last {history.lateness_of:,}",
+        )
+    if history.in_back_off:
+        yield Concern(Severity.WARNING, f"messages in back-off: {history.in_back_off:,}")
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _findings(config: Config) -> Sequence[Finding]:
@@ -192,38 +297,56 @@ def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:
         return None
 
 
-def _read_waiting(store: Store) -> Waiting:
+def _read_waiting(context: SweepContext) -> Waiting:
     """What waits now. Raises `StoreError`, and `ConfigError` if the store cannot show messages."""
-    with open_look(store) as session:
+    with open_look(context.store) as session:
         now, pauses = session.horizon().server_time, session.pauses()
-        hours = [now + timedelta(hours=number) for number in range(1, _HOURS + 1)]
-        due, *by_hour, rest_of_week, later = session.count_waiting([now, *hours, now + _WEEK])
-    day = sum(by_hour)
+        first = now.replace(minute=0, second=0, microsecond=0)
+        full_hours = [first + number * _HOUR for number in range(1, 25)]
+        ends = sorted({now + _HOUR, now + _DAY, now + _WEEK, *full_hours})
+        due, *counts, later = session.count_waiting([now, *ends])
+        messages = DueMessages(context, now, pauses, _MOST_LOOKED_AT)
+        destinations = messages.look(session)
+        unsettled = [one.started_at for one in session.unsettled() if one.is_closed]
+
+    def between(start: datetime, end: datetime) -> int:
+        return sum(count for at, count in zip(ends, counts, strict=True) if start < at <= end)
+
     return Waiting(
         now=now,
         due=due,
-        hour=by_hour[0],
-        day=day,
-        week=day + rest_of_week,
+        hour=between(now, now + _HOUR),
+        day=between(now, now + _DAY),
+        week=sum(counts),
         later=later,
-        # By when each hour begins.
+        # By when each hour begins; the first is under way.
         hours=[
-            Step(f"{end - timedelta(hours=1):%H:%M}", count)
-            for end, count in zip(hours, by_hour, strict=True)
+            Step(f"{start:%H:%M}", between(start, min(start + _HOUR, now + _DAY)))
+            for start in (first, *full_hours)
         ],
         pauses=pauses,
+        looked_at=messages.looked_at,
+        oldest_due=messages.oldest_due,
+        oldest_eligible=messages.oldest_eligible,
+        destinations=with_problems(context, destinations),
+        held_back=tuple(messages.held(pauses)),
+        unsettled=len(unsettled),
+        unsettled_since=min(unsettled, default=None),
     )
 
 
-def _read_history(ledger: Ledger, source: str, since: datetime, now: datetime) -> History:
-    """What the ledger tells of a source since then. Raises `LedgerError` and `ConfigError`."""
+def _read_history(ledger: Ledger, source: str, days: int, objective: float | None) -> History:
+    """What the ledger tells of a source. Raises `LedgerError` and `ConfigError`."""
+    now = datetime.now(UTC)
+    since = now - timedelta(days=days)
     messages = ExhaustedMessages(ledger, source)
     messages.check()
     of_source = Among("source", [source])
     found = ledger.rows("sweeps", _COLUMNS, of_source, Between("start", since))
     sweeps = sorted(map(_sweep_line, found), key=lambda line: line.start, reverse=True)
-    steps = TimeSteps(since, now)
+    steps = TimeSteps(min((line.start for line in sweeps), default=since), now)
     latest = list(_lateness(ledger, of_source, sweeps))
+    most_ms = inf if objective is None else objective * 1_000
     return History(
         since=since,
         sweeps=sweeps[:_SHOWN_SWEEPS],
@@ -233,8 +356,10 @@ def _read_history(ledger: Ledger, source: str, since: datetime, now: datetime) -
         exhausted=sum(line.exhausted for line in sweeps),
         rate=steps.rate(sweeps),
         backlog=steps.backlog(sweeps),
-        lateness=lateness_steps(latest),
+        lateness=lateness_steps(ms for ms, _ in latest),
         lateness_of=len(latest),
+        # A message that had failed before was in back-off.
+        late=sum(attempts == 1 and (ms or 0) > most_ms for ms, attempts in latest),
         failing=_failing(ledger, of_source),
         errors=[group for group in grouped(messages.seen(ErrorFilter())) if group.open],
     )
@@ -257,8 +382,8 @@ def _sweep_line(row: LedgerRow) -> SweepLine:
 
 def _lateness(
     ledger: Ledger, of_source: Condition, sweeps: Sequence[SweepLine]
-) -> Iterator[int | None]:
-    """The lateness of the messages of the last sweeps, up to `_MOST_MESSAGES`."""
+) -> Iterator[tuple[int | None, int]]:
+    """The lateness and the attempts of messages of the last sweeps, up to `_MOST_MESSAGES`."""
     since, messages = None, 0
     for sweep in sweeps:
         if messages and messages + sweep.dispatched > _MOST_MESSAGES:
@@ -269,8 +394,9 @@ def _lateness(
     dispatched = Among("outcome", ["dispatched"])
     conditions = (of_source, dispatched, Between("dispatched_at", since))
     # One sweep may have millions.
-    for row in islice(ledger.rows("tombstones", ("lateness_ms",), *conditions), _MOST_MESSAGES):
-        yield row["lateness_ms"]
+    rows = ledger.rows("tombstones", ("lateness_ms", "attempts"), *conditions)
+    for row in islice(rows, _MOST_MESSAGES):
+        yield row["lateness_ms"], row["attempts"]
 
 
 def _failing(ledger: Ledger, of_source: Condition) -> Sequence[Failing]:
@@ -299,14 +425,17 @@ def lateness_steps(milliseconds: Iterable[int | None]) -> Sequence[Step]:
 
 
 class TimeSteps:
-    """The time from `since` to `now` in up to 56 steps of whole hours."""
+    """The time from `since` to `now` in up to 60 steps. The first begins at a full hour, or, where
+    steps are longer than an hour, as if one had begun at midnight.
+    """
 
     def __init__(self, since: datetime, now: datetime) -> None:
-        hours = max(1, -(-int((now - since).total_seconds()) // 3_600))
-        self._each = timedelta(hours=-(-hours // _MOST_BARS))
-        self._count = -(-timedelta(hours=hours) // self._each)
-        # Steps end now, so that the last one is whole.
-        self._start = now - self._count * self._each
+        for self._each in _STEPS:
+            whole = max(self._each, _HOUR)
+            self._start = _BEGINNING + (since - _BEGINNING) // whole * whole
+            self._count = (now - self._start) // self._each + 1
+            if self._count <= _MOST_BARS:
+                break
 
     def rate(self, sweeps: Iterable[SweepLine]) -> Sequence[Step]:
         """How many messages were dispatched in each step, by when their sweep began."""

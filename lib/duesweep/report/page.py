@@ -1,52 +1,46 @@
-"""The report: one page of HTML, with all that it needs. What messages and services brought with
-them is escaped. The style sheet gives the plots' colours, light or dark.
+"""The report: one page of HTML, with all that it needs. It draws the blocks of the commands' text;
+what messages and services brought with them is escaped. The style sheet gives the plots' colours,
+light or dark.
 """
 
-import shlex
-import sys
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pygal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
-from pygal.style import Style
 
-from duesweep.core.errors import ConfigError, make_printable, shorten
+from duesweep.core.errors import ConfigError, make_printable
 from duesweep.operations.status import Status, Statuses, Step
-from duesweep.report.quantities import duration_text
+from duesweep.report.quantities import time_text
+from duesweep.report.text import Cell, Row
+from duesweep.report.views import status as views
 
-# It looks for pygal's own plugins, in a way that Python 3.11 warns of at each import to come.
-sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, pygal.PluginImportFixer)]
-
-_WIDTH, _HEIGHT = 380, 200
-# So many characters of labels fit beside each other.
-_MOST_CHARACTERS = 38
-_STYLE = Style(
-    background="transparent",
-    plot_background="transparent",
-    foreground="var(--faint)",
-    foreground_strong="var(--faint)",
-    foreground_subtle="var(--line)",
-    guide_stroke_color="var(--line)",
-    major_guide_stroke_color="var(--line)",
-    colors=("var(--bar)",),
-    opacity="1",
-    font_family="inherit",
-    label_font_size=12,
-    major_label_font_size=12,
-)
+# The room of a plot, and of its bars in it: beside them are the numbers, below them the labels.
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 380, 180, 48, 10, 156
+# So many characters of labels fit beside each other, and so wide is one of them.
+_MOST_CHARACTERS, _CHARACTER = 42, 6.5
 
 
-def render(sources: Sequence[Status], made_at: datetime) -> str:
-    """One document of HTML, with all that it needs."""
+def render(
+    sources: Sequence[Status], made_at: datetime, *, refresh_seconds: int | None = None
+) -> str:
+    """One document of HTML, with all that it needs. A page that is served is to refresh itself."""
     template = files("duesweep.report").joinpath("page.html").read_text(encoding="utf-8")
     title = sources[0].source if len(sources) == 1 else f"{len(sources)} endpoints"
-    page = _environment().from_string(template)
-    return page.render(sources=sources, made_at=made_at, title=title)
+    return (
+        _environment()
+        .from_string(template)
+        .render(
+            sources=views.worst_first(sources),
+            made_at=made_at,
+            title=title,
+            refresh_seconds=refresh_seconds,
+            views=views,
+        )
+    )
 
 
 def write_page(found: Statuses, file: Path) -> None:
@@ -67,16 +61,18 @@ def _environment() -> Environment:
         autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True
     )
     environment.globals["bars"] = lambda steps: Markup(bars(steps))  # noqa: S704 - of numbers
-    environment.filters |= {
+    filters: Mapping[str, Callable[..., object]] = {
         "count": lambda number: f"{number:,}",
-        "instant": lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-        "late": lambda ms: "" if ms is None else duration_text(ms),
-        "quoted": shlex.quote,
-        "words": lambda words: "".join(f" {shlex.quote(word)}" for word in words),
-        "short_class": lambda name: name.rpartition(".")[2],
-        "shorten": shorten,
+        "time": time_text,
+        "kind": lambda block: type(block).__name__,
+        "cells": _cells,
     }
+    environment.filters |= filters
     return environment
+
+
+def _cells(row: Row) -> Sequence[Cell]:
+    return [Cell(each) if isinstance(each, str) else each for each in row]
 
 
 def _printable(value: Any) -> Any:
@@ -84,39 +80,29 @@ def _printable(value: Any) -> Any:
 
 
 def bars(steps: Sequence[Step]) -> str:
-    """An SVG element with a bar for each step. The library escapes the labels."""
-    chart = pygal.Bar(
-        style=_STYLE,
-        width=_WIDTH,
-        height=_HEIGHT,
-        js=(),
-        margin=4,
-        # Half of the last label.
-        margin_right=30,
-        spacing=6,
-        show_legend=False,
-        disable_xml_declaration=True,
-        show_minor_x_labels=False,
-        truncate_label=-1,
-        y_labels_major_count=3,
-        show_minor_y_labels=False,
-        min_scale=2,
-        # Whole messages: no label stands for a part of one.
-        range=(0, max(4, *(step.messages for step in steps))),
-        value_formatter=lambda count: f"{count:,.0f}",
-    )
-    chart.x_labels = [step.label for step in steps]
-    characters = sum(len(step.label) for step in steps)
-    every = -(-characters // _MOST_CHARACTERS)
-    chart.x_labels_major = [step.label for step in steps[::every]]
-    chart.add_xml_filter(_without_scripts)
-    chart.add("", [step.messages for step in steps])
-    return str(chart.render(is_unicode=True))
+    """An SVG element with a bar for each step, and labels for as many of them as have room."""
+    top = _round_up(max(step.messages for step in steps))
+    wide = (_WIDTH - _LEFT) / len(steps)
+    scale = (_BOTTOM - _TOP) / top
+    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">']
+    for number in (0, top // 2, top):
+        y = _BOTTOM - number * scale
+        parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH}"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" class="n">{number:,}</text>')
+    every = -(-sum(len(step.label) for step in steps) // _MOST_CHARACTERS)
+    for number, (label, messages) in enumerate(steps):
+        x, height = _LEFT + number * wide, messages * scale
+        size = f'x="{x + wide * 0.1:.1f}" y="{_BOTTOM - height:.1f}" width="{wide * 0.8:.1f}"'
+        told = f"<title>{label}: {messages:,}</title>"
+        parts.append(f'<rect {size} height="{height:.1f}">{told}</rect>')
+        if number % every == 0 and x + len(label) * _CHARACTER <= _WIDTH:
+            parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 6}">{label}</text>')
+    return "".join([*parts, "</svg>"])
 
 
-def _without_scripts(root: Any) -> Any:
-    for parent in root.iter():
-        for child in list(parent):
-            if str(child.tag).endswith("script"):
-                parent.remove(child)
-    return root
+def _round_up(count: int) -> int:
+    """An even number with one digit and zeros, at least as large."""
+    unit = 1
+    while count > 10 * unit:
+        unit *= 10
+    return max(2, -(-count // (2 * unit)) * 2 * unit)

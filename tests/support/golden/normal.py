@@ -34,8 +34,8 @@ _FRAMES = re.compile(
     re.DOTALL,
 )
 _LONG_RUN = re.compile(r"(.)\1{99,}")
-# As the report's tables have them.
-_SHORT_INSTANT = re.compile(r"\b[0-3]\d [A-Z][a-z]{2} [0-2]\d:[0-5]\d\b")
+# A figure of a plot over time: how many there are depends on the minute in which a test began.
+_FIGURE = re.compile(r"^\| [0-3]\d [A-Z][a-z]{2} [0-2]\d:[0-5]\d \| .*\n", re.MULTILINE)
 _RATE = re.compile(r"\d[\d,.]* rows/s")
 
 
@@ -63,7 +63,7 @@ class Normaliser:
         text = _INSTANT.sub(self._moved_text, text)
         text = _FRAMES.sub(r"\1 …", text)
         text = _LONG_RUN.sub(lambda run: f"<{len(run[0]):,} times {run[1]}>", text)
-        text = _SHORT_INSTANT.sub(self._moved_short, text)
+        text = _FIGURE.sub("", text)
         text = _RATE.sub("<rate>", text)
         return _SHORT.sub("<time>", text)
 
@@ -112,14 +112,6 @@ class Normaliser:
             return instant
         is_due = after % _HOUR in _QUARTERS
         return STORED_AT + (after if is_due else after // _HOUR * _HOUR)
-
-    def _moved_short(self, found: re.Match[str]) -> str:
-        form = "%d %b %H:%M"
-        instant = datetime.strptime(f"{self._base.year} {found[0]} +0000", f"%Y {form} %z")
-        if instant - self._base > timedelta(days=180):
-            instant = instant.replace(year=instant.year - 1)
-        # It was cut to the minute, and so may lie before what the whole hours are counted from.
-        return self.moved(instant + timedelta(minutes=1)).strftime(form)
 
     def _moved_text(self, found: re.Match[str]) -> str:
         day, separator, time, fraction, zone = found.groups()

@@ -3,6 +3,7 @@ steps of the report's plots.
 """
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
-from duesweep.operations.status import SweepLine, TimeSteps, lateness_steps
+from duesweep.operations.status import Step, SweepLine, TimeSteps, lateness_steps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
 from duesweep.report.text import print_blocks
@@ -154,17 +155,33 @@ def test_lateness_counts_each_message_in_the_first_step_that_is_long_enough() ->
     ]
 
 
-def test_week_has_steps_of_three_hours_that_end_now() -> None:
+@pytest.mark.parametrize(
+    ("hours", "count", "first"),
+    [
+        (0, 31, "23 Nov 12:00"),
+        (0.9, 19, "23 Nov 11:00"),
+        (4, 55, "23 Nov 08:00"),
+        (24, 50, "22 Nov 12:00"),
+        (7 * 24, 57, "16 Nov 12:00"),
+        (30 * 24, 31, "24 Oct 00:00"),
+        (400 * 24, 59, "13 Oct 00:00"),
+    ],
+)
+def test_steps_begin_at_a_full_hour_before_the_first_sweep_and_fit_the_time(
+    hours: float, count: int, first: str
+) -> None:
+    steps = TimeSteps(_NOW - timedelta(hours=hours), _NOW).rate([_sweep(hours, 3, 2)])
+
+    assert (len(steps), steps[0].label) == (count, first)
+    assert sum(step.messages for step in steps) == 2
+
+
+def test_step_has_all_that_was_dispatched_and_the_most_that_was_found() -> None:
     steps = TimeSteps(_NOW - timedelta(days=7), _NOW)
-    sweeps = [_sweep(0.1, 9, 8), _sweep(2.9, 20, 19), _sweep(3.1, 5, 4), _sweep(7 * 24, 1, 1)]
+    sweeps = [_sweep(0.1, 9, 8), _sweep(0.4, 20, 19), _sweep(1, 5, 4)]
 
-    rate, backlog = steps.rate(sweeps), steps.backlog(sweeps)
-
-    assert len(rate) == len(backlog) == 56
-    assert [step.messages for step in rate[-2:]] == [4, 27]
-    assert [step.messages for step in backlog[-2:]] == [5, 20]
-    assert (rate[0].messages, rate[-1].label) == (1, "23 Nov 09:30")
-    assert sum(step.messages for step in rate) == 32
+    assert [step.messages for step in steps.rate(sweeps)[-2:]] == [4, 27]
+    assert [step.messages for step in steps.backlog(sweeps)[-2:]] == [5, 20]
 
 
 def test_sweeps_outside_the_time_are_in_no_step() -> None:
@@ -173,9 +190,20 @@ def test_sweeps_outside_the_time_are_in_no_step() -> None:
     assert sum(step.messages for step in steps.rate([_sweep(25, 3, 3), _sweep(-1, 3, 3)])) == 0
 
 
-def test_plot_has_a_bar_for_each_step_and_nothing_that_runs() -> None:
-    svg = bars(lateness_steps([1, 2_000]))
+def test_plot_has_a_bar_for_each_step_and_even_numbers_up_to_the_highest() -> None:
+    svg = bars([Step("08:00", 0), Step("09:00", 130), Step("10:00", 65)])
 
-    assert svg.count("<rect") >= 7
-    assert "<script" not in svg
-    assert "var(--bar)" in svg
+    assert re.findall(r'class="n">([\d,]+)<', svg) == ["0", "100", "200"]
+    assert re.findall(r"<title>(.*?)</title>", svg) == ["08:00: 0", "09:00: 130", "10:00: 65"]
+    assert re.findall(r' height="([\d.]+)"', svg) == ["0.0", "94.9", "47.4"]
+    assert re.findall(r'y="174">([\d:]+)<', svg) == ["08:00", "09:00", "10:00"]
+
+
+def test_plot_has_no_more_labels_than_fit() -> None:
+    svg = bars([Step(f"23 Nov {hour:02}:00", hour) for hour in range(24)])
+
+    assert re.findall(r'y="174">([^<]+)<', svg) == [
+        "23 Nov 00:00",
+        "23 Nov 07:00",
+        "23 Nov 14:00",
+    ]

@@ -1,0 +1,313 @@
+"""What is known of endpoints, as blocks: whether all is well, what needs a hand, the record."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from duesweep.core.account import HeldBack, Holder
+from duesweep.core.errors import shorten
+from duesweep.core.finding import Finding, Severity
+from duesweep.core.routing import fits_destination
+from duesweep.operations.look import DestinationOutlook
+from duesweep.operations.pauses import ListedPause
+from duesweep.operations.status import Concern, History, Status, SweepLine, Waiting
+from duesweep.report.quantities import count_text, duration_text, time_text
+from duesweep.report.text import Block, Cell, Column, Facts, Line, Table, Wrapped
+from duesweep.report.views.errors import group_table, short_class, short_time
+from duesweep.report.views.messages import pause_table
+from duesweep.report.views.upkeep import finding_row, severity_cell
+
+# A cell of commands, which can be copied.
+COMMANDS = "cyan"
+_MOST_ROWS = 20
+# The columns of the list of errors that a page has beside the texts and the commands.
+_ERROR_RANK = 4
+_COLOURS = {"done": "green", "failures": "yellow"}
+_DUE = (
+    Column("destination", least=None),
+    Column("due", is_number=True),
+    Column("how late"),
+    Column("what becomes of them"),
+)
+_FAILING = (
+    Column("messages", is_number=True),
+    Column("error"),
+    Column("destination", least=None),
+    Column("last failure (UTC)", least=None),
+    Column("example"),
+)
+_SWEEPS = (
+    Column("began (UTC)", least=None),
+    Column("took", is_number=True),
+    Column("outcome"),
+    *(Column(each, is_number=True) for each in ("due", "dispatched", "failed", "exhausted")),
+    *(Column(each, is_number=True) for each in ("left", "95 % up to")),
+    Column("reason"),
+)
+_FLEET = (
+    Column("endpoint", least=None),
+    Column("state", least=None),
+    Column("due now", is_number=True),
+    Column("oldest due", is_number=True, rank=2),
+    Column("errors", is_number=True, rank=1),
+    Column("in back-off", is_number=True, rank=3),
+    Column("last sweep (UTC)", least=None, rank=4),
+    Column("first concern", rank=5),
+)
+
+
+class Section(NamedTuple):
+    """Blocks with a title, which belong together."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+def headline(found: Sequence[Status]) -> Cell:
+    """Whether all is well."""
+    concerns = [each for one in found for each in one.concerns]
+    if not concerns:
+        return Cell("All is well.", "green")
+    faults = sum(each.severity is Severity.FAULT for each in concerns)
+    warnings = len(concerns) - faults
+    counts = ((faults, "fault"), (warnings, "warning"))
+    told = ", ".join(count_text(count, noun) for count, noun in counts if count)
+    bad = sum(bool(one.concerns) for one in found)
+    where = f" at {bad} of {len(found)} endpoints" if len(found) > 1 else ""
+    return Cell(f"Not well: {told}{where}.", "red" if faults else "yellow")
+
+
+def verdict(found: Sequence[Status]) -> Iterator[Block]:
+    """Why not all is well; of several endpoints a table, the worst first."""
+    if len(found) > 1:
+        yield Table(_FLEET, [_fleet_row(one) for one in worst_first(found)])
+    elif found[0].concerns:
+        yield Wrapped([_concern_row(each) for each in found[0].concerns])
+
+
+def worst_first(found: Sequence[Status]) -> Sequence[Status]:
+    """Those with the most faults first, then those with the most warnings."""
+    order = (Severity.FAULT, Severity.WARNING)
+
+    def badness(one: Status) -> Sequence[int]:
+        return [-sum(each.severity is severity for each in one.concerns) for severity in order]
+
+    return sorted(found, key=lambda one: (badness(one), one.source))
+
+
+def facts(found: Status, now: datetime) -> Facts:
+    """What the verdict rests on."""
+    waiting, history = found.waiting, found.history
+    return Facts(
+        {
+            "last sweep": "unknown" if history is None else _last_sweep(history, now),
+            "oldest due message": "unknown" if waiting is None else _oldest(waiting),
+            "objective": _objective(found),
+            "ledger": "unknown" if waiting is None else _ledger(waiting),
+        }
+    )
+
+
+def to_do(found: Status) -> Iterator[Section]:
+    """What needs a hand, or waits for one."""
+    waiting, history = found.waiting, found.history
+    if history is not None and history.errors:
+        explained = "They are out of attempts and have left the store; the ledger keeps them whole."
+        table = group_table(history.errors).up_to(_ERROR_RANK)
+        texts = [Cell(shorten(each.example.error_text)) for each in history.errors]
+        commands = [
+            _commands(
+                found,
+                ("errors", "list", "--group", each.group),
+                ("errors", "replay", "--group", each.group, "--reason", "…"),
+            )
+            for each in history.errors
+        ]
+        whole = table.beside(Column("text"), texts).beside(Column("what to do"), commands)
+        yield Section("Errors that wait for a hand", [Line(explained), whole])
+    if waiting is not None and waiting.destinations:
+        yield Section("Due messages by destination", list(_due(waiting, history)))
+    if waiting is not None and waiting.pauses:
+        pauses = [ListedPause.of(each) for each in waiting.pauses]
+        ends = [_commands(found, ("resume", each.what or "")) for each in pauses]
+        table = pause_table(pauses).beside(Column("to end it"), ends)
+        yield Section("Paused destinations", [table])
+    if found.findings:
+        rows = [finding_row(_with_options(found, each)) for each in found.findings]
+        yield Section("The doctor's findings", [Wrapped(rows)])
+
+
+def record(found: Status) -> Iterator[Section]:
+    """What fails and is tried again, and the last sweeps."""
+    history = found.history
+    if history is None:
+        return
+    if history.failing:
+        explained = "They failed and are in the store. Sweeps try them again by themselves."
+        rows = [
+            (
+                f"{each.messages:,}",
+                short_class(each.error_class),
+                each.destination or "own queue",
+                short_time(each.last),
+                shorten(each.example),
+            )
+            for each in history.failing[:_MOST_ROWS]
+        ]
+        more = len(history.failing) - len(rows)
+        rest = [Line(f"And {count_text(more, 'more kind')}.")] if more else []
+        yield Section("In back-off", [Line(explained), Table(_FAILING, rows), *rest])
+    since = time_text(history.since)
+    if not history.sweeps:
+        yield Section("The last sweeps", [Line(f"No sweep since {since}.")])
+        return
+    told = (
+        f"{len(history.sweeps)} of {count_text(history.count, 'sweep')} since {since}. "
+        "“95 % up to”: how late 95 in 100 messages were at most."
+    )
+    table = Table(_SWEEPS, [_sweep_row(each) for each in history.sweeps])
+    yield Section("The last sweeps", [table, Line(told)])
+
+
+def _concern_row(one: Concern) -> Sequence[Cell | str]:
+    return [severity_cell(one.severity), one.text]
+
+
+def _fleet_row(one: Status) -> Sequence[Cell | str]:
+    waiting, history = one.waiting, one.history
+    oldest = waiting and waiting.oldest_due
+    last = history.sweeps[0].start if history and history.sweeps else None
+    return [
+        one.source,
+        severity_cell(one.concerns[0].severity) if one.concerns else Cell("well", "green"),
+        f"{waiting.due:,}" if waiting else "?",
+        _ago(oldest, waiting.now) if waiting and oldest else "",
+        f"{history.open_errors:,}" if history else "?",
+        f"{history.in_back_off:,}" if history else "?",
+        short_time(last) if last else "",
+        one.concerns[0].text if one.concerns else "",
+    ]
+
+
+def _last_sweep(history: History, now: datetime) -> str:
+    if not history.sweeps:
+        return f"none since {time_text(history.since)}"
+    last = history.sweeps[0]
+    done = f"{last.outcome}, dispatched {last.dispatched:,} of {last.found:,}"
+    return f"{time_text(last.start)}, {_ago(last.start, now)} ago: {done}"
+
+
+def _oldest(waiting: Waiting) -> str:
+    if waiting.oldest_due is None:
+        return "none is due"
+    text = f"due for {_ago(waiting.oldest_due, waiting.now)}, since {time_text(waiting.oldest_due)}"
+    if waiting.oldest_eligible is None:
+        return f"{text}; no due message is for a sweep now"
+    if waiting.oldest_eligible == waiting.oldest_due:
+        return text
+    return f"{text}; of those for a sweep now, {_ago(waiting.oldest_eligible, waiting.now)}"
+
+
+def _objective(found: Status) -> str:
+    if found.objective_seconds is None:
+        return "none is set (slo.lateness_seconds)"
+    limit = f"{found.objective_seconds:g} s"
+    if found.history is None:
+        return f"{limit}; whether it was met is unknown"
+    of = count_text(found.history.lateness_of, "dispatched message")
+    if late := found.history.late:
+        return f"{limit}, missed by {late:,} of the last {of}"
+    return f"{limit}, met by the last {of}"
+
+
+def _ledger(waiting: Waiting) -> str:
+    if waiting.unsettled_since is None:
+        return "has all sweeps that ended"
+    lacking = count_text(waiting.unsettled, "sweep or command")
+    return f"lacks {lacking}; the first began at {time_text(waiting.unsettled_since)}"
+
+
+def _due(waiting: Waiting, history: History | None) -> Iterator[Block]:
+    rows = [
+        [
+            one.destination or "(cannot be read)",
+            f"{sum(one.late.values()):,}",
+            ", ".join(f"{name.replace('_', ' ')}: {n:,}" for name, n in one.late.items() if n),
+            "\n".join(_reasons(one, waiting.held_back, history)),
+        ]
+        for one in waiting.destinations[:_MOST_ROWS]
+    ]
+    yield Table(_DUE, rows)
+    if more := len(waiting.destinations) - len(rows):
+        yield Line(f"And {count_text(more, 'more destination')}.")
+    if waiting.looked_at < waiting.due:
+        yield Line(
+            f"The table is about the {waiting.looked_at:,} that have been due for the longest."
+        )
+
+
+def _reasons(
+    one: DestinationOutlook, held: Sequence[HeldBack], history: History | None
+) -> Iterator[str]:
+    """What becomes of the due messages for a destination, and why they are still there."""
+
+    def why(holder: Holder) -> str:
+        for each in held:
+            if each.holder is holder and (
+                each.what is None or fits_destination(one.destination, each.what)
+            ):
+                until = "" if each.until is None else f", until {time_text(each.until)}"
+                return f"{f'{shorten(each.what)}, ' if each.what else ''}{each.why}{until}"
+        return "by now nothing holds them back"
+
+    last = history.sweeps[0] if history and history.sweeps else None
+    if one.eligible and one.problem is not None:
+        yield f"{one.eligible:,} would fail: {one.problem}"
+    elif one.eligible:
+        # What took nothing is named there: a breaker is open.
+        named = last and last.left and (one.destination or "") in (last.reason or "")
+        left = f"; the last one left some: {last.reason}" if last and named else ""
+        yield f"{one.eligible:,} for the next sweep{left}"
+    if one.limited:
+        yield f"{one.limited:,} of them limited: {why(Holder.LIMITED)}"
+    if one.paused:
+        yield f"{one.paused:,} paused: {why(Holder.PAUSED)}"
+    if one.back_off:
+        again = "" if one.problem is None else f"; now they would fail again: {one.problem}"
+        yield f"{one.back_off:,} in back-off: they have failed, and are tried again later{again}"
+
+
+def _sweep_row(sweep: SweepLine) -> Sequence[Cell | str]:
+    counts = (sweep.found, sweep.dispatched, sweep.failed, sweep.exhausted, sweep.left)
+    return [
+        short_time(sweep.start),
+        f"{sweep.seconds:.1f} s",
+        Cell(sweep.outcome, _COLOURS.get(sweep.outcome, "red")),
+        *(f"{count:,}" for count in counts),
+        "" if sweep.lateness_p95_ms is None else duration_text(sweep.lateness_p95_ms),
+        shorten(sweep.reason or ""),
+    ]
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    return duration_text(max(0.0, (now - moment) / timedelta(milliseconds=1)))
+
+
+def _commands(found: Status, *commands: Sequence[str]) -> Cell:
+    """Commands on this endpoint. Without its options they would act on that of the folder where
+    somebody pastes them.
+    """
+    lines = (shlex.join(["duesweep", *words, *found.options]) for words in commands)
+    return Cell("\n".join(lines), COMMANDS)
+
+
+def _with_options(found: Status, finding: Finding) -> Finding:
+    """The same for the commands that the doctor advises."""
+    options = "".join(f" {shlex.quote(each)}" for each in found.options)
+    advice = re.sub(
+        "`(duesweep [^`]+)`", lambda each: f"`{each[1]}{options}`", finding.advice or ""
+    )
+    return replace(finding, advice=advice or None)
