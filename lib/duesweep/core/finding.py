@@ -11,6 +11,7 @@ from enum import StrEnum
 from duesweep.core.errors import ConfigError, DuesweepError, OdbcDriverError, Problem
 from duesweep.core.world import World
 
+NOT_SET_UP = "The command `setup` has not run"
 _READINGS = 3
 # No message is early or late by this machine's clock: it is only for logs and fault headers.
 _SKEW = timedelta(seconds=5)

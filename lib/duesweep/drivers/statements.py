@@ -1,5 +1,6 @@
-"""The statements by topic, how a session runs them, in every dialect alike, and how a transaction
-runs again if the server rolled it back: deadlocks and serialization failures.
+"""The statements by topic, how a session runs them, in every dialect alike, what a server says of a
+table, and how a transaction runs again if the server rolled it back: deadlocks and serialization
+failures.
 
 A line like `-- name: claim` begins a statement. Names are the same in every dialect. What several
 statements of a dialect repeat is a fragment. A line like `-- fragment: tick` begins it, and
@@ -16,9 +17,10 @@ What Spark reads over JDBC is a subquery that can bind no values: they are liter
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
+from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from importlib.resources import files
 from textwrap import dedent
@@ -221,6 +223,25 @@ def journal_columns(dialect: str) -> Mapping[str, Mapping[str, str]]:
         table: {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(columns)}
         for table, columns in _TABLE.findall(statement(dialect, "create_journal"))
     }
+
+
+# Names of columns, and the types that each may have; none: any type.
+Columns = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """`columns` are names to types. `missing_rights`: those of the rights that were asked about
+    which this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` those
+    of indexes that leave rows out. `mark` says the format of duesweep's own tables.
+    """
+
+    is_table: bool
+    columns: Mapping[str, str]
+    missing_rights: Sequence[str] = ()
+    indexed: frozenset[str] = field(default_factory=frozenset)
+    indexed_in_part: frozenset[str] = field(default_factory=frozenset)
+    mark: str | None = None
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

@@ -21,6 +21,7 @@ from duesweep.config.adapters.roles import (
 )
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode
 from duesweep.core.finding import (
+    NOT_SET_UP,
     Check,
     Finding,
     Severity,
@@ -40,7 +41,6 @@ from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
-from duesweep.stores.tables import NOT_SET_UP
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 

@@ -9,8 +9,8 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.errors import NotAQueueError, QueueNotFoundError
 from duesweep.core.finding import refuse
 from duesweep.core.message import Message
-from duesweep.drivers.found import Columns
 from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, connect, find_table
+from duesweep.drivers.statements import Columns
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import Table, TaskSession

@@ -18,17 +18,17 @@ from duesweep.core.errors import (
 from duesweep.core.finding import refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
-from duesweep.drivers.found import Columns
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.statements import Columns
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import Table, TaskSession
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.checks_sqlserver import check_session
+from duesweep.stores.dialect import WantedIndex
 from duesweep.stores.tables import (
     SQL_SERVER_QUEUE_RIGHTS,
-    WantedIndex,
     WantedTable,
     wrong_columns,
 )

@@ -24,7 +24,6 @@ from duesweep.core.finding import (
     warning,
 )
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.found import Columns, FoundTable
 from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
     column_lists,
@@ -35,16 +34,15 @@ from duesweep.drivers.postgresql.session import (
     similar_tables,
     text_of,
 )
-from duesweep.drivers.statements import Session
-from duesweep.stores.checks import wanted_tables
-from duesweep.stores.dialect import Location, Tables
+from duesweep.drivers.statements import Columns, FoundTable, Session
+from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
     POSTGRESQL_QUEUE_RIGHTS,
     Grants,
-    WantedIndex,
     WantedTable,
     all_table_findings,
+    wanted_tables,
 )
 from duesweep.stores.zone import writer_time_zone
 

@@ -29,7 +29,6 @@ from duesweep.core.policy import (
     SCANNED_ROWS,
     Timeouts,
 )
-from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
@@ -39,16 +38,16 @@ from duesweep.drivers.sqlserver.catalog import (
 )
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.drivers.statements import Session
-from duesweep.stores.checks import wanted_journals, wanted_tables
-from duesweep.stores.dialect import Location, Tables
+from duesweep.drivers.statements import FoundTable, Session
+from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
     SQL_SERVER_QUEUE_RIGHTS,
     Grants,
-    WantedIndex,
     WantedTable,
     all_table_findings,
+    wanted_journals,
+    wanted_tables,
 )
 
 

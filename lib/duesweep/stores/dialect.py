@@ -18,12 +18,10 @@ from duesweep.core.finding import Finding
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
-from duesweep.drivers.found import FoundTable
-from duesweep.drivers.statements import Session
+from duesweep.drivers.statements import FoundTable, Session
 from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
-from duesweep.stores.tables import WantedIndex
 from duesweep.stores.tombstone import Tombstones
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
@@ -202,6 +200,18 @@ class Claims(ABC):
         self, messages: Sequence[tuple[Message, datetime]], zone: str | None
     ) -> Mapping[str, int]:
         """Give messages that are held new Dues. Returns the instants, in microseconds, by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedIndex:
+    """An index that begins with `column`. `harm` is what happens without it; `statement` creates
+    it. A `partial` one may leave rows out.
+    """
+
+    column: str
+    harm: str
+    statement: str
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
-from duesweep.stores.checks import check_tables, missing_index
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
+from duesweep.stores.tables import check_tables, missing_index
 
 _ALL = 2**62
 # More than any server rounds a Due: a message must not be left out because of that.

@@ -9,10 +9,9 @@ from duesweep.core.errors import Problem, StoreError
 from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.checks import missing_index, wanted_tables
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
-from duesweep.stores.tables import newer_format
+from duesweep.stores.tables import missing_index, newer_format, wanted_tables
 
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]

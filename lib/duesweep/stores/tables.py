@@ -5,40 +5,37 @@ shows all; a sweep is refused by the first that stops it.
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from duesweep.core.account import unknown_format
 from duesweep.core.address import bracket_name
 from duesweep.core.errors import Problem
 from duesweep.core.finding import (
+    NOT_SET_UP,
     Check,
     Finding,
     Severity,
     fault,
     ok,
+    refuse,
     stop,
     warning,
 )
-from duesweep.drivers.found import Columns, FoundTable
+from duesweep.drivers.statements import Columns, FoundTable, Session, journal_columns
+from duesweep.stores.dialect import Dialect, Location, WantedIndex, journal_tables
+from duesweep.stores.kinds import destinations
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
 # SELECT to count what arrived: a trigger may drop rows without an error.
 SQL_SERVER_QUEUE_RIGHTS: Sequence[str] = ("SELECT", "INSERT")
-NOT_SET_UP = "The command `setup` has not run"
 # Types of text that hold the characters of one code page only.
 _NARROW = {"varchar", "char", "text"}
-
-
-@dataclass(frozen=True, slots=True)
-class WantedIndex:
-    """An index that begins with `column`. `harm` is what happens without it; `statement` creates
-    it. A `partial` one may leave rows out.
-    """
-
-    column: str
-    harm: str
-    statement: str
-    partial: bool = False
+_JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+# A database administrator may have created the tables with the other type of text.
+_ALIKE = {"text": frozenset({"text", "character varying"})}
+# A session may lock only rows that it may change.
+_DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +77,42 @@ class Grants:
     beside: Sequence[str] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     database: str | None = None
+
+
+def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
+    """The delayed table, with its index on Due, and the journal's."""
+    kind = location.kind
+    wanted = WantedTable(
+        role="delayed table",
+        table=delayed,
+        columns={column: frozenset({of_type}) for column, of_type in kind.columns.items()},
+        rights=_DELAYED_RIGHTS,
+        create=kind.advice,
+        indexes=(location.dialect.tables.due_index(kind, delayed),),
+        # The headers of the MSMQ transport are bytes.
+        unicode="Headers" if kind.columns.get("Headers") == "nvarchar" else None,
+    )
+    return [wanted, *wanted_journals(location.dialect, delayed)]
+
+
+def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
+    """duesweep's own tables beside a delayed table."""
+    columns = journal_columns(dialect.statements)
+    return [
+        WantedTable(
+            role="journal table",
+            table=table,
+            columns={c: _ALIKE.get(kind, frozenset({kind})) for c, kind in columns[name].items()},
+            rights=_JOURNAL_RIGHTS,
+            create="run the command `setup` once",
+            reshape=(
+                "another version of duesweep created it: let that version settle its sweeps, drop "
+                "the tables duesweep_…, and run the command `setup`"
+            ),
+            is_journal=True,
+        )
+        for name, table in journal_tables(beside).items()
+    ]
 
 
 # A table as it is expected and as it was found; None if this user sees no such table.
@@ -124,6 +157,22 @@ def table_findings(
             yield _index(wanted, found, index)
     if wanted.unicode in found.columns:
         yield _unicode(wanted, found, str(wanted.unicode))
+
+
+def check_tables(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
+    of another shape, or closed to this user. A missing index only makes sweeps slow.
+    """
+    refuse(_stopping(session, location, delayed))
+
+
+def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
+    tables = location.dialect.tables
+    yield from tables.check_session(session, "store.dsn", location)
+    for wanted in wanted_tables(location, delayed):
+        found = tables.find(session, wanted.table, wanted.rights)
+        others = partial(tables.similar, session, wanted.table)
+        yield from table_findings(wanted, found, others=others)
 
 
 def newer_format(name: str, found: FoundTable | None) -> Sequence[Finding]:
@@ -214,7 +263,7 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
 
 
 def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:
-    if has_index(found, index):
+    if _has_index(found, index):
         return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
     text = f"No index that can be used begins with {index.column}: {index.harm}"
     return warning(
@@ -222,7 +271,7 @@ def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Findin
     )
 
 
-def has_index(found: FoundTable, index: WantedIndex) -> bool:
+def _has_index(found: FoundTable, index: WantedIndex) -> bool:
     """Whether a table has such an index."""
     usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
     return index.column in usable
@@ -246,3 +295,26 @@ def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
         [f"-- Only {when}:\n{alter}"],
         refusal=refusal,
     )
+
+
+def missing_index(session: Session, location: Location, delayed: Any) -> Problem | None:
+    """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly."""
+    tables = location.dialect.tables
+    found, index = tables.find(session, delayed, ()), tables.due_index(location.kind, delayed)
+    if found is None or _has_index(tables.with_indexes(session, delayed, found), index):
+        return None
+    return Problem(
+        f"No index of {delayed.sql} that can be used begins with {index.column}: {index.harm}",
+        f"run {index.statement}",
+    )
+
+
+def waiting_destinations(location: Location, most: int) -> Sequence[str]:
+    """The destinations of the messages that are due first, at most `most` messages; without the
+    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
+    does.
+    """
+    with location.dialect.connect(location.dsn, location.timeouts.task) as session:
+        delayed = location.find_delayed(session)
+        statements = session.named(location.names(delayed))
+        return destinations(statements.rows("doctor_waiting", most=most))

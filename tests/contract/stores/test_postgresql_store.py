@@ -15,7 +15,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
 from duesweep.stores.base import SweepRun, TaskSession
-from duesweep.stores.checks import check_tables
+from duesweep.stores.tables import check_tables
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest

@@ -15,6 +15,7 @@ from duesweep.config.adapters import Needs, Service
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import (
+    NOT_SET_UP,
     Check,
     Finding,
     Severity,
@@ -27,13 +28,12 @@ from duesweep.core.finding import (
     without,
     worst_first,
 )
-from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
+from duesweep.drivers.statements import FoundTable
 from duesweep.operations.doctor import Examination, examine_services
 from duesweep.stores.checks_postgresql import time_outs
 from duesweep.stores.tables import (
-    NOT_SET_UP,
     ExaminedTable,
     Grants,
     WantedTable,

@@ -11,10 +11,11 @@ import pytest
 
 from duesweep.core.address import TableName
 from duesweep.core.finding import Check, ClockReading, Finding, Severity, clock_skew, is_to_mend
-from duesweep.drivers.found import FoundTable
+from duesweep.drivers.statements import FoundTable
 from duesweep.stores import checks_postgresql
 from duesweep.stores.checks_postgresql import certificate, writer_zone
-from duesweep.stores.tables import Grants, WantedIndex, WantedTable, table_findings
+from duesweep.stores.dialect import WantedIndex
+from duesweep.stores.tables import Grants, WantedTable, table_findings
 from support.rows import RecordedSession, Rows
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

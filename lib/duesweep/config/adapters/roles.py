@@ -16,7 +16,7 @@ from duesweep.config.adapters.endpoint import (
 from duesweep.core.errors import ConfigError
 from duesweep.core.routing import NoRouteError, first_route, own_route
 from duesweep.queues.tables import ERROR, OWN, ROUTED, SUBSCRIPTION_TABLE, WAITED_FOR
-from duesweep.stores import checks
+from duesweep.stores import tables
 from duesweep.stores.base import Store
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.store import SqlStore
@@ -67,7 +67,7 @@ def waiting_destinations(config: Config, most: int) -> Sequence[str]:
         return ()
     store = store_of(config)
     assert isinstance(store, SqlStore)  # all stores of duesweep are
-    return checks.waiting_destinations(store, most)
+    return tables.waiting_destinations(store, most)
 
 
 def routed_queues(config: Config) -> Iterator[Wanted]:

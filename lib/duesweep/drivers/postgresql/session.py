@@ -26,7 +26,6 @@ from psycopg.rows import namedtuple_row
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
-from duesweep.drivers.found import Columns, FoundTable
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
     connect_errors,
@@ -46,6 +45,8 @@ from duesweep.drivers.postgresql.wire import (
     tls_settings,
 )
 from duesweep.drivers.statements import (
+    Columns,
+    FoundTable,
     Names,
     Session,
     describe_statement,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.drivers.found import FoundTable
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.drivers.statements import Session
+from duesweep.drivers.statements import FoundTable, Session
 
 
 def is_there(session: Session, table: SqlServerTable) -> bool:
