@@ -24,6 +24,7 @@ from duesweep.stores.base import (
     Slices,
     SweepRun,
     Unsettled,
+    Work,
 )
 from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep_testing.builders import DelayedRow, message
@@ -63,9 +64,10 @@ class MemoryDriverSession(OperatorDriver):
     def horizon(self) -> Horizon:
         return Horizon(self._store.now, self._store.now)
 
-    def has_work(self, ahead: timedelta = timedelta()) -> bool:
+    def find_work(self, ahead: timedelta) -> Work | None:
         horizon = self.horizon().looking_ahead(ahead)
-        return bool(self._eligible(horizon) or self._gone_counters() or self._dead())
+        is_any = self._eligible(horizon) or self._gone_counters() or self._dead()
+        return Work() if is_any else None
 
     def next_due(self, horizon: Horizon) -> datetime | None:
         """The first Due that is not due by the horizon; Dues are instants here."""

@@ -101,7 +101,8 @@ def look(
 ) -> Look:
     """As `look_at`, with a session that has been checked."""
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-    if not session.has_work(ahead):
+    work = session.find_work(ahead)
+    if work is None:
         return Look(
             has_work=False,
             needs_spark=False,
@@ -109,15 +110,14 @@ def look(
             next_due=_find_next_due(session),
             pauses=session.pauses(),
         )
-    horizon = session.horizon().looking_ahead(ahead)
-    horizon = session.skip_held(horizon)
+    horizon = replace(session.horizon().looking_ahead(ahead), since=work.since)
     refuse_missing_queues(context, session, horizon)
     on_spark = (for_spark or needs_spark)(
         context, lambda: _count(context, session, horizon, stop or Stop())
     )
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
-    pauses, since = session.pauses(), horizon.since
-    return Look(True, on_spark, notices, pauses=pauses, since=since)  # noqa: FBT003 - two answers
+    pauses = session.pauses()
+    return Look(True, on_spark, notices, pauses=pauses, since=work.since)  # noqa: FBT003 - two answers
 
 
 def _find_next_due(session: DriverSession) -> NextDue | None:

@@ -110,6 +110,15 @@ class Horizon:
         return (shift.days * 86_400 + shift.seconds) * 1_000_000 + shift.microseconds
 
 
+class Work(NamedTuple):
+    """Work for a sweep. `since`: no message of an earlier Due is eligible, so that what is held
+    back before that, perhaps a million messages, is looked at once only. None: the store cannot
+    tell.
+    """
+
+    since: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SweepRun:
     """An open sweep, as its tasks know it."""
@@ -390,8 +399,8 @@ class DriverSession(Protocol):
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
         ...
 
-    def has_work(self, ahead: timedelta) -> bool:
-        """Whether anything is unsettled, or due by `ahead` from now and not in back-off. Cheap."""
+    def find_work(self, ahead: timedelta) -> Work | None:
+        """What is unsettled, or due by `ahead` from now and eligible; None: nothing. Cheap."""
         ...
 
     def horizon(self) -> Horizon:
@@ -559,12 +568,6 @@ class DriverSession(Protocol):
         if an index finds it; None if there is none, or the store cannot tell.
         """
         return None
-
-    def skip_held(self, horizon: Horizon) -> Horizon:
-        """The same horizon, from the first message on that was eligible when `has_work` looked: so
-        what is held back before that, perhaps a million messages, is looked at once only.
-        """
-        return horizon
 
     def destinations(self, horizon: Horizon | None) -> Sequence[str]:
         """Where messages go that are eligible: a bounded number, the commonest first, without the

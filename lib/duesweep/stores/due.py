@@ -3,7 +3,7 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
@@ -12,7 +12,7 @@ from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun
+from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun, Work
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
 from duesweep.stores.tables import check_tables, missing_index
@@ -37,7 +37,6 @@ class SqlDriver(SqlJournal, OperatorDriver):
     def __init__(self, session: Session, location: Location) -> None:
         super().__init__(session, location)
         self._kind = location.kind
-        self._first_due: datetime | None = None
         # How many messages each slice of its open sweeps was planned with.
         self._planned: dict[UUID, list[int]] = {}
         # How many messages were noted last.
@@ -56,7 +55,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     # What is due.
 
-    def has_work(self, ahead: timedelta = timedelta()) -> bool:
+    def find_work(self, ahead: timedelta) -> Work | None:
         horizon = self.horizon().looking_ahead(ahead)
         pending = {
             "source": self.source,
@@ -64,15 +63,12 @@ class SqlDriver(SqlJournal, OperatorDriver):
             "paused": self._pausing(),
         }
         if found := self._session.rows("find_pending", **pending):
-            self._first_due = self._dialect.due_out(found[0].due)
-            return True
+            first = self._dialect.due_out(found[0].due)
+            return Work(None if first is None else first - _ROUNDING)
         if self._session.row("find_gone_attempts", source=self.source).found:
-            return True
-        return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
-
-    def skip_held(self, horizon: Horizon) -> Horizon:
-        first = self._first_due
-        return replace(horizon, since=None if first is None else first - _ROUNDING)
+            return Work()
+        is_unsettled = any(not self.still_alive(one.sweep_id) for one in self.unsettled())
+        return Work() if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> datetime | None:
         return next_due(self._location, self._session, horizon.before, horizon.zone)
