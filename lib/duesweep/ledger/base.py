@@ -287,35 +287,28 @@ class LedgerTables(Protocol):
     @property
     def root(self) -> str:
         """Where the tables are."""
-        ...
 
     def facts(self, name: str) -> LedgerTableFacts:
         """What is at the table's location."""
-        ...
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         """Create the table, unless it is there."""
-        ...
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
-        ...
 
     def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
         """Append those of the pieces that the table does not have yet, in one commit where the
         writer can. Pieces of the same id count up. Adds columns that the table lacks.
         """
-        ...
 
     def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
         """Replace the rows of one source, unless the table has the piece already."""
-        ...
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
-        ...
 
     def count(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
@@ -323,22 +316,17 @@ class LedgerTables(Protocol):
         """Each combination of values of these columns that occurs in `least` rows or more, and in
         how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
         """
-        ...
 
     def size(self, name: str) -> TableSize | None:
         """How large the table is; None: there is none."""
-        ...
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         """Remove a source's rows whose instant is before this one; how many."""
-        ...
 
     def compact(self, name: str) -> int:
         """Write small files together into larger ones; how many small ones there were."""
-        ...
 
     def vacuum(self, name: str, days: int) -> int | None:
         """Delete files that no version of the last `days` needs, and log entries that have expired;
         how many files. None: the writer does not tell.
         """
-        ...

@@ -35,7 +35,6 @@ class QueueSession(Protocol):
 
         Raises a `MessageError` when there is no such queue.
         """
-        ...
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -47,7 +46,6 @@ class QueueSession(Protocol):
         was delivered), `TransactionLostError` when all work of the batch was rolled back, another
         `StoreError` when the service is out of reach.
         """
-        ...
 
     def table(self, destination: Destination) -> Table | None:  # noqa: ARG002 - for all
         """What the store's session may put rows into by itself, in its own transaction, in place of
@@ -97,7 +95,6 @@ class Queue(Protocol):
     @property
     def shares_transaction(self) -> bool:
         """Whether deliveries are part of the store's transaction: then they are exactly once."""
-        ...
 
     @property
     def longest_delay(self) -> int:
@@ -106,7 +103,6 @@ class Queue(Protocol):
 
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """Open a session beside a store's session."""
-        ...
 
     def check(self, error_queue: str | None) -> None:
         """Check, before anything is claimed, whether messages can be delivered here.
@@ -114,7 +110,6 @@ class Queue(Protocol):
         Raises `ConfigError` where these are not the endpoint's queues, or where `error_queue` is
         not a queue that takes messages; `StoreError` where the service is out of reach.
         """
-        ...
 
     def route(self, address: str) -> tuple[str, str]:
         """The connection that an address leads to, and the queue's address there. The connection

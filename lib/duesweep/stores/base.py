@@ -281,7 +281,6 @@ class TaskSession(Protocol):
 
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
-        ...
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock what the claim keys lead to, at most one message a claim key, where it is still
@@ -291,21 +290,17 @@ class TaskSession(Protocol):
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
         """
-        ...
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many of `wanted` more messages the sweep may exhaust. Serialised per sweep: other
         slices wait until this transaction, in which `finish` counts them, has ended.
         """
-        ...
 
     def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
         """Remove what left, count what failed, journal both; part of the claim's transaction."""
-        ...
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, its account and whether it is complete."""
-        ...
 
     def claim_key(self, message: Message) -> str:
         """The claim key by which a claimed message that is released is found again."""
@@ -355,29 +350,23 @@ class MessageSession(Protocol):
 
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction of one message; nested, a savepoint."""
-        ...
 
     def store(self, message: NewMessage) -> str:
         """Store a message until it is due; its key."""
-        ...
 
     def fetch_next_due(self) -> Message | None:
         """Lock and return the eligible message that has been due for the longest, by the server's
         clock; None if there is none. Skips what others hold.
         """
-        ...
 
     def remove(self, message: Message) -> bool:
         """Remove a message that was fetched; False if it is gone already."""
-        ...
 
     def raise_failure_count(self, message: Message) -> bool:
         """Count a failure for a message; False if it is gone already."""
-        ...
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due, in UTC; None if none is stored."""
-        ...
 
 
 class DriverSession(Protocol):
@@ -397,56 +386,45 @@ class DriverSession(Protocol):
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
-        ...
 
     def find_work(self, ahead: timedelta) -> Work | None:
         """What is unsettled, or due by `ahead` from now and eligible; None: nothing. Cheap."""
-        ...
 
     def horizon(self) -> Horizon:
         """What is due now, by the transport's own predicate in its writers' time zone."""
-        ...
 
     def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
         """Open a sweep and drop counters of messages that are gone. `engine` is noted for the
         ledger.
         """
-        ...
 
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
         """Cut what is eligible into slices of equal size. Changes nothing."""
-        ...
 
     def note_slices(self, run: SweepRun, plan: Slices) -> int:
         """Note that the open sweep has these slices, too, and the run's horizon. Returns how many
         slices it had before: its tasks count them on.
         """
-        ...
 
     def claim_keys(self, plan: Slices, number: int) -> Iterable[Any]:
         """The rows of one slice of the plan, whichever session made it, read by this session."""
-        ...
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible; counts up to `most`, which is cheap."""
-        ...
 
     def count_stored(self, since: datetime | None) -> int:
         """How many messages the store holds, whatever their Due; with `since`, only those stored
         with a Due from then on.
         """
-        ...
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far by an open sweep."""
-        ...
 
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
         """Let an open sweep stop so many seconds from now, by the server's clock. From then on its
         tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
         earlier stop stays as it is. Does nothing to a closed sweep.
         """
-        ...
 
     # The journal.
 
@@ -454,32 +432,26 @@ class DriverSession(Protocol):
         """Become the source's only settler, until `end_settling` or the session's end. Never waits:
         False if another session is.
         """
-        ...
 
     def end_settling(self) -> None:
         """Let others settle."""
-        ...
 
     def settler(self) -> str:
         """Which process settles the source, and since when, as a sentence's beginning: "Process 7
         on web1, whose session has been idle since 12:03:04 UTC,".
         """
-        ...
 
     def unsettled(self) -> Sequence[Unsettled]:
         """The source's sweeps and commands that are not settled, the oldest first. Cheap."""
-        ...
 
     def still_alive(self, sweep_id: UUID) -> bool:
         """Whether another session lives for the sweep or command: its driver's, or that of who
         settles it. If none does, and this session is the settler, only it may settle the sweep
         until it is no more.
         """
-        ...
 
     def keep_sweep(self, sweep_id: UUID) -> bool:
         """Let a sweep live by this session, since its own was lost; False: another one has it."""
-        ...
 
     def close_sweep(
         self,
@@ -496,58 +468,47 @@ class DriverSession(Protocol):
         ended, and need not be called if all slices are complete.
         `reason`: why its dispatch was cut short; None if it was not.
         """
-        ...
 
     def seal(self, sweep_id: UUID) -> None:
         """Note when a closed sweep was first settled."""
-        ...
 
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         """The sweep's row for `sweeps`, and whether the retry counters changed."""
-        ...
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
         """What a sealed sweep delivered, an Arrow IPC stream a batch (`duesweep.stores.tombstone`),
         in pieces bounded in memory; always the same pieces.
         """
-        ...
 
     def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
         """What a sealed sweep exhausted, or a sealed command changed, in pieces bounded in memory;
         always the same pieces.
         """
-        ...
 
     def piece_rows(self, piece: Piece) -> Sequence[Any]:
         """The messages of a piece. They have the columns of the ledger's `tombstones` and `errors`
         that are not the same in all rows or, of a command, those of `changes` but `source`, and
         `attempts`; headers are text, instants microseconds.
         """
-        ...
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         """The source's retry counters, at most `most` at a time, with the columns of the ledger's
         `retries` but `source`; instants are microseconds.
         """
-        ...
 
     def delete_settled(self, sweep_id: UUID) -> None:
         """Forget a sweep that the ledger has."""
-        ...
 
     def binding(self) -> UUID | None:
         """The ledger that the source is bound to. Raises `ConfigError` if another store
         has the source's name.
         """
-        ...
 
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source to a ledger for good. A source that is bound already stays as it is."""
-        ...
 
     def backlog(self) -> Backlog:
         """How much the journal holds of the source. Cheap."""
-        ...
 
     # Answers that a store may leave as they are.
 
@@ -604,19 +565,15 @@ class Store(Protocol):
 
         Raises `ConfigError` for a mode that the store cannot honour.
         """
-        ...
 
     def open_task(self) -> AbstractContextManager[TaskSession]:
         """A session for one slice."""
-        ...
 
     def open_driver(self) -> DriverSession:
         """A session for the driver."""
-        ...
 
     def open_messages(self) -> AbstractContextManager[MessageSession]:
         """A session for one message at a time."""
-        ...
 
     def set_up_infrastructure(self) -> None:
         """Create what the store needs and lacks, such as tables; part of the command `setup`. A
@@ -639,66 +596,54 @@ class OperatorDriver(DriverSession, Protocol):
         """The messages that are due in the span, those with the earliest Due first, in pages; the
         first page comes quickly, however many wait. Without bodies.
         """
-        ...
 
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
         """The messages with these keys that are stored. May read the whole table where no key is
         indexed. Texts that cannot be keys lead to none.
         """
-        ...
 
     def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
         """How many messages are due before the first instant, from the first to before the second,
         and so on, and from the last on: one number more than `ends`.
         """
-        ...
 
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
         """Let nothing go to the destinations that fit `pattern`, until an instant; None: until they
         are resumed. Changes a pause of the same pattern. Batches under way are not stopped.
         """
-        ...
 
     def resume(self, pattern: str) -> bool:
         """End the pause of just this pattern; False if there is none."""
-        ...
 
     def open_command(self, command: Command) -> SweepRun:
         """Open a command. The horizon of its run says the server's time and the writers' zone."""
-        ...
 
     def undoing(self) -> AbstractContextManager[None]:
         """Be the source's only command that `undoes`; waits a short time for another one to end.
         Raises `StoreError` if it does not end.
         """
-        ...
 
     # What `audit` compares with the ledger. What others change meanwhile may be missing, or be
     # there still.
 
     def keys(self) -> AbstractContextManager[Iterator[Sequence[str]]]:
         """The keys of all stored messages, in pages; no order is promised."""
-        ...
 
     def gone_counters(self, most: int) -> Sequence[str]:
         """The keys of retry counters whose messages are not stored, up to so many."""
-        ...
 
     def orphaned_journal(self) -> Sequence[UUID]:
         """Sweeps and commands, of any source, of which the journal has rows that nobody settles,
         because their own row is gone.
         """
-        ...
 
     # Rows that duesweep keeps of all sources beside a store.
 
     def dropped(self) -> Sequence[DroppedSource]:
         """The sources whose endpoints are gone."""
-        ...
 
     def forget(self, source: str) -> int:
         """Delete a source's counters, pauses, limits and binding; how many rows."""
-        ...
 
 
 class OperatorTask(TaskSession, Protocol):
@@ -711,13 +656,11 @@ class OperatorTask(TaskSession, Protocol):
         hold, wait for no row. `Claim.later` and `.unread` are empty. Raises `SweepClosedError` when
         the command was closed meanwhile. Without keys it only does that, and tells what is paused.
         """
-        ...
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
         """Remove messages that are held, with their retry counters. Headers and bodies are
         journalled as they were stored.
         """
-        ...
 
     def reschedule(
         self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
@@ -725,7 +668,6 @@ class OperatorTask(TaskSession, Protocol):
         """Give messages that are held a new Due, an instant. They keep their keys and their retry
         counters; a message in back-off may be tried at its new Due.
         """
-        ...
 
     def put_back(
         self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
@@ -733,11 +675,9 @@ class OperatorTask(TaskSession, Protocol):
         """Store messages again, and journal the changes with their new keys, which it returns, and
         with the Dues that were stored.
         """
-        ...
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
         """Journal what became of messages that are not in the store."""
-        ...
 
 
 class Operators(Protocol):
@@ -747,11 +687,9 @@ class Operators(Protocol):
 
     def open_driver(self) -> AbstractContextManager[OperatorDriver]:
         """A driver's session for people."""
-        ...
 
     def open_changes(self) -> AbstractContextManager[OperatorTask]:
         """A session for one command."""
-        ...
 
 
 def operators_of(store: Store, wanted: str) -> Operators:

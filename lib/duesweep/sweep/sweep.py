@@ -62,22 +62,18 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """As `sweeps` and the summary show it."""
-        ...
 
     @property
     def spark(self) -> "SparkSession | None":
         """The session with which the ledger may be written; None: there is none."""
-        ...
 
     def slices(self, wanted: int) -> int:
         """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
-        ...
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None where all
         were.
         """
-        ...
 
 
 # Who interrupts a sweep waits at most so long for the batch of the other thread.

@@ -42,83 +42,64 @@ class StoreUnderTest(Protocol):
     @property
     def abilities(self) -> Abilities:
         """The store's abilities."""
-        ...
 
     @property
     def store(self) -> Store:
         """The store."""
-        ...
 
     @property
     def queue(self) -> Queue:
         """The queues beside it."""
-        ...
 
     @property
     def own_queue(self) -> str:
         """The endpoint's name."""
-        ...
 
     @property
     def unreadable(self) -> Sequence[str]:
         """Texts for `DelayedRow.headers` that cannot be read; the store keeps them unchanged."""
-        ...
 
     def now(self) -> datetime:
         """The time now, as a Due would be stored."""
-        ...
 
     def server_time(self) -> datetime:
         """The server's time as an instant, without the shift of a stored Due's time zone."""
-        ...
 
     def load(self, rows: Iterable[DelayedRow]) -> list[DelayedRow]:
         """Store these rows. Returns them with the keys and Dues that they have in the store."""
-        ...
 
     def claim_keys(self, rows: Iterable[DelayedRow]) -> list[str]:
         """A claim key for each row, in order, also for rows that are not in the store."""
-        ...
 
     def message(self, row: DelayedRow, attempts: int = 0) -> Message:
         """The message that a claim of the row has to return."""
-        ...
 
     def stored_headers(self, row: DelayedRow) -> str:
         """The row's headers as the journal stores them for an exhausted message."""
-        ...
 
     def waiting(self) -> set[str]:
         """The keys in the store."""
-        ...
 
     def reschedule(self, key: str, due: datetime) -> None:
         """Give a row another Due."""
-        ...
 
     def attempts(self) -> dict[str, int]:
         """The retry counters."""
-        ...
 
     def end_back_off(self) -> None:
         """End all back-offs."""
-        ...
 
     def journal(self, run: SweepRun) -> list[JournalEntry]:
         """The journal entries of the sweep's tasks, in the order of their transactions."""
-        ...
 
     def counters(self, run: SweepRun) -> tuple[int, int]:
         """How many messages the sweep exhausted, and how many were over its limit."""
-        ...
 
     def changes(self, run: SweepRun) -> list[ChangeEntry]:
         """What an operator's command has journalled, in order."""
-        ...
 
     def delivered(self) -> list[str]:
         """The headers of the messages in queue `Billing`."""
-        ...
 
 
 class JsonHeaders:
@@ -151,34 +132,27 @@ class BrokerUnderTest(Protocol):
     @property
     def queue(self) -> Queue:
         """The queues."""
-        ...
 
     @property
     def store(self) -> Store:
         """A store whose sessions a queue may share."""
-        ...
 
     @property
     def has_own_transaction(self) -> bool:
         """Whether a queue's deliveries are not part of the store's transaction."""
-        ...
 
     @property
     def has_null_bodies(self) -> bool:
         """Whether a body of None arrives as None; else it arrives empty."""
-        ...
 
     def create(self, address: str) -> None:
         """Create another queue."""
-        ...
 
     def drop(self, address: str) -> None:
         """Remove a queue."""
-        ...
 
     def arrived(self, address: str) -> ArrivedMessages:
         """Headers and bodies of the committed messages in a queue, in order."""
-        ...
 
 
 class QueueUnderTest(BrokerUnderTest, Protocol):
@@ -186,8 +160,6 @@ class QueueUnderTest(BrokerUnderTest, Protocol):
 
     def refuse(self, address: str) -> None:
         """Let a queue refuse messages with `REFUSED_BODY`."""
-        ...
 
     def locked(self, address: str) -> AbstractContextManager[None]:
         """Let a queue take nothing during the block."""
-        ...
