@@ -6,12 +6,12 @@ from datetime import timedelta
 
 from duesweep.core.errors import DuesweepError, MessageError
 from duesweep.core.message import Message
-from duesweep.core.policy import BreakerLimits, RateLimits
+from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
 from duesweep.sweep.job import Tracing
-from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
+from duesweep.sweep.waiting import Destinations
 from duesweep_testing.builders import DUE, delayed_row, message
 
 
@@ -97,14 +97,8 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
-        self.breakers = DestinationBreakers(BreakerLimits(), self.clock)
-        self.delivery = SliceDelivery(
-            queue,
-            self.clock,
-            self.breakers,
-            SliceLimits(RateLimits(), self.clock),
-            tracing=Tracing(),
-        )
+        self.destinations = Destinations(BreakerLimits(), RateLimits(), BatchLimits(), self.clock)
+        self.delivery = SliceDelivery(queue, self.clock, self.destinations, tracing=Tracing())
 
     def deliver_all(self, *messages: Message) -> BatchResult:
         return self.delivery.deliver_all(messages, self.store_clock)

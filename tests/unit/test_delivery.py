@@ -171,12 +171,12 @@ def test_error_queue_that_failed_is_used_again_once_it_confirms(
 ) -> None:
     sent = [due() for _ in range(2)]
     world = World(LateQueue(silent={one.key for one in sent[confirmed:]}))
-    world.breakers.fail("error", "it was locked", took_seconds=0)
+    world.destinations.fail("error", "it was locked", took_seconds=0)
     world.clock.advance(1)
 
     world.delivery.deliver_error_messages("error", sent)
 
-    assert world.breakers.takes("error") is is_closed
+    assert (world.destinations.room("error") is None) is is_closed
 
 
 def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:

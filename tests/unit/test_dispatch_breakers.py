@@ -8,10 +8,10 @@ import pytest
 
 from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, BreakerLimits, Retry
+from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits, Retry
 from duesweep.core.world import SettableClock
 from duesweep.stores.base import Claim
-from duesweep.sweep.waiting import DestinationBreakers
+from duesweep.sweep.waiting import Destinations, Turn, Waiting
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.contract.memory_stores import DueKeyStore
@@ -207,10 +207,11 @@ def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -
 
 def test_all_destinations_together_wait_no_longer_than_each_may() -> None:
     clock = SettableClock()
-    breakers = DestinationBreakers(BreakerLimits(), clock)
-    breakers.fail("Shipping", "locked", took_seconds=0)
+    destinations = Destinations(BreakerLimits(), RateLimits(), BatchLimits(), clock)
+    destinations.add(0, [("Shipping", Waiting("key", "key", 1))])
+    destinations.fail("Shipping", "locked", took_seconds=0)
     clock.advance(28)
-    with breakers.trying("Shipping"):
-        breakers.fail("Shipping", "locked", took_seconds=10)
+    with destinations.giving(Turn("Shipping", ["key"])):
+        destinations.fail("Shipping", "locked", took_seconds=10)
 
-    assert breakers.seconds_to_try(["Shipping"]) == 2
+    assert destinations.seconds_to_next == 2

@@ -8,7 +8,7 @@ import pytest
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.core.world import SettableClock
-from duesweep.sweep.waiting import SliceLimits
+from duesweep.sweep.waiting import Reservations
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep, stop_sweep
@@ -221,12 +221,12 @@ def clock() -> SettableClock:
 
 
 @pytest.fixture
-def limits(clock: SettableClock) -> SliceLimits:
-    return SliceLimits(RateLimits((_LIMIT,)), clock)
+def limits(clock: SettableClock) -> Reservations:
+    return Reservations(RateLimits((_LIMIT,)), clock)
 
 
 def test_limit_that_is_free_lets_messages_go_however_long_the_store_took_to_answer(
-    clock: SettableClock, limits: SliceLimits
+    clock: SettableClock, limits: Reservations
 ) -> None:
     def ask(_limit: RateLimit, _messages: int) -> float:
         clock.sleep(5)
@@ -238,7 +238,7 @@ def test_limit_that_is_free_lets_messages_go_however_long_the_store_took_to_answ
 
 
 def test_reservation_that_is_late_is_dropped_but_not_two_that_follow_each_other(
-    clock: SettableClock, limits: SliceLimits
+    clock: SettableClock, limits: Reservations
 ) -> None:
     used = []
     for _ in range(6):
@@ -250,7 +250,7 @@ def test_reservation_that_is_late_is_dropped_but_not_two_that_follow_each_other(
 
 
 def test_reservation_in_time_is_used_after_a_late_one_and_forgives_none(
-    clock: SettableClock, limits: SliceLimits
+    clock: SettableClock, limits: Reservations
 ) -> None:
     used = []
     for late in (1.0, 0.0, 1.0):
@@ -270,7 +270,7 @@ def test_first_limit_that_fits_a_destination_counts() -> None:
 
 
 def test_slices_together_send_no_more_than_the_limit_in_any_second(clock: SettableClock) -> None:
-    slices = [SliceLimits(RateLimits((_LIMIT,)), clock) for _ in range(3)]
+    slices = [Reservations(RateLimits((_LIMIT,)), clock) for _ in range(3)]
     free_at, sent_at = 0.0, list[float]()
 
     def ask(limit: RateLimit, messages: int) -> float:

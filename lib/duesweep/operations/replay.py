@@ -34,7 +34,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.delivery import SliceDelivery, group_by_destination
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
+from duesweep.sweep.waiting import Destinations
 
 _LOST = "The ledger does not have it any more"
 # So often a message that gets no answer is sent, and so often in a row none may be reached.
@@ -64,10 +64,9 @@ class Delivery:
         self._session, self._run, self._queue = session, run, queue
         self._context, self._clock = context, context.world.clock
         clock = self._clock
-        breakers = DestinationBreakers(context.breaker, clock)
         # This waits for limits itself.
-        no_limits = SliceLimits(RateLimits(), clock)
-        self._delivery = SliceDelivery(queue, clock, breakers, no_limits, tracing=context.tracing)
+        destinations = Destinations(context.breaker, RateLimits(), context.limits, clock)
+        self._delivery = SliceDelivery(queue, clock, destinations, tracing=context.tracing)
         self._rng = context.world.chance()
 
     def run(self, batch: _Batch) -> Iterator[Tally]:

@@ -34,7 +34,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import DestinationBreakers, SliceLimits, Waiting
+from duesweep.sweep.waiting import Destinations, Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -71,18 +71,17 @@ class Batches:
         store: TaskSession,
         queue: QueueSession,
         *,
-        breakers: DestinationBreakers,
-        limits: SliceLimits,
+        destinations: Destinations,
         begin_sending: Callable[[], None],
     ) -> None:
         self._job, self._slice_number = job, slice_number
         self._store, self._queue = store, queue
-        self._breakers, self._limits = breakers, limits
+        self._destinations = destinations
         self._begin_sending = begin_sending
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._delivery = SliceDelivery(
-            queue, self._clock, breakers, limits, tracing=context.tracing
+            queue, self._clock, destinations, tracing=context.tracing
         )
         self._unusual = 0
         self._can_move = context.may_move and _moves(store)
@@ -94,7 +93,7 @@ class Batches:
 
     def forms(self) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None."""
-        if self._can_move and self._unusual < _MOST_UNUSUAL and self._breakers.all_closed:
+        if self._can_move and self._unusual < _MOST_UNUSUAL and self._destinations.all_closed:
             yield self._moved
         yield self.careful
 
@@ -195,7 +194,7 @@ class Batches:
 
     def _table(self, address: Address) -> Table:
         """Into which table the store may put messages with this destination."""
-        if self._limits.holds(address):
+        if self._destinations.room(address) is not None:
             raise UnusualBatchError("a destination has a limit")
         try:
             table = self._queue.table(self._queue.resolve(address))

@@ -13,7 +13,7 @@ from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Destination, QueueSession
 from duesweep.sweep.job import Attributes, Tracing
-from duesweep.sweep.waiting import DestinationBreakers, SliceLimits
+from duesweep.sweep.waiting import Destinations
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
@@ -22,24 +22,20 @@ _SHOWN_REASONS = 20
 
 
 class SliceDelivery:
-    """Delivers the messages of one slice; `breakers` know which destinations take nothing, and
-    `limits` which may not get more now.
-    """
+    """Delivers the messages of one slice; `destinations` know which of them may get messages."""
 
     def __init__(
         self,
         queue: QueueSession,
         clock: Clock,
-        breakers: DestinationBreakers,
-        limits: SliceLimits,
+        destinations: Destinations,
         *,
         tracing: Tracing,
     ) -> None:
         self._queue = queue
         self._clock = clock
         self._tracing = tracing
-        self._breakers = breakers
-        self._limits = limits
+        self._destinations = destinations
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
         # batch could be a query a message.
         self._missing: dict[str | None, MessageError] = {}
@@ -47,7 +43,7 @@ class SliceDelivery:
     @property
     def blocked_reason(self) -> str | None:
         """Why destinations take nothing, or cannot defer messages; None: all can."""
-        reasons = sorted(self._breakers.reasons)
+        reasons = sorted(self._destinations.reasons)
         more = len(reasons) - _SHOWN_REASONS
         shown = "; ".join(reasons[:_SHOWN_REASONS])
         return f"{shown}; and {more:,} more" if more > 0 else shown or None
@@ -66,16 +62,17 @@ class SliceDelivery:
             else:
                 result.faulty.append((message, error))
         for address, group in groups.items():
+            room = self._destinations.room(address)
             if (result.delivered or result.faulty) and self._clock.seconds() > deadline:
                 result.unreached += group
-            elif self._breakers.is_tried(address):
+            elif room is None:
+                result.add(self._deliver_group(address, group, store_clock))
+            elif room:
                 tried, waiting = _one_that_is_due(group, store_clock)
                 result.blocked += waiting
                 result.add(self._deliver_group(address, tried, store_clock))
-            elif not self._breakers.takes(address) or self._limits.holds(address):
-                result.blocked += group
             else:
-                result.add(self._deliver_group(address, group, store_clock))
+                result.blocked += group
         self._confirm(result, deadline)
         self._note_success(result)
         if result.faulty:
@@ -90,7 +87,7 @@ class SliceDelivery:
         Returns the queue's name, None where the destination takes nothing; and the keys of the
         messages that arrived.
         """
-        if not self._breakers.is_due(address):
+        if not self._destinations.is_due(address):
             return None, frozenset()
         began = self._clock.seconds()
         try:
@@ -101,7 +98,7 @@ class SliceDelivery:
             return None, frozenset()
         answer = self._queue.confirm(CLAIM_SECONDS)
         if len(answer.unconfirmed) < len(messages):
-            self._breakers.succeed(address)
+            self._destinations.succeed(address)
         missing = {*refused, *answer.refused, *answer.unconfirmed}
         return str(destination), frozenset(m.key for m in messages if m.key not in missing)
 
@@ -140,12 +137,12 @@ class SliceDelivery:
         """Defer messages that are not due yet. Where that fails, the destination is not blocked:
         it still takes what is due, and may have taken some already.
         """
-        if address in self._breakers.cannot_defer:
+        if address in self._destinations.cannot_defer:
             return BatchResult(undeferred=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
-            self._breakers.cannot_defer[address] = str(error)
+            self._destinations.cannot_defer[address] = str(error)
             return BatchResult(undeferred=list(early))
         except MessageError:
             return BatchResult(early=list(early))
@@ -175,7 +172,7 @@ class SliceDelivery:
         except TransactionLostError as error:
             # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
-                self._breakers.fail(address, str(error), took_seconds=0, is_lasting=True)
+                self._destinations.fail(address, str(error), took_seconds=0, is_lasting=True)
             raise
 
     def _fail(self, error: DestinationError | MessageError) -> None:
@@ -185,7 +182,7 @@ class SliceDelivery:
         self, address: str | None, error: DestinationError | MessageError, began: float
     ) -> None:
         self._fail(error)
-        self._breakers.fail(
+        self._destinations.fail(
             address,
             str(error),
             took_seconds=self._clock.seconds() - began,
@@ -196,12 +193,12 @@ class SliceDelivery:
         """A destination that is tried takes messages again if it took one, or refused it for the
         message's own fault.
         """
-        if self._breakers.all_closed:
+        if self._destinations.all_closed:
             return
         answered = [one.message for one in result.delivered] + [m for m, _ in result.faulty]
         for message in answered:
-            if self._breakers.is_tried(message.destination):
-                self._breakers.succeed(message.destination)
+            if self._destinations.is_tried(message.destination):
+                self._destinations.succeed(message.destination)
 
     def _confirm(self, result: BatchResult, deadline: float) -> None:
         """Wait for the queue's answers, and correct `result` by them."""

@@ -30,13 +30,7 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.job import Attributes, Job
-from duesweep.sweep.waiting import (
-    BlockedMessages,
-    CircuitBreaker,
-    DestinationBreakers,
-    SliceLimits,
-    Turns,
-)
+from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn
 
 # With more destinations, those of so many messages are sorted together.
 _MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000
@@ -119,6 +113,11 @@ def _forwards(joined: str | None, count: int) -> list[str | None]:
     return [intern(each) for each in found] if len(found) == count else [None] * count
 
 
+# How often a slice that waits looks whether the sweep is to stop.
+_LONGEST_REST_SECONDS = 1.0
+# A rest that rounding leaves would not move a clock.
+_LEAST_WAIT_SECONDS = 0.001
+
 # The standard library's logger: it writes to the executor's stderr without any set-up in a worker.
 _log = logging.getLogger(__name__)
 
@@ -174,11 +173,11 @@ class _Slice:
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
         self.breaker = SessionBreaker(job)
-        self._breakers = DestinationBreakers(job.context.breaker, job.context.world.clock)
-        self._rates = SliceLimits(job.context.rate_limits, job.context.world.clock)
-        self._blocked = BlockedMessages(self._breakers, self._rates, job.context.limits)
-        self._turns = Turns(job, self._breakers, self._rates, self._blocked)
-        self._rng = job.context.world.chance()
+        context = job.context
+        self._clock, self._rng = context.world.clock, context.world.chance()
+        self._destinations = Destinations(
+            context.breaker, context.rate_limits, context.limits, self._clock
+        )
         self._account = Account(given=len(claim_keys.keys))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
@@ -190,11 +189,10 @@ class _Slice:
             self.slice_number,
             store,
             queue,
-            breakers=self._breakers,
-            limits=self._rates,
+            destinations=self._destinations,
             begin_sending=self.breaker.begin_sending,
         )
-        store.leave_alone(self._blocked.left_alone)
+        store.leave_alone(self._destinations.left_alone)
         try:
             self._run_all()
         except SweepStoppedError:
@@ -204,21 +202,20 @@ class _Slice:
 
     def end(self, reason: str | None) -> SliceEnd:
         """The end of the slice. What still waits for a destination is left."""
-        account = self._account + Account(left=self._blocked.left)
-        context = self._job.context
-        now = context.world.clock.now()
-        reports = self._blocked.reports(context.store.own_queue, self.breaker.circuit, now)
+        account = self._account + Account(left=self._destinations.left)
+        own_queue, now = self._job.context.store.own_queue, self._clock.now()
+        reports = self._destinations.reports(own_queue, self.breaker.circuit, now)
         return SliceEnd(account, reason or None, tuple(reports))
 
     def _run_all(self) -> None:
         self._run(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._turns.try_destinations(self._run_more)
-        self._turns.go_on(self._store, self._run_more)
-        while self._share.room(1) and (seconds := self._turns.seconds_to_next) is not None:
-            self._turns.wait(self._store, seconds)
-            self._turns.go_on(self._store, self._run_more)
+            self._give_turns(self._destinations.tries())
+        self._give_turns(self._destinations.turns(self._store.reserve))
+        while self._share.room(1) and (seconds := self._destinations.seconds_to_next) is not None:
+            self._wait(seconds)
+            self._give_turns(self._destinations.turns(self._store.reserve))
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""
@@ -236,24 +233,34 @@ class _Slice:
             if self._run(form, groups):
                 return
 
-    def _run_more(self, batch: Sequence[str]) -> int:
-        """Run a batch that waited for its destination, as far as the slice may. Returns how many
-        were claimed.
-        """
-        before, room = self._account.claimed, self._share.room(len(batch))
-        self._run(self._batches.careful, [Forwarded(None, batch[:room])])
-        if room < len(batch):
-            self._in_hand = [Forwarded(None, batch[room:])]
-            raise SweepStoppedError("The slice has claimed its share")
-        return self._account.claimed - before
+    def _give_turns(self, turns: Iterator[Turn]) -> None:
+        """Run batches that waited for their destination, as far as the slice may."""
+        for turn in turns:
+            room = self._share.room(len(turn.claim_keys))
+            with self._destinations.giving(turn):
+                self._run(self._batches.careful, [Forwarded(None, turn.claim_keys[:room])])
+            if room < len(turn.claim_keys):
+                self._in_hand = [Forwarded(None, turn.claim_keys[room:])]
+                raise SweepStoppedError("The slice has claimed its share")
+
+    def _wait(self, seconds: float) -> None:
+        """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
+        end = self._clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
+        while end > self._clock.seconds():
+            # Before the rest, not after it: what may go on at the end of it goes at once.
+            with self._store.transaction():
+                self._store.claim(self._job.run, ())
+            self._job.progressed()
+            if (left := end - self._clock.seconds()) > 0:
+                self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _LONGEST_REST_SECONDS))
 
     def _run(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.
         Returns whether the form suits it.
         """
-        self._in_hand, clock = batch, self._job.context.world.clock
+        self._in_hand = batch
         while self._in_hand:
-            end = try_again(lambda: form(self._in_hand), self._undo_lost, clock, self._rng)
+            end = try_again(lambda: form(self._in_hand), self._undo_lost, self._clock, self._rng)
             if end is None:
                 return False
             self._succeed(end)
@@ -275,7 +282,7 @@ class _Slice:
 
     def _succeed(self, end: BatchEnd) -> None:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
-        self._blocked.add(end.blocked, end.others)
+        self._destinations.add(end.account.claimed, end.blocked, end.others)
         if end.account.claimed:
             self._job.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()

@@ -1,4 +1,4 @@
-"""What may not go yet, and when it may: circuit breakers, limits, and a slice's messages that wait.
+"""What may not go yet, and when it may: circuit breakers, limits, and the destinations of a slice.
 
 A breaker says when to leave alone what has failed, and when to try it again: closed → open at a
 failure → tried again after a pause → closed at a success. A breaker that has been open for the time
@@ -9,7 +9,7 @@ Without I/O: the store counts what all slices and sweeps have reserved (`TaskSes
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -17,8 +17,6 @@ from duesweep.core.account import SERVICES, BreakerReport, BreakerState
 from duesweep.core.message import Address
 from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimit, RateLimits
 from duesweep.core.world import Clock
-from duesweep.stores.base import TaskSession
-from duesweep.sweep.job import Job
 
 
 class CircuitBreaker:
@@ -38,7 +36,8 @@ class CircuitBreaker:
         self._closed_at: float | None = None
         self._try_at = 0.0
         self._is_lasting = False
-        self._reason = ""
+        # Why it opened, or could not be closed, last; empty if it never opened.
+        self.reason = ""
 
     @property
     def state(self) -> BreakerState:
@@ -54,22 +53,12 @@ class CircuitBreaker:
         return self.state is BreakerState.CLOSED
 
     @property
-    def reason(self) -> str:
-        """Why it opened, or could not be closed, last; empty if it never opened."""
-        return self._reason
-
-    @property
     def open_seconds(self) -> float:
         """For how long it has been open, or was open the last time; 0 if it never was."""
         if self._opened_at is None:
             return 0.0
         until = self._clock.seconds() if self._closed_at is None else self._closed_at
         return until - self._opened_at
-
-    @property
-    def opened_seconds_ago(self) -> float:
-        """How long ago it opened the last time; 0 if it never did."""
-        return 0.0 if self._opened_at is None else self._clock.seconds() - self._opened_at
 
     @property
     def seconds_to_try(self) -> float:
@@ -84,7 +73,7 @@ class CircuitBreaker:
             failed_before = self.open_seconds if self._counts_on else 0.0
             self._opened_at = now - failed_before
         self._closed_at = None
-        self._reason = reason
+        self.reason = reason
         self._is_lasting = is_lasting
         # Nobody waits longer than until it is triggered.
         pause_seconds = self._limits.pause_seconds(took_seconds)
@@ -118,133 +107,28 @@ class CircuitBreaker:
             self._closed_at = self._clock.seconds()
             self._is_lasting = False
 
-
-class DestinationBreakers:
-    """One breaker for each destination that has failed in this slice.
-
-    A destination that failed is tried again with one message. All destinations together are tried
-    in vain as often as one may be.
-    """
-
-    def __init__(self, limits: BreakerLimits, clock: Clock) -> None:
-        self._limits = limits
-        self._clock = clock
-        self._breakers: dict[Address, CircuitBreaker] = {}
-        self._try_at = 0.0
-        # Why a destination cannot defer messages. It still takes what is due.
-        self.cannot_defer: dict[Address, str] = {}
-        # The destination that is being tried; empty if none is.
-        self._tried: tuple[Address, ...] = ()
-
-    @property
-    def all_closed(self) -> bool:
-        """Whether all destinations take messages, as far as is known."""
-        return all(breaker.is_closed for breaker in self._breakers.values())
-
-    @property
-    def reasons(self) -> set[str]:
-        """Why destinations take nothing now, or cannot defer messages."""
-        closed = {one.reason for one in self._breakers.values() if not one.is_closed}
-        return closed | set(self.cannot_defer.values())
-
-    def takes(self, address: Address) -> bool:
-        """Whether messages may go to a destination."""
-        return self.state(address) is BreakerState.CLOSED
-
-    def is_tried(self, address: Address) -> bool:
-        """Whether a destination that failed is being tried, with one message."""
-        return address in self._tried and not self.takes(address)
-
-    def is_due(self, address: Address) -> bool:
-        """Whether a destination can be used, or tried, now."""
-        return not self._seconds_to_try(address)
-
-    def state(self, address: Address) -> BreakerState:
-        """The state of a destination's breaker."""
-        breaker = self._breakers.get(address)
-        return BreakerState.CLOSED if breaker is None else breaker.state
-
-    def opened(self) -> dict[Address, CircuitBreaker]:
-        """The breakers that are open, or were."""
-        return dict(self._breakers)
-
-    def fail(
-        self, address: Address, reason: str, *, took_seconds: float, is_lasting: bool = False
-    ) -> None:
-        """Note that a destination took nothing, which was found out within so many seconds.
-        `is_lasting`: the fault does not pass by itself.
-        """
-        if address not in self._breakers:
-            # What takes one message and refuses the many that follow has not recovered.
-            breaker = CircuitBreaker(self._limits, self._clock, forgives_at_once=False)
-            self._breakers[address] = breaker
-        self._breakers[address].fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
-        if self.is_tried(address) and self.state(address) is BreakerState.OPEN:
-            self._try_at = self._clock.seconds() + self._limits.pause_seconds(took_seconds)
-
-    def succeed(self, address: Address) -> None:
-        """Note that a destination took messages."""
-        if address in self._breakers:
-            self._breakers[address].succeed()
-
-    @contextmanager
-    def trying(self, address: Address) -> Iterator[None]:
-        """In the block, one message may go to a destination that takes nothing."""
-        self._tried = (address,)
-        try:
-            yield
-        finally:
-            self._tried = ()
-
-    def due(self, waiting: Callable[[], Collection[Address]]) -> Iterator[Address]:
-        """Those of the destinations `waiting` that can be used or tried now, one at a time. What
-        became of one is to be noted before the next is asked for; `waiting` is called each time.
-        """
-        while addresses := waiting():
-            address = min(addresses, key=self._seconds_to_try)
-            if not self.is_due(address):
-                return
-            yield address
-
-    def seconds_to_try(self, waiting: Collection[Address]) -> float | None:
-        """After how many seconds one of the destinations `waiting` can be tried; None: none can."""
-        seconds = min(map(self._seconds_to_try, waiting), default=_NEVER)
-        return None if seconds == _NEVER else seconds
-
-    def _seconds_to_try(self, address: Address) -> float:
-        match self.state(address):
-            case BreakerState.CLOSED:
-                return 0.0
-            case BreakerState.TRIGGERED:
-                return _NEVER
-        breaker = self._breakers[address]
-        pause = max(0.0, self._try_at - self._clock.seconds())
-        return min(max(pause, breaker.seconds_to_try), breaker.seconds_left)
+    def report(self, name: str, left: int, now: datetime) -> BreakerReport:
+        """What is to be told of a breaker that opened. `now` is this machine's time."""
+        opened_at = self._clock.seconds() if self._opened_at is None else self._opened_at
+        opened = now - timedelta(seconds=self._clock.seconds() - opened_at)
+        return BreakerReport(
+            name,
+            self.state.value,
+            opened.isoformat(timespec="seconds"),
+            round(self.open_seconds, 1),
+            left,
+            self.reason,
+        )
 
 
 _NEVER = float("inf")
-
-
-def report_of(name: str, breaker: CircuitBreaker, left: int, now: datetime) -> BreakerReport:
-    """The report of a breaker that opened. `now` is this machine's time."""
-    opened = now - timedelta(seconds=breaker.opened_seconds_ago)
-    return BreakerReport(
-        name,
-        breaker.state.value,
-        opened.isoformat(timespec="seconds"),
-        round(breaker.open_seconds, 1),
-        left,
-        breaker.reason,
-    )
-
 
 # A reservation that is used later than this would add to the next second's. What is reserved and
 # what is so late add up to less than the limit.
 _LONGEST_LATE_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """`messages` messages may go to `address` from `at` on, by the slice's clock."""
 
     address: Address
@@ -252,8 +136,8 @@ class Reservation:
     at: float
 
 
-class SliceLimits:
-    """The limits as one slice keeps them: at most one reservation for each at any time."""
+class Reservations:
+    """What one slice has reserved of the limits: for each, one reservation at most at any time."""
 
     def __init__(self, limits: RateLimits, clock: Clock) -> None:
         self._limits = limits
@@ -262,16 +146,10 @@ class SliceLimits:
         self._reserved: dict[RateLimit, Reservation] = {}
         # The limits whose last reservation was used by nobody, because its time was over.
         self._dropped: set[RateLimit] = set()
-        # The destination whose reserved messages are on their way; empty if there is none.
-        self._passing: tuple[Address, ...] = ()
 
     def has(self, address: Address) -> bool:
         """Whether a destination has a limit."""
-        return self._of(address) is not None
-
-    def holds(self, address: Address) -> bool:
-        """Whether messages for a destination have to wait for a reservation."""
-        return bool(self._limits.limits) and self.has(address) and address not in self._passing
+        return bool(self._limits.limits) and self._of(address) is not None
 
     def reserve(
         self, waiting: Mapping[Address, int], ask: Callable[[RateLimit, int], float]
@@ -305,19 +183,10 @@ class SliceLimits:
         ]
 
     @property
-    def seconds_to_next(self) -> float | None:
-        """After how many seconds the next reservation may be used; None: there is none."""
-        first = min((each.at for each in self._reserved.values()), default=None)
-        return None if first is None else max(0.0, first - self._clock.seconds())
-
-    @contextmanager
-    def passing(self, address: Address) -> Iterator[None]:
-        """In the block, messages for a destination go although it has a limit."""
-        self._passing = (address,)
-        try:
-            yield
-        finally:
-            self._passing = ()
+    def seconds_to_next(self) -> float:
+        """After how many seconds the next reservation may be used."""
+        first = min((each.at for each in self._reserved.values()), default=_NEVER)
+        return max(0.0, first - self._clock.seconds())
 
     def _of(self, address: Address) -> RateLimit | None:
         if address not in self._known:
@@ -339,19 +208,50 @@ class Waiting(NamedTuple):
     size: int
 
 
-class BlockedMessages:
-    """Keeps what waits for each destination, and says what claims leave alone: `left_alone`, the
-    keys of messages by their claim keys, where these are not keys.
+class Turn(NamedTuple):
+    """A batch for one destination: of as many messages as its limit has reserved, or else of one
+    that tries the destination, and others in case it is gone.
+    """
+
+    address: Address
+    claim_keys: Sequence[str]
+    is_reserved: bool = False
+
+
+class Destinations:
+    """The destinations of one slice: which of them take nothing, which have a limit, what waits for
+    each, and when it is whose turn.
+
+    A destination that failed is tried again with one message. All destinations together are tried
+    in vain as often as one may be.
     """
 
     def __init__(
-        self, breakers: DestinationBreakers, rates: SliceLimits, limits: BatchLimits
+        self, breaker: BreakerLimits, rates: RateLimits, batches: BatchLimits, clock: Clock
     ) -> None:
-        self._breakers = breakers
-        self._rates = rates
-        self._limits = limits
+        self._limits, self._batches, self._clock = breaker, batches, clock
+        # Of those that have failed in this slice.
+        self._breakers: dict[Address, CircuitBreaker] = {}
+        self._try_at = 0.0
+        self._reservations = Reservations(rates, clock)
+        self._turn: Turn | None = None
         self._waiting: dict[Address, list[Waiting]] = {}
+        self._claimed = 0
+        # What claims leave alone: keys of messages by their claim keys, where these are not keys.
         self.left_alone: dict[str, set[str]] = {}
+        # Why a destination cannot defer messages. It still takes what is due.
+        self.cannot_defer: dict[Address, str] = {}
+
+    @property
+    def all_closed(self) -> bool:
+        """Whether all destinations take messages, as far as is known."""
+        return all(breaker.is_closed for breaker in self._breakers.values())
+
+    @property
+    def reasons(self) -> set[str]:
+        """Why destinations take nothing now, or cannot defer messages."""
+        closed = {one.reason for one in self._breakers.values() if not one.is_closed}
+        return closed | set(self.cannot_defer.values())
 
     @property
     def left(self) -> int:
@@ -364,49 +264,150 @@ class BlockedMessages:
         """What is to be told of each destination that took nothing for some time, and of the
         services.
         """
-        for address, breaker in self._breakers.opened().items():
+        for address, breaker in self._breakers.items():
             name = own_queue if address is None else address
-            yield report_of(name, breaker, len(self._waiting.get(address, ())), now)
+            yield breaker.report(name, len(self._waiting.get(address, ())), now)
         if services.reason:
-            yield report_of(SERVICES, services, 0, now)
+            yield services.report(SERVICES, 0, now)
 
-    def failing(self) -> Collection[Address]:
-        """The destinations that messages wait for because they took nothing."""
-        return [address for address in self._waiting if not self._is_limited(address)]
+    def room(self, address: Address) -> int | None:
+        """How many messages of a batch a destination may get: none, one to try it; None: all."""
+        if not self._takes(address):
+            return int(self.is_tried(address))
+        is_held = self._reservations.has(address) and not self._has_turn(address, is_reserved=True)
+        return 0 if is_held else None
 
-    def limited(self) -> dict[Address, int]:
-        """The destinations that messages wait for because of a limit, and how many wait."""
-        return {
-            address: len(waiting)
-            for address, waiting in self._waiting.items()
-            if self._is_limited(address)
-        }
+    def is_tried(self, address: Address) -> bool:
+        """Whether a destination that failed is being tried, with one message."""
+        return self._has_turn(address, is_reserved=False) and not self._takes(address)
 
-    def _is_limited(self, address: Address) -> bool:
-        return self._rates.has(address) and self._breakers.takes(address)
+    def is_due(self, address: Address) -> bool:
+        """Whether a destination can be used, or tried, now."""
+        return not self._seconds_to_try(address)
 
-    def add(self, blocked: Sequence[tuple[Address, Waiting]], others: Sequence[Waiting]) -> None:
-        """Leave messages of a batch alone: `blocked` ones until their destination may get messages
-        again, each with its destination; `others` for the whole slice.
+    def fail(
+        self, address: Address, reason: str, *, took_seconds: float, is_lasting: bool = False
+    ) -> None:
+        """Note that a destination took nothing, which was found out within so many seconds.
+        `is_lasting`: the fault does not pass by itself.
         """
+        if address not in self._breakers:
+            # What takes one message and refuses the many that follow has not recovered.
+            breaker = CircuitBreaker(self._limits, self._clock, forgives_at_once=False)
+            self._breakers[address] = breaker
+        breaker = self._breakers[address]
+        breaker.fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
+        if self.is_tried(address) and breaker.state is BreakerState.OPEN:
+            self._try_at = self._clock.seconds() + self._limits.pause_seconds(took_seconds)
+
+    def succeed(self, address: Address) -> None:
+        """Note that a destination took messages."""
+        if address in self._breakers:
+            self._breakers[address].succeed()
+
+    def add(
+        self,
+        claimed: int,
+        blocked: Sequence[tuple[Address, Waiting]] = (),
+        others: Sequence[Waiting] = (),
+    ) -> None:
+        """Note a batch that claimed so many messages. Leave the others of it alone: `blocked` ones
+        until their destination may get messages again, each with its destination; `others` for the
+        whole slice.
+        """
+        self._claimed += claimed
         for address, one in blocked:
             self._waiting.setdefault(address, []).append(one)
             self._leave(one)
         for one in others:
             self._leave(one)
 
+    @property
+    def seconds_to_next(self) -> float | None:
+        """After how many seconds the next messages may go on; None: none ever may."""
+        tries = map(self._seconds_to_try, self._failing())
+        seconds = min(self._reservations.seconds_to_next, *tries, _NEVER)
+        return None if seconds == _NEVER else seconds
+
+    def tries(self) -> Iterator[Turn]:
+        """The turns of destinations that can be tried, or used, again. What became of one is to be
+        noted before the next is asked for.
+        """
+        while addresses := self._failing():
+            address = min(addresses, key=self._seconds_to_try)
+            if not self.is_due(address):
+                return
+            yield Turn(address, self._take(address))
+
+    def turns(self, ask: Callable[[RateLimit, int], float]) -> Iterator[Turn]:
+        """The turns of all that may go on now, what waits for a limit too. Not between other
+        batches: they take longer than a reservation may wait. `ask`: see `Reservations.reserve`.
+        """
+        yield from self.tries()
+        self._reservations.reserve(self._limited(), ask)
+        for address, left, _ in self._reservations.due(self._limited()):
+            end = self._claimed + left
+            # If others have taken some of these messages: the next ones.
+            while self._claimed < end and address in self._limited():
+                claim_keys = self._take(address, end - self._claimed)
+                yield Turn(address, claim_keys, is_reserved=True)
+        self._reservations.reserve(self._limited(), ask)
+
+    @contextmanager
+    def giving(self, turn: Turn) -> Iterator[None]:
+        """In the block, the destination may get its turn's messages."""
+        self._turn = turn
+        try:
+            yield
+        finally:
+            self._turn = None
+
+    def _takes(self, address: Address) -> bool:
+        return self._state(address) is BreakerState.CLOSED
+
+    def _state(self, address: Address) -> BreakerState:
+        breaker = self._breakers.get(address)
+        return BreakerState.CLOSED if breaker is None else breaker.state
+
+    def _has_turn(self, address: Address, *, is_reserved: bool) -> bool:
+        turn = self._turn
+        return turn is not None and (turn.address, turn.is_reserved) == (address, is_reserved)
+
+    def _seconds_to_try(self, address: Address) -> float:
+        match self._state(address):
+            case BreakerState.CLOSED:
+                return 0.0
+            case BreakerState.TRIGGERED:
+                return _NEVER
+        breaker = self._breakers[address]
+        pause = max(0.0, self._try_at - self._clock.seconds())
+        return min(max(pause, breaker.seconds_to_try), breaker.seconds_left)
+
+    def _failing(self) -> Collection[Address]:
+        """The destinations that messages wait for because they took nothing."""
+        limited = self._limited()
+        return [address for address in self._waiting if address not in limited]
+
+    def _limited(self) -> dict[Address, int]:
+        """The destinations that messages wait for because of a limit, and how many wait."""
+        return {
+            address: len(waiting)
+            for address, waiting in self._waiting.items()
+            if self._reservations.has(address) and self._takes(address)
+        }
+
     def _leave(self, one: Waiting) -> None:
         if one.claim_key != one.key:
             self.left_alone.setdefault(one.claim_key, set()).add(one.key)
 
-    def take(self, address: Address, most: int | None = None) -> Sequence[str]:
+    def _take(self, address: Address, most: int | None = None) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
         messages.
         """
-        limits = self._limits
+        limits = self._batches
         if most is not None:
             limits = replace(limits, rows=min(limits.rows, most))
-        if not self._breakers.takes(address):
+        if not self._takes(address):
             limits = replace(limits, rows=min(limits.rows, _CLAIMED_TO_TRY))
         waiting = self._waiting[address]
         first = waiting[: limits.rows]
@@ -417,76 +418,3 @@ class BlockedMessages:
         for one in batch:
             self.left_alone.get(one.claim_key, set()).discard(one.key)
         return [one.claim_key for one in batch]
-
-
-# How often a slice that waits looks whether the sweep is to stop.
-_STOP_POLL_SECONDS = 1.0
-# A rest that rounding leaves would not move a clock.
-_LEAST_WAIT_SECONDS = 0.001
-# Runs the batch of these claim keys, and notes what became of it. Returns how many were claimed.
-Run = Callable[[Sequence[str]], int]
-
-
-class Turns:
-    """The turns of one slice's destinations. `blocked` has what waits for them."""
-
-    def __init__(
-        self,
-        job: Job,
-        breakers: DestinationBreakers,
-        limits: SliceLimits,
-        blocked: BlockedMessages,
-    ) -> None:
-        self._job = job
-        self._breakers = breakers
-        self._limits = limits
-        self._blocked = blocked
-
-    @property
-    def seconds_to_next(self) -> float | None:
-        """After how many seconds the next messages may go on; None: none ever may."""
-        times = (
-            self._breakers.seconds_to_try(self._blocked.failing()),
-            self._limits.seconds_to_next,
-        )
-        return min((seconds for seconds in times if seconds is not None), default=None)
-
-    def wait(self, store: TaskSession, seconds: float) -> None:
-        """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
-        clock = self._job.context.world.clock
-        end = clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
-        while end > clock.seconds():
-            # Before the rest, not after it: what may go on at the end of it goes at once.
-            with store.transaction():
-                store.claim(self._job.run, ())
-            self._job.progressed()
-            if (left := end - clock.seconds()) > 0:
-                clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _STOP_POLL_SECONDS))
-
-    def try_destinations(self, run: Run) -> None:
-        """Run what waits for destinations that can be tried, or used, again."""
-        for address in self._breakers.due(self._blocked.failing):
-            with self._breakers.trying(address):
-                run(self._blocked.take(address))
-
-    def go_on(self, store: TaskSession, run: Run) -> None:
-        """Run all that may go on now, what waits for a limit too. Not between other batches: they
-        take longer than a reservation may wait.
-        """
-        self.try_destinations(run)
-        self._reserve(store)
-        for reservation in self._limits.due(self._blocked.limited()):
-            with self._limits.passing(reservation.address):
-                self._use(reservation, run)
-        self._reserve(store)
-
-    def _use(self, reservation: Reservation, run: Run) -> None:
-        """Claim as many messages as are reserved. If others have taken some: the next ones."""
-        address, left = reservation.address, reservation.messages
-        while left > 0 and address in self._blocked.limited():
-            left -= run(self._blocked.take(address, left))
-
-    def _reserve(self, store: TaskSession) -> None:
-        waiting = self._blocked.limited()
-        if waiting:
-            self._limits.reserve(waiting, store.reserve)

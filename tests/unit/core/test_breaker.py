@@ -18,7 +18,7 @@ from duesweep.core.account import (
 )
 from duesweep.core.policy import BreakerLimits
 from duesweep.core.world import SettableClock
-from duesweep.sweep.waiting import CircuitBreaker, report_of
+from duesweep.sweep.waiting import CircuitBreaker
 from duesweep_testing.builders import DUE
 
 LIMITS = BreakerLimits(trigger_seconds=30, failures_per_second=1)
@@ -155,7 +155,7 @@ def test_report_says_when_it_opened_by_this_machines_time() -> None:
     breaker.succeed()
     clock.advance(60)
 
-    report = report_of("Billing", breaker, 0, DUE.replace(microsecond=0))
+    report = breaker.report("Billing", 0, DUE.replace(microsecond=0))
 
     assert datetime.fromisoformat(report.since) == DUE.replace(microsecond=0) - timedelta(
         seconds=65
