@@ -16,11 +16,13 @@ from duesweep.queues.transport import (
     ReceivedMessage,
     Receiver,
     ReceiverOptions,
-    Transport,
     TransportSession,
 )
+from duesweep.stores.postgresql import POSTGRESQL
 
 ENDPOINT = "Sales.Orders"
+# No connection to a database.
+UNUSED: Any = None
 
 
 @dataclass(slots=True)
@@ -51,9 +53,6 @@ class MemoryTransport:
     def headers(self, queue: str) -> list[str]:
         return [row.headers for row in self.queues[queue]]
 
-    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
-        raise AssertionError(f"{names} {role} {table}")
-
     @contextmanager
     def connect(self) -> Iterator["MemorySession"]:
         with self.lock:
@@ -69,7 +68,7 @@ class MemorySession(TransportSession):
     """One session; what it sends arrives when its transaction ends well."""
 
     def __init__(self, transport: MemoryTransport) -> None:
-        super().__init__(transport.addresses)
+        super().__init__(UNUSED, POSTGRESQL, transport.addresses, None)
         self._transport = transport
         self._sent: list[tuple[str, Row]] = []
 
@@ -82,18 +81,12 @@ class MemorySession(TransportSession):
             raise
         self._end(is_committed=True)
 
-    def writers_zone(self) -> Any:
-        return "UTC"
-
-    def create(self, name: str, role: str, table: Destination) -> None:  # noqa: ARG002 - one kind
-        self._transport.queues.setdefault(_name(table), [])
-
     def columns(self, table: Destination) -> set[str]:
         is_there = _name(table) in self._transport.queues
         return {"id", "expires", "headers", "body"} if is_there else set()
 
-    def named(self, tables: Mapping[str, Destination]) -> Any:
-        return MemoryStatements(self, tables)
+    def named(self, role: str, table: Destination) -> Any:
+        return MemoryStatements(self, {role: table})
 
     def execute(self, name: str, tables: Mapping[str, Destination], **values: Any) -> int:
         self._transport.before(name)
@@ -209,8 +202,7 @@ def receive(
 
 
 def receiver_of(transport: MemoryTransport, options: ReceiverOptions) -> Receiver:
-    opened = Transport(transport.addresses, transport.connect, transport.script)
-    return Receiver(opened, "Billing", "error", options)
+    return Receiver(transport, "Billing", "error", options)  # type: ignore[arg-type]
 
 
 def texts(count: int) -> list[str]:

@@ -1,21 +1,21 @@
 """Queue tables of the PostgreSQL transport."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.errors import NotAQueueError, QueueNotFoundError
 from duesweep.core.finding import refuse
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, connect, find_table
-from duesweep.drivers.statements import Columns
+from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, find_table
+from duesweep.drivers.statements import Columns, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
-from duesweep.stores.base import Table, TaskSession
-from duesweep.stores.batch import SqlTask
+from duesweep.stores.base import Table
 from duesweep.stores.checks_postgresql import writable
+from duesweep.stores.dialect import Dialect
+from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.tables import (
     POSTGRESQL_QUEUE_RIGHTS,
     WantedTable,
@@ -43,27 +43,6 @@ def postgresql_queue(role: str, table: TableName) -> WantedTable:
         rights=POSTGRESQL_QUEUE_RIGHTS,
         create=CREATE[role],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PostgreSqlQueue(QueueTables):
-    """All queue tables of one database."""
-
-    _GRANTEE: ClassVar[str] = "role"
-    _GRANT: ClassVar[str] = "grant it (and USAGE on its sequence and schema)"
-    _SERVER: ClassVar[str] = "PostgreSQL"
-
-    addresses: PostgreSqlAddresses
-
-    def _beside(self, store: TaskSession) -> "PostgreSqlQueueSession | None":
-        if not isinstance(store, SqlTask) or not isinstance(store.connection, PostgreSqlSession):
-            return None
-        return PostgreSqlQueueSession(store.connection, self.addresses)
-
-    @contextmanager
-    def _connect(self, dsn: str) -> Iterator["PostgreSqlQueueSession"]:
-        with connect(dsn, self.timeouts.task) as connection:
-            yield PostgreSqlQueueSession(connection, self.addresses, own_transaction=True)
 
 
 class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
@@ -97,10 +76,21 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         self.missing_rights(table)
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
-        self._connection.execute("check_constraints_at_once")
-        self._copy(destination, messages)
-
-    def _copy(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, TableName)  # from `resolve`
+        self._connection.execute("check_constraints_at_once")
         rows = [(message.headers_text, message.body) for message in messages]
         self._connection.copy_messages(destination, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgreSqlQueue(QueueTables):
+    """All queue tables of one database."""
+
+    _GRANTEE: ClassVar[str] = "role"
+    _GRANT: ClassVar[str] = "grant it (and USAGE on its sequence and schema)"
+    _SERVER: ClassVar[str] = "PostgreSQL"
+    _DIALECT: ClassVar[Dialect] = POSTGRESQL
+    _CONNECTION: ClassVar[type[Session]] = PostgreSqlSession
+    _SESSION: ClassVar[type[QueueTableSession[Any]]] = PostgreSqlQueueSession
+
+    addresses: PostgreSqlAddresses

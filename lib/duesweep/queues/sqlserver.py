@@ -1,9 +1,8 @@
 """Queue tables of the SQL Server transport, in any database and schema of a server."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
 from duesweep.core.errors import (
@@ -20,13 +19,13 @@ from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
 from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.drivers.statements import Columns
+from duesweep.drivers.statements import Columns, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
-from duesweep.stores.base import Table, TaskSession
-from duesweep.stores.batch import SqlTask
+from duesweep.stores.base import Table
 from duesweep.stores.checks_sqlserver import check_session
-from duesweep.stores.dialect import WantedIndex
+from duesweep.stores.dialect import Dialect, WantedIndex
+from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.tables import (
     SQL_SERVER_QUEUE_RIGHTS,
     WantedTable,
@@ -75,31 +74,6 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
             ),
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class SqlServerQueue(QueueTables):
-    """All queue tables of one server."""
-
-    _GRANTEE: ClassVar[str] = "user"
-    _GRANT: ClassVar[str] = "grant it"
-    _SERVER: ClassVar[str] = "SQL Server"
-
-    addresses: SqlServerAddresses
-
-    def notices(self) -> Sequence[Problem]:
-        with connect(self.dsn or self.store_dsn, self.timeouts.task) as connection:
-            return list(queue_table_notices(connection, self.addresses.default_catalog))
-
-    def _beside(self, store: TaskSession) -> "SqlServerQueueSession | None":
-        if not isinstance(store, SqlTask) or not isinstance(store.connection, SqlServerSession):
-            return None
-        return SqlServerQueueSession(store.connection, self.addresses)
-
-    @contextmanager
-    def _connect(self, dsn: str) -> Iterator["SqlServerQueueSession"]:
-        with connect(dsn, self.timeouts.task) as connection:
-            yield SqlServerQueueSession(connection, self.addresses, own_transaction=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +167,24 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         except StoreError:
             # The catalog is locked, because somebody alters the table. So the table exists.
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlServerQueue(QueueTables):
+    """All queue tables of one server."""
+
+    _GRANTEE: ClassVar[str] = "user"
+    _GRANT: ClassVar[str] = "grant it"
+    _SERVER: ClassVar[str] = "SQL Server"
+    _DIALECT: ClassVar[Dialect] = SQL_SERVER
+    _CONNECTION: ClassVar[type[Session]] = SqlServerSession
+    _SESSION: ClassVar[type[QueueTableSession[Any]]] = SqlServerQueueSession
+
+    addresses: SqlServerAddresses
+
+    def notices(self) -> Sequence[Problem]:
+        with connect(self.dsn or self.store_dsn, self.timeouts.task) as connection:
+            return list(queue_table_notices(connection, self.addresses.default_catalog))
 
 
 def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,6 +18,8 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
+from duesweep.stores.batch import SqlTask
+from duesweep.stores.dialect import Dialect
 
 # The default, in the default schema. All endpoints of a system use the same table.
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
@@ -157,6 +159,9 @@ class QueueTables(Queue):
     _GRANTEE: ClassVar[str]
     _GRANT: ClassVar[str]
     _SERVER: ClassVar[str]
+    _DIALECT: ClassVar[Dialect]
+    _CONNECTION: ClassVar[type[Session]]
+    _SESSION: ClassVar[type[QueueTableSession[Any]]]
 
     addresses: Addresses
     store_dsn: str = field(repr=False)
@@ -173,12 +178,13 @@ class QueueTables(Queue):
     def open(self, store: TaskSession) -> Iterator[QueueTableSession[Any]]:
         with ExitStack() as stack:
             if self.dsn is None:
-                session = self._beside(store)
-                if session is None:
+                connection = store.connection if isinstance(store, SqlTask) else None
+                if not isinstance(connection, self._CONNECTION):
                     raise ConfigError(
                         f"{self.setting} has no dsn, but the store is not in {self._SERVER}",
                         advice="give it one",
                     )
+                session = self._SESSION(connection, self.addresses)
             else:
                 session = stack.enter_context(self._connect(self.dsn))
             session.read_tables()
@@ -200,13 +206,11 @@ class QueueTables(Queue):
             if error_queue is not None:
                 self._check_error_queue(session, error_queue)
 
-    @abstractmethod
-    def _beside(self, store: TaskSession) -> QueueTableSession[Any] | None:
-        """A session in the transaction of `store`; None if it is in another kind of database."""
-
-    @abstractmethod
-    def _connect(self, dsn: str) -> AbstractContextManager[QueueTableSession[Any]]:
+    @contextmanager
+    def _connect(self, dsn: str) -> Iterator[QueueTableSession[Any]]:
         """A session on a connection of its own."""
+        with self._DIALECT.connect(dsn, self.timeouts.task) as connection:
+            yield self._SESSION(connection, self.addresses, own_transaction=True)
 
     def _check_database(self, session: QueueTableSession[Any]) -> None:
         session.check_database(f"{self.setting}.dsn")

@@ -2,6 +2,7 @@
 with a database. A check judges the row of its own statement.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -99,12 +100,24 @@ def _create(
     session: Session,
     new: Sequence[TableName],
     scripts: Sequence[tuple[Sequence[TableName], Sequence[str]]],
+    named_by: str,
 ) -> None:
-    """Refuses before it creates anything."""
+    """Refuses before it creates anything. Takes the advisory locks that the transport itself takes
+    to create or alter these tables.
+    """
     for schema in sorted({table.schema for table in new}):
-        _check_schema(session, schema)
-    for _, texts in scripts:
-        session.script("".join(texts))
+        _check_schema(session, schema, [t for t in new if t.schema == schema], named_by)
+    for tables, texts in scripts:
+        with session.transaction():
+            for table in tables:
+                session.rows("lock_creation", lock_key=_creation_lock(str(table)))
+            session.script("".join(texts))
+
+
+def _creation_lock(qualified_name: str) -> int:
+    """As the transport's `QueueCreator.CalculateLockId`."""
+    digest = hashlib.sha256(qualified_name.encode("utf-16-le")).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def _grants(
@@ -121,12 +134,15 @@ def _grants(
     )
 
 
-def _check_schema(session: Session, schema: str) -> None:
+def _check_schema(
+    session: Session, schema: str, new: Sequence[TableName], named_by: str
+) -> None:
     rows = session.rows("describe_schema", schema=schema)
     if not rows:
+        what = str(new[0]) if len(new) == 1 else "tables"
         raise ConfigError(
-            f"There is no schema {quote_name(schema)} to create tables in",
-            advice="create it, or correct store.schema or retry.error_queue",
+            f"There is no schema {quote_name(schema)} to create {what} in",
+            advice=f"create it, or correct {named_by}",
         )
     if not rows[0].may_create:
         raise ConfigError(
@@ -187,6 +203,7 @@ POSTGRESQL_TABLES = Tables(
     similar=similar_tables,
     creation=_creation,
     script=_script,
+    script_of=lambda _, texts: "\n".join(texts),
     create=_create,
     grants=_grants,
     due_index=_due_index,

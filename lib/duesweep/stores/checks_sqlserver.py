@@ -104,6 +104,7 @@ def _create(
     session: Session,
     new: Sequence[SqlServerTable],  # noqa: ARG001 - each of the scripts looks itself
     scripts: Sequence[tuple[Sequence[SqlServerTable], Sequence[str]]],
+    named_by: str,
 ) -> None:
     for tables, texts in scripts:
         try:
@@ -112,11 +113,13 @@ def _create(
         except StoreError as error:
             if error.transient:
                 raise
+            schema, catalog = bracket_name(tables[0].schema), bracket_name(tables[0].catalog)
             raise ConfigError(
                 f"{', '.join(table.sql for table in tables)} cannot be created or altered: {error}",
                 advice=(
-                    "grant CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have "
-                    "an administrator run what `setup --print-sql` prints"
+                    f"check that there is a schema {schema} in database {catalog}, and grant "
+                    "CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have an "
+                    f"administrator run what --print-sql prints; or correct {named_by}"
                 ),
             ) from error
 
@@ -149,12 +152,14 @@ SQL_SERVER_TABLES = Tables(
     similar=similar_tables,
     creation=_creation,
     script=_script,
+    script_of=lambda table, texts: script(table.catalog, texts),
     create=_create,
     grants=_grants,
     due_index=_due_index,
     index_creation=_index_creation,
     queue_rights=SQL_SERVER_QUEUE_RIGHTS,
     body_string="BodyString",
+    has_older_queues=True,
 )
 
 

@@ -226,14 +226,15 @@ class Tables:
     about how many rows it has. `similar`: tables that may be meant if one is missing.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
-    for the database of a dsn, as the server's command-line tools take them. `create` is given new
-    tables and, for each of several scripts, its tables and its texts; it raises `ConfigError` where
-    this user may not. `grants`: the text that grants a role rights on tables, and what queues take
-    besides.
+    for the database of a dsn, as the server's command-line tools take them, and `script_of` for
+    that of a table. `create` is given new tables, for each of several scripts its tables and its
+    texts, and what names the tables; it raises `ConfigError` where this user may not. `grants`: the
+    text that grants a role rights on tables, and what queues take besides.
 
     `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text
     that creates it; None: it comes with the table, and nobody is told of a missing one.
     `queue_rights` are those on queues, `body_string` is their column with a body as text.
+    `has_older_queues`: queues may have the columns of older versions of the transport.
     """
 
     check_session: Callable[[Any, str, Location | None], Iterator[Finding]]
@@ -244,12 +245,14 @@ class Tables:
     similar: Callable[[Any, Any], Sequence[str]]
     creation: Callable[..., str]
     script: Callable[[str, Iterable[Sequence[str]]], str]
-    create: Callable[[Any, Sequence[Any], Sequence[tuple[Sequence[Any], Sequence[str]]]], None]
+    script_of: Callable[[Any, Sequence[str]], str]
+    create: Callable[[Any, Sequence[Any], Sequence[tuple[Sequence[Any], Sequence[str]]], str], None]
     grants: Callable[[str, Mapping[Any, Sequence[str]], Sequence[Any]], str]
     due_index: Callable[[TableKind, Any], WantedIndex]
     index_creation: Callable[[TableKind, Any], str] | None
     queue_rights: Sequence[str]
     body_string: str
+    has_older_queues: bool = False
 
 
 class Dialect(ABC):

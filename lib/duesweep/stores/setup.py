@@ -108,7 +108,8 @@ class SqlSetup:
             if lacking:
                 # Only then: even CREATE TABLE IF NOT EXISTS takes the right to create tables.
                 scripts.append((lacking, texts))
-        self.dialect.tables.create(session, new, scripts)
+        named_by = "store.schema or retry.error_queue"
+        self.dialect.tables.create(session, new, scripts, named_by)
         return done
 
 

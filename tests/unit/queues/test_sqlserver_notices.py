@@ -8,7 +8,8 @@ import pytest
 from duesweep.core.address import SqlServerAddresses
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.queues.sqlserver import QueueShape, queue_table_notices, shape_of
-from duesweep.queues.transport.sqlserver import SqlServerTransportSession
+from duesweep.queues.transport import TransportSession
+from duesweep.stores.sqlserver import SQL_SERVER
 
 
 class Catalog:
@@ -92,8 +93,8 @@ class Refusing:
 
 def _create(error: StoreError) -> None:
     connection: Any = Refusing(error)
-    dialect = SqlServerTransportSession(connection, ADDRESSES)
-    dialect.create("create_queue", "queue", ADDRESSES.parse("Billing@[no such]"))
+    session = TransportSession(connection, SQL_SERVER, ADDRESSES, None)
+    session.create("create_queue", "queue", ADDRESSES.parse("Billing@[no such]"))
 
 
 def test_what_the_server_refuses_for_good_is_told_with_the_schema() -> None:

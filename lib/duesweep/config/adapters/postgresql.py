@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, timeouts_of
@@ -15,10 +14,6 @@ from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.store import SqlStore
 from duesweep.stores.tables import WantedTable
-from duesweep.stores.zone import writer_time_zone
-
-if TYPE_CHECKING:
-    from duesweep.queues.transport.session import Transport
 
 
 class PostgreSqlAdapter(SqlAdapter):
@@ -52,22 +47,6 @@ class PostgreSqlAdapter(SqlAdapter):
 
     def needs(self, dsns: Sequence[str]) -> Needs:  # noqa: ARG002 - whatever they are
         return Needs(["psycopg"])
-
-    def transport(self, connection: QueueConnection) -> "Transport":
-        from duesweep.queues.transport.postgresql import postgresql_transport  # noqa: PLC0415 - no sweep
-
-        addresses, dsn = self.addresses(connection), connection.server_dsn
-        if connection.dsn is not None or connection.config.store.kind != "postgresql":
-            return postgresql_transport(dsn, addresses, timeouts=connection.timeouts)
-        beside = self.store(connection.config)
-        zone = beside.writer_time_zone
-        return postgresql_transport(
-            dsn,
-            addresses,
-            beside.delayed,
-            find_zone=lambda session: zone or writer_time_zone(session, dsn, beside.delayed),
-            timeouts=connection.timeouts,
-        )
 
 
 ADAPTER = PostgreSqlAdapter()

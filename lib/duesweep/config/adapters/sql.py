@@ -5,7 +5,7 @@ what the doctor checks.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
@@ -16,6 +16,9 @@ from duesweep.queues.tables import Addresses, QueueTables
 from duesweep.stores.dialect import Dialect
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.tables import WantedTable
+
+if TYPE_CHECKING:
+    from duesweep.queues.transport.session import Transport
 
 
 class SqlAdapter(Adapter):
@@ -87,3 +90,16 @@ class SqlAdapter(Adapter):
             timeouts=timeouts_of(config),
         )
         return Service(setting, findings)
+
+    def transport(self, connection: QueueConnection) -> "Transport":
+        from duesweep.queues.transport.session import Transport  # noqa: PLC0415 - no sweep
+
+        config = connection.config
+        is_beside = connection.dsn is None and config.store.kind == connection.kind
+        return Transport(
+            self.dialect,
+            connection.server_dsn,
+            self.addresses(connection),
+            self.store(config) if is_beside else None,
+            connection.timeouts,
+        )

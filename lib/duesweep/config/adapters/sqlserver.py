@@ -1,7 +1,6 @@
 """SQL Server: the transport's store, MSMQ's, SQL persistence's, queue tables, and their checks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, timeouts_of
@@ -14,9 +13,6 @@ from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.store import SqlStore
 from duesweep.stores.tables import WantedTable
-
-if TYPE_CHECKING:
-    from duesweep.queues.transport.session import Transport
 
 
 class SqlServerAdapter(SqlAdapter):
@@ -60,14 +56,6 @@ class SqlServerAdapter(SqlAdapter):
         drivers = [OdbcDsn.parse(dsn).pairs for dsn in dsns]
         named = {p.get("driver", "") for p in drivers if not {"dsn", "filedsn"} & set(p)}
         return Needs(["pyodbc"], sorted(named))
-
-    def transport(self, connection: QueueConnection) -> "Transport":
-        from duesweep.queues.transport.sqlserver import sqlserver_transport  # noqa: PLC0415 - no sweep
-
-        is_beside = connection.dsn is None and connection.config.store.kind == "sqlserver"
-        delayed = self.store(connection.config).candidates[0] if is_beside else None
-        addresses, timeouts = self.addresses(connection), connection.timeouts
-        return sqlserver_transport(connection.server_dsn, addresses, delayed, timeouts=timeouts)
 
 
 ADAPTER = SqlServerAdapter()

@@ -2,8 +2,7 @@
 table of subscriptions. On one session, in transactions that the caller may open.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,12 +10,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
-from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
+from duesweep.core.headers import set_forward_destination, write_json
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.times import Parts, split_duration
 from duesweep.drivers.statements import Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE, Addresses
+from duesweep.stores.dialect import Dialect, Location
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -30,6 +31,7 @@ _HEADER_COLUMNS = {
     "NServiceBus.CorrelationId": "correlation_id",
     "NServiceBus.ReplyToAddress": "reply_to_address",
 }
+_OF_VERSION_1 = {"correlationid", "replytoaddress"}
 # The length of the columns of a table of subscriptions.
 _LONGEST_NAME = 200
 
@@ -42,16 +44,20 @@ class QueueStatements:
     receive: str = "receive"
 
 
-class TransportSession(ABC):
-    """One session on the queue tables of a database, and on the endpoint's delayed table, if it is
-    there too; not thread-safe.
+class TransportSession:
+    """One session on the queue tables of a database, and on the endpoint's delayed table, which is
+    `store`'s, if it is there too; not thread-safe.
     """
 
-    def __init__(self, addresses: Addresses, delayed: Destination | None = None) -> None:
+    def __init__(
+        self, connection: Session, dialect: Dialect, addresses: Addresses, store: Location | None
+    ) -> None:
         self.addresses = addresses
-        self.delayed = delayed
+        self.delayed: Destination | None = None if store is None else store.delayed
         # The statements for each table, chosen by its columns.
         self.known: dict[Destination, QueueStatements] = {}
+        self._connection, self._dialect, self._store = connection, dialect, store
+        self._zone: str | None = None
 
     def queue(self, address: str | None) -> "QueueTable":
         """The queue at `address`, even if it does not exist; None is the endpoint's own.
@@ -64,45 +70,81 @@ class TransportSession(ABC):
         """The table of subscriptions at an address."""
         return Subscriptions(self, self.addresses.parse(table))
 
-    # What a dialect does in its own way.
-
-    @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction; nested, a savepoint."""
+        return self._connection.transaction()
 
-    @abstractmethod
-    def named(self, tables: Mapping[str, Destination]) -> Session:
-        """The session's statements, with these tables."""
+    def named(self, role: str, table: Any) -> Session:
+        """The session's statements, with this table."""
+        return self._connection.named({role: table.sql})
 
-    @abstractmethod
-    def create(self, name: str, role: str, table: Destination) -> None:
-        """Run a named statement that creates or alters a table. Several processes may do so at
-        once.
+    def create(self, name: str, role: str, table: Any, *, is_new: bool = True) -> None:
+        """Run a named statement that creates a table or, if it is not new, alters it. Several
+        processes may do so at once.
         """
+        tables = self._dialect.tables
+        texts = [tables.creation(name, **{role: table})]
+        new = [table] if is_new else []
+        tables.create(self._connection, new, [([table], texts)], "the address")
 
-    @abstractmethod
     def columns(self, table: Destination) -> set[str]:
         """The columns' names, in lower case; none if there is no such table."""
+        found = self._dialect.tables.find(self._connection, table, ())
+        return set() if found is None else {name.lower() for name in found.columns}
 
-    @abstractmethod
-    def writers_zone(self) -> AbstractContextManager[None]:
-        """A transaction in the zone of those who write to the delayed table."""
+    def statements_for(self, columns: set[str]) -> QueueStatements:
+        """The statements for a queue table with these columns. Tables of older versions have a
+        column Recoverable, which takes no NULL, and two in which senders of version 1 put what
+        others put into headers.
+        """
+        if not self._dialect.tables.has_older_queues:
+            return QueueStatements()
+        return QueueStatements(
+            send="send_recoverable" if "recoverable" in columns else "send",
+            receive="receive_with_columns" if columns >= _OF_VERSION_1 else "receive",
+        )
 
-    def statements_for(self, columns: set[str]) -> QueueStatements:  # noqa: ARG002 - a dialect's
-        """The statements for a queue table with these columns."""
-        return QueueStatements()
+    @contextmanager
+    def writers_zone(self) -> Iterator[None]:
+        """A transaction in the zone of those who write to the delayed table: PostgreSQL's transport
+        casts Due to timestamptz in its session's zone.
+        """
+        if self._zone is None and self._store is not None:
+            self._zone = self._dialect.zone(self._connection, self._store)
+        with self._connection.transaction():
+            if self._zone is None:
+                yield
+                return
+            self._connection.row("set_zone", zone=self._zone)
+            yield
+            # The setting would outlive a savepoint.
+            self._connection.row("set_zone", zone="UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A database with an endpoint's queues. `connect` opens a session. `script` returns the
-    statements of these names, as `TransportSession.create` runs them for a table of this role, for
-    the server's command-line tools.
+    """A database with an endpoint's queues, and with its delayed table if that is in `store`. A
+    session may be idle in a transaction as long as a handler runs.
     """
 
+    dialect: Dialect
+    dsn: str = field(repr=False)
     addresses: Addresses
-    connect: Callable[[], AbstractContextManager[TransportSession]] = field(repr=False)
-    script: Callable[[Sequence[str], str, Destination], str] = field(repr=False)
+    store: Location | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    @contextmanager
+    def connect(self) -> Iterator[TransportSession]:
+        """Open a session."""
+        with self.dialect.connect(self.dsn, self.timeouts.handler) as connection:
+            yield TransportSession(connection, self.dialect, self.addresses, self.store)
+
+    def script(self, names: Sequence[str], role: str, table: Destination) -> str:
+        """The statements of these names, as `TransportSession.create` runs them for a table of this
+        role, for the server's command-line tools.
+        """
+        tables = self.dialect.tables
+        return tables.script_of(table, [tables.creation(name, **{role: table}) for name in names])
 
 
 class QueueTable:
@@ -113,7 +155,7 @@ class QueueTable:
     def __init__(self, session: TransportSession, destination: Destination) -> None:
         self.destination = destination
         self._session = session
-        self._statements = session.named({"queue": destination})
+        self._statements = session.named("queue", destination)
         # Shared by all queues of the session.
         self._known = session.known
 
@@ -124,7 +166,7 @@ class QueueTable:
         self._session.create("create_queue", "queue", self.destination)
         # Check first: even an ALTER that changes nothing waits for all other users of the table.
         if readable_body and _BODY_STRING not in self._session.columns(self.destination):
-            self._session.create("add_body_string", "queue", self.destination)
+            self._session.create("add_body_string", "queue", self.destination, is_new=False)
         self._known.pop(self.destination, None)
         self.check()
 
@@ -224,11 +266,12 @@ class QueueTable:
 
     def _send_later(self, message: OutgoingMessage, delay: Parts) -> None:
         delayed = self._find_delayed_table()
-        headers = _set_destination(
-            message.headers, self.destination, self._session.addresses.own_queue
+        is_own = self.destination == self._session.addresses.own_queue
+        headers = set_forward_destination(
+            message.headers, None if is_own else str(self.destination)
         )
         with self._session.writers_zone():
-            self._session.named({"delayed": delayed}).execute(
+            self._session.named("delayed", delayed).execute(
                 _SEND_LATER,
                 headers=write_json(headers),
                 body=message.body,
@@ -267,7 +310,7 @@ class Subscriptions:
     def __init__(self, session: TransportSession, table: Destination) -> None:
         self._session = session
         self._table = table
-        self._statements = session.named({"subscriptions": table})
+        self._statements = session.named("subscriptions", table)
 
     def create(self) -> None:
         """Create the table unless it exists. Several processes may do so at once."""
@@ -312,12 +355,6 @@ class Subscriptions:
                 f"There is no table of subscriptions {self._table}",
                 advice="correct its name, or create it with the command `subscriptions create`",
             )
-
-
-def _set_destination(headers: Headers, destination: Destination, own_queue: Destination) -> Headers:
-    """`headers` with `destination` in the last one, unless that is the endpoint's own queue."""
-    others = {n: value for n, value in headers.items() if n != FORWARD_DESTINATION}
-    return others if destination == own_queue else others | {FORWARD_DESTINATION: str(destination)}
 
 
 def _is_expired(row: Any) -> bool:
