@@ -6,12 +6,13 @@ changes: no number is rounded, no entity is expanded. https://www.rfc-editor.org
 """
 
 import codecs
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.parsers import expat  # noqa: TID251 - refuses document types, and builds nothing
+
+import msgspec
 
 from duesweep.core.errors import make_printable
 
@@ -33,8 +34,6 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
-_OPENING, _CLOSING, _BREAKING = {"{", "["}, {"}", "]"}, {"{", "[", ","}
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _XML_TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*>|[^<]+", re.DOTALL
 )
@@ -140,22 +139,9 @@ def _decode(body: bytes, errors: str) -> str:
 
 def _indented_json(text: str) -> Iterator[str]:
     """Lines of the same tokens. Raises `ValueError` for text that is not JSON."""
-    json.loads(text, parse_int=str, parse_float=str)
-    return _json_lines(_JSON_TOKEN.findall(text))
-
-
-def _json_lines(tokens: list[str]) -> Iterator[str]:
-    line, depth, before = "", 0, ""
-    for token in tokens:
-        depth -= token in _CLOSING
-        is_empty = before in _OPENING and token in _CLOSING
-        if not is_empty and (before in _BREAKING or token in _CLOSING):
-            yield line
-            line = _INDENT * depth
-        line += ": " if token == ":" else token
-        depth += token in _OPENING
-        before = token
-    yield line
+    # As far as it is shown: the indents of a body that is nested deeply are much longer.
+    shown = msgspec.json.format(text.encode(), indent=len(_INDENT))[: 4 * (LONGEST + 2)]
+    return iter(shown.decode(errors="ignore").split("\n"))
 
 
 def _indented_xml(text: str) -> Iterator[str]:
