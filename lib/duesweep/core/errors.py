@@ -70,13 +70,18 @@ class DuesweepError(Exception):
     `text` says what happened, and to what; `advice` says what to do. `str` gives both. All fields
     survive pickling: tasks send errors to the driver.
 
-    `stored_name` is what journal, ledger and fault headers call the class. It stays as it is when
-    the class moves or is renamed: groups of errors are found by it. Each class has one of its own.
+    `stored_name` is what journal, ledger and fault headers call the class. It has to stay as it is:
+    groups of errors are found by it. So a class of this module that moves, or is renamed, has to
+    say which name it had, and one of another module which name it has.
     """
 
     stored_name = "duesweep.errors.DuesweepError"
     exit_code = ExitCode.UNEXPECTED
     advice: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__ and "stored_name" not in vars(cls):
+            cls.stored_name = f"duesweep.errors.{cls.__name__}"
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
         super().__init__(text)
@@ -108,7 +113,6 @@ class DuesweepError(Exception):
 class ConfigError(DuesweepError):
     """The configuration, or the setup of a database or a broker, does not allow a sweep."""
 
-    stored_name = "duesweep.errors.ConfigError"
     exit_code = ExitCode.CONFIGURATION
     _problems: Sequence[Problem] = ()
 
@@ -130,16 +134,12 @@ class ConfigError(DuesweepError):
 class OdbcDriverError(ConfigError):
     """The ODBC driver for SQL Server is missing on this machine, or cannot be loaded."""
 
-    stored_name = "duesweep.errors.OdbcDriverError"
-
 
 class ServiceError(DuesweepError):
     """A service that duesweep works with failed or is out of reach.
 
     `transient`: the fault may pass by itself.
     """
-
-    stored_name = "duesweep.errors.ServiceError"
 
     def __init__(self, text: str, *, transient: bool, advice: str | None = None) -> None:
         super().__init__(text, advice=advice)
@@ -154,19 +154,14 @@ class ServiceError(DuesweepError):
 class StoreError(ServiceError):
     """The store's database failed or is out of reach."""
 
-    stored_name = "duesweep.errors.StoreError"
-
 
 class QueueError(StoreError):
     """The service behind a queue failed or is out of reach."""
-
-    stored_name = "duesweep.errors.QueueError"
 
 
 class MissingRightError(StoreError):
     """The server refused a statement, because this user lacks a right."""
 
-    stored_name = "duesweep.errors.MissingRightError"
     exit_code = ExitCode.CONFIGURATION
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
@@ -176,15 +171,12 @@ class MissingRightError(StoreError):
 class SilentServiceError(StoreError):
     """The service took what it was sent, and did not answer in time. It may still act on it."""
 
-    stored_name = "duesweep.errors.SilentServiceError"
-
 
 class DestinationError(QueueError):
     """One destination takes no messages now; the others do. Its messages are left to the next
     sweep, unless it takes them again within the slice: see `transient`.
     """
 
-    stored_name = "duesweep.errors.DestinationError"
     exit_code = ExitCode.WORK_LEFT
 
     def __init__(self, text: str, *, transient: bool = True, advice: str | None = None) -> None:
@@ -196,8 +188,6 @@ class TransactionLostError(StoreError):
 
     `destination_is_at_fault`: the delivery to one destination caused it, and would cause it again.
     """
-
-    stored_name = "duesweep.errors.TransactionLostError"
 
     def __init__(
         self, text: str, *, destination_is_at_fault: bool = False, advice: str | None = None
@@ -211,19 +201,13 @@ class UnusualBatchError(DuesweepError):
     Nobody's fault, and nobody is charged.
     """
 
-    stored_name = "duesweep.errors.UnusualBatchError"
-
 
 class LedgerError(ServiceError):
     """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
-    stored_name = "duesweep.errors.LedgerError"
-
 
 class LedgerLockedError(LedgerError):
     """Another process holds a lock that settling needs. `text` says which one, and since when."""
-
-    stored_name = "duesweep.errors.LedgerLockedError"
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -236,26 +220,19 @@ class LedgerLockedError(LedgerError):
 class NothingDueError(LedgerError):
     """Nothing is due, and the journal has rows that cannot be written to the ledger now."""
 
-    stored_name = "duesweep.errors.NothingDueError"
-
 
 class SparkError(ServiceError):
     """Spark did not start, or stopped."""
-
-    stored_name = "duesweep.errors.SparkError"
 
 
 class SweepClosedError(DuesweepError):
     """Another process closed this sweep, so its tasks must stop."""
 
-    stored_name = "duesweep.errors.SweepClosedError"
     exit_code = ExitCode.WORK_LEFT
 
 
 class SweepStoppedError(DuesweepError):
     """The sweep is to stop, so its tasks begin no other batch. Nobody's fault."""
-
-    stored_name = "duesweep.errors.SweepStoppedError"
 
 
 class MessageError(DuesweepError):
@@ -263,7 +240,6 @@ class MessageError(DuesweepError):
     shortened: it is written down in several places.
     """
 
-    stored_name = "duesweep.errors.MessageError"
     exit_code = ExitCode.MESSAGES_FAILED
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
@@ -273,37 +249,25 @@ class MessageError(DuesweepError):
 class UnreadableHeadersError(MessageError):
     """The headers do not have the transport's format."""
 
-    stored_name = "duesweep.errors.UnreadableHeadersError"
-
 
 class UnreadableAddressError(MessageError):
     """The destination cannot be read as an address."""
-
-    stored_name = "duesweep.errors.UnreadableAddressError"
 
 
 class QueueNotFoundError(MessageError):
     """There is no queue with the destination's name."""
 
-    stored_name = "duesweep.errors.QueueNotFoundError"
-
 
 class NotAQueueError(MessageError):
     """The destination is a table, but not a queue table."""
-
-    stored_name = "duesweep.errors.NotAQueueError"
 
 
 class RefusedMessageError(MessageError):
     """The destination refused this one message."""
 
-    stored_name = "duesweep.errors.RefusedMessageError"
-
 
 class DeliveryFailedError(MessageError):
     """A caller that moves messages one by one reported a failure without a reason."""
-
-    stored_name = "duesweep.errors.DeliveryFailedError"
 
 
 def may_pass(error: DuesweepError) -> bool:
