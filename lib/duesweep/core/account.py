@@ -369,16 +369,15 @@ def held_in_sweep(
 ) -> list[HeldBack]:
     """What held messages back in a sweep. `kept` are out of attempts."""
     held = [held_by_pause(pause) for pause in pauses]
-    held += [held_by_breaker(one) for one in breakers if one.left and not one.is_closed]
+    held += [
+        HeldBack(Holder.BREAKER, one.name, one.reason, one.left)
+        for one in breakers
+        if one.left and not one.is_closed
+    ]
     if kept:
         why = "the sweep gave up retry.max_exhausted_per_sweep messages"
         held.append(HeldBack(Holder.KEPT, None, why, kept))
     return held
-
-
-def held_by_breaker(report: BreakerReport) -> HeldBack:
-    """What a breaker that is still open holds back."""
-    return HeldBack(Holder.BREAKER, report.name, report.reason, report.left)
 
 
 FORMAT = 1

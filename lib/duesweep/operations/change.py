@@ -45,7 +45,7 @@ from duesweep.stores.base import (
     operators_of,
 )
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_command, settle_first
+from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first, settle_one
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
             advice="run the command again for the rest",
         )
     try:
-        settle_command(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
+        settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     except (LedgerError, ConfigError) as error:
         return str(error)
     return None

@@ -19,7 +19,7 @@ from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import DroppedSource, OperatorDriver, operators_of
-from duesweep.sweep.settle import settle_leftovers, settle_sweep
+from duesweep.sweep.settle import settle_leftovers, settle_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:
     if gone:
         run = session.open_sweep(session.horizon(), engine="in-process")
         session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
-        settle_sweep(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
+        settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     return gone
 
 

@@ -9,8 +9,6 @@ runs in the careful form.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from random import Random
 
 from duesweep.core.account import Account
 from duesweep.core.errors import (
@@ -24,11 +22,10 @@ from duesweep.core.message import (
     BatchResult,
     Exhausted,
     Failed,
-    Fault,
     Message,
     make_error_message,
 )
-from duesweep.core.policy import Paused, Retry
+from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import Forwarded, Table, TaskSession
@@ -134,19 +131,25 @@ class Batches:
         """Let faulty messages fail or exhaust, with what the sweep's limit grants. That is asked
         before any error message is sent.
         """
-        job, context = self._job, self._job.context
-        last = out_of_attempts(result.faulty, context.retry)
+        job, context, retry = self._job, self._job.context, self._job.context.retry
+        last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
         granted = 0
         if last:
             granted = self._store.grant_exhausted(job.run, len(last), context.max_exhausted)
         exhausted, result.over_limit = last[:granted], len(last) - granted
         queue = None
         if context.error_queue is not None and exhausted:
-            now = context.world.clock.now()
-            messages = error_messages(exhausted, context.store.own_queue, now)
+            now, own_queue = context.world.clock.now(), context.store.own_queue
+            messages = [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in exhausted]
             queue, arrived = self._delivery.deliver_error_messages(context.error_queue, messages)
             exhausted = [fault for fault in exhausted if fault[0].key in arrived]
-        give_up(result, exhausted, queue, context.retry, rng=self._rng)
+        leaving = {message.key for message, _ in exhausted}
+        result.exhausted = [Exhausted(message, error, queue) for message, error in exhausted]
+        result.failed = [
+            Failed(message, error, retry.backoff_seconds(message.attempts, self._rng))
+            for message, error in result.faulty
+            if message.key not in leaving
+        ]
 
     def _claimed_again(self, result: BatchResult) -> Iterator[str]:
         for message in (*result.released, *result.unreached):
@@ -203,31 +206,6 @@ class Batches:
         if table is None:
             raise UnusualBatchError("a destination is no table beside the store")
         return table
-
-
-def out_of_attempts(faulty: Sequence[Fault], retry: Retry) -> list[Fault]:
-    """The messages for which this was the last attempt."""
-    return [(m, e) for m, e in faulty if retry.is_last(m.attempts, e)]
-
-
-def error_messages(exhausted: Sequence[Fault], own_queue: str, now: datetime) -> list[Message]:
-    """What the error queue gets for exhausted messages; `now` is the time of their failure."""
-    return [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in exhausted]
-
-
-def give_up(
-    result: BatchResult, exhausted: Sequence[Fault], queue: str | None, retry: Retry, *, rng: Random
-) -> None:
-    """Let each of the result's faulty messages be exhausted, if it is one of these, or else fail.
-    `queue` is the error queue that has the exhausted ones; None: there is none.
-    """
-    leaving = {message.key for message, _ in exhausted}
-    result.exhausted = [Exhausted(message, error, queue) for message, error in exhausted]
-    result.failed = [
-        Failed(message, error, retry.backoff_seconds(message.attempts, rng))
-        for message, error in result.faulty
-        if message.key not in leaving
-    ]
 
 
 def _staying(result: BatchResult) -> Iterator[Message]:

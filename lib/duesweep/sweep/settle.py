@@ -115,14 +115,6 @@ def _settle_dead(
             return
 
 
-def settle_sweep(
-    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience = NO_PATIENCE
-) -> SweepSummary:
-    """Settle a sweep that its own driver has closed. Returns its row of `sweeps`."""
-    with settling(journal, patience):
-        return _settle(journal, ledger, sweep_id, patience)
-
-
 @contextmanager
 def settling(journal: DriverSession, patience: Patience) -> Iterator[None]:
     """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
@@ -199,10 +191,10 @@ def check_backlog(journal: DriverSession, error: LedgerError) -> None:
         ) from error
 
 
-def settle_command(
+def settle_one(
     journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience
 ) -> None:
-    """Settle a command that its own driver has closed."""
+    """Settle a sweep or a command that its own driver has closed."""
     check_binding(journal, ledger, patience)
     with settling(journal, patience):
         _settle_any(journal, ledger, sweep_id, patience)

@@ -124,29 +124,23 @@ _log = logging.getLogger(__name__)
 
 def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     """Dispatch the messages that the claim keys lead to."""
-    attributes: Attributes = {
-        "duesweep.sweep_id": str(job.run.sweep_id),
-        "duesweep.slice": slice_number,
-    }
-    with job.context.tracing.recording("slice", attributes):
-        _dispatch(job, slice_number, claim_keys)
-
-
-def _dispatch(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-    of_slice = _Slice(job, slice_number, claim_keys)
-    number = of_slice.slice_number
-    try:
-        with collect_rarely():
-            run_on_sessions(job, of_slice.breaker, of_slice.run)
-    except SweepClosedError as error:
-        _log.warning("Slice %d of sweep %s stops: %s", number, job.run.sweep_id, error)
-    except (StoreError, ConfigError) as error:
-        told = make_printable(str(error))
-        _log.warning("Slice %d of sweep %s is cut: %s", number, job.run.sweep_id, told)
-        job.context.tracing.fail(type(error).__name__, str(error))
-        # On a new session. Where none can be opened, the missing row says that the slice was cut.
-        with suppress(DuesweepError), job.context.store.open_task() as store:
-            store.end_slice(job.run, number, of_slice.end(str(error)))
+    sweep_id = job.run.sweep_id
+    about: Attributes = {"duesweep.sweep_id": str(sweep_id), "duesweep.slice": slice_number}
+    with job.context.tracing.recording("slice", about):
+        of_slice = _Slice(job, slice_number, claim_keys)
+        number = of_slice.slice_number
+        try:
+            with collect_rarely():
+                run_on_sessions(job, of_slice.breaker, of_slice.run)
+        except SweepClosedError as error:
+            _log.warning("Slice %d of sweep %s stops: %s", number, sweep_id, error)
+        except (StoreError, ConfigError) as error:
+            told = make_printable(str(error))
+            _log.warning("Slice %d of sweep %s is cut: %s", number, sweep_id, told)
+            job.context.tracing.fail(type(error).__name__, str(error))
+            # On a new session. Where none can be opened, the missing row says the slice was cut.
+            with suppress(DuesweepError), job.context.store.open_task() as store:
+                store.end_slice(job.run, number, of_slice.end(str(error)))
 
 
 class _Slice:

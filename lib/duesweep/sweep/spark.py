@@ -56,7 +56,13 @@ class SparkEngine:
         """
         # Nothing is journalled while all slices wait for what is blocked.
         patience = self.timeouts.plan_seconds(plan.found) + job.context.breaker.trigger_seconds
-        with watch_dispatch(self.spark, job, patience, self.progressed) as watching:
+        store, world = job.context.store, job.context.world
+        with (
+            make_cancellable(self.spark, f"duesweep-{world.new_id()}") as cancel,
+            Watchdog(
+                store, job.run, world.clock, patience, cancel, progressed=self.progressed
+            ).watch() as watching,
+        ):
             try:
                 run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)
             except SPARK_ERRORS as error:
@@ -86,16 +92,13 @@ def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> Data
 
 def run_slices(claim_keys_df: DataFrame, job: Job) -> None:
     """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
-    claim_keys_df.foreachPartition(_make_task(job))
 
-
-def _make_task(job: Job) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
         dispatch_slice(job, context.partitionId(), read_claim_keys(rows))
 
-    return run
+    claim_keys_df.foreachPartition(run)
 
 
 _POLL_SECONDS = 0.5
@@ -198,19 +201,3 @@ def make_cancellable(spark: SparkSession, tag: str) -> Iterator[Callable[[], obj
         with suppress(*SPARK_ERRORS):
             context.removeJobTag(tag)
 
-
-@contextmanager
-def watch_dispatch(
-    spark: SparkSession,
-    job: Job,
-    patience_seconds: float,
-    progressed: Callable[[], object] | None,
-) -> Iterator[Watchdog]:
-    """Watch what Spark does within the block, and cancel it when it makes no progress."""
-    store, world = job.context.store, job.context.world
-    with make_cancellable(spark, f"duesweep-{world.new_id()}") as cancel:
-        watchdog = Watchdog(
-            store, job.run, world.clock, patience_seconds, cancel, progressed=progressed
-        )
-        with watchdog.watch():
-            yield watchdog

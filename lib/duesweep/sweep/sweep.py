@@ -229,7 +229,9 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
     ledger = context.open_ledger(engine.spark)
     with context.store.open_driver() as session:
         session.check()
-        _check_limits(context)
+        if context.rate_limits.limits:
+            # The store has to count what is reserved.
+            operators_of(context.store, "[[limit]]")
         with stop.waits.waiting(STORAGE, _UNANSWERED):
             ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
         _note(stop, ledger_error)
@@ -287,12 +289,6 @@ def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
     if has_failures:
         return ExitCode.MESSAGES_FAILED
     return ExitCode.LATE if is_late else ExitCode.DONE
-
-
-def _check_limits(context: SweepContext) -> None:
-    """Raise `ConfigError` if there are limits, and the store does not count what is reserved."""
-    if context.rate_limits.limits:
-        operators_of(context.store, "[[limit]]")
 
 
 class _Part(NamedTuple):

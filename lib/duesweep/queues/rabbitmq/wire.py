@@ -76,21 +76,17 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
     assert not isinstance(message.headers, MessageError)  # such messages are not delivered
     stored = message.headers
     headers = {name: value for name, value in stored.items() if name not in _NOT_SENT}
-    content_type = headers.get(_CONTENT_TYPE)
+    content_type, types = headers.get(_CONTENT_TYPE), headers.get(ENCLOSED_MESSAGE_TYPES)
     properties = {
         # Receivers refuse a message without an id.
         "message_id": message.message_id or message.key,
         "content_type": _UNTYPED if content_type is None else content_type,
         "delivery_mode": _TRANSIENT if _NOT_PERSISTENT in stored else _PERSISTENT,
         "correlation_id": headers.get(_CORRELATION_ID),
-        "type": _cut_at_comma(headers.get(ENCLOSED_MESSAGE_TYPES)),
+        "type": types if types is None else types.split(",", 1)[0],
         "reply_to": headers.get(_REPLY_TO),
     }
     return headers, {name: value for name, value in properties.items() if value is not None}
-
-
-def _cut_at_comma(types: str | None) -> str | None:
-    return None if types is None else types.split(",", 1)[0]
 
 
 def _expiration_ms(headers: Mapping[str, str | None]) -> int | None:
