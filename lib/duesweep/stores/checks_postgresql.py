@@ -134,9 +134,7 @@ def _grants(
     )
 
 
-def _check_schema(
-    session: Session, schema: str, new: Sequence[TableName], named_by: str
-) -> None:
+def _check_schema(session: Session, schema: str, new: Sequence[TableName], named_by: str) -> None:
     rows = session.rows("describe_schema", schema=schema)
     if not rows:
         what = str(new[0]) if len(new) == 1 else "tables"

@@ -77,9 +77,7 @@ class Batches:
         self._begin_sending = begin_sending
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
-        self._delivery = SliceDelivery(
-            queue, self._clock, destinations, tracing=context.tracing
-        )
+        self._delivery = SliceDelivery(queue, self._clock, destinations, tracing=context.tracing)
         self._unusual = 0
         self._can_move = context.may_move and _moves(store)
 
@@ -140,7 +138,9 @@ class Batches:
         queue = None
         if context.error_queue is not None and exhausted:
             now, own_queue = context.world.clock.now(), context.store.own_queue
-            messages = [make_error_message(m, e, own_queue=own_queue, now=now) for m, e in exhausted]
+            messages = [
+                make_error_message(m, e, own_queue=own_queue, now=now) for m, e in exhausted
+            ]
             queue, arrived = self._delivery.deliver_error_messages(context.error_queue, messages)
             exhausted = [fault for fault in exhausted if fault[0].key in arrived]
         leaving = {message.key for message, _ in exhausted}

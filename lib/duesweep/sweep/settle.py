@@ -191,9 +191,7 @@ def check_backlog(journal: DriverSession, error: LedgerError) -> None:
         ) from error
 
 
-def settle_one(
-    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience
-) -> None:
+def settle_one(journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
     """Settle a sweep or a command that its own driver has closed."""
     check_binding(journal, ledger, patience)
     with settling(journal, patience):

@@ -200,4 +200,3 @@ def make_cancellable(spark: SparkSession, tag: str) -> Iterator[Callable[[], obj
         # If the JVM is gone, the call that waited for it has reported that.
         with suppress(*SPARK_ERRORS):
             context.removeJobTag(tag)
-
