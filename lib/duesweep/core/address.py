@@ -1,9 +1,6 @@
-"""Transport addresses, and the queues or tables that they name. Three grammars, each that of the
+"""Transport addresses, and the queues or tables that they name. Two grammars, each that of the
 transport's own parser; no address has a NUL or half of a surrogate pair.
 
-- MSMQ (`MsmqAddress.Parse`): `queue@machine`. One difference: the transport refuses a second `@`,
-  and here all text after the first `@` is the machine. So a routing table can also read addresses
-  of the SQL Server transport (`table@[schema]@[catalog]`).
 - PostgreSQL (`QueueAddress.Parse`): the schema ends at the first dot outside quotes. Each part may
   be quoted, with quotes doubled inside. Names are case-sensitive.
 - SQL Server (`QueueAddress.Parse`): `table@schema@catalog`. The table ends at the first `@` and is
@@ -28,32 +25,6 @@ def _refuse_unstorable(address: str) -> None:
         raise UnreadableAddressError(f"The destination {address!r} holds a NUL")
     if _SURROGATES.search(address):
         raise UnreadableAddressError(f"The destination {address!r} holds half of a surrogate pair")
-
-
-@dataclass(frozen=True, slots=True)
-class MsmqAddress:
-    """A queue and its machine as they were written; None is the sender's machine."""
-
-    queue: str
-    machine: str | None = None
-
-    def __str__(self) -> str:
-        """The address as NServiceBus writes it."""
-        return self.queue if self.machine is None else f"{self.queue}@{self.machine}"
-
-    @classmethod
-    def parse(cls, address: str | None) -> "MsmqAddress":
-        """The queue that `address` names.
-
-        Raises `UnreadableAddressError` for an address that can name no queue.
-        """
-        if address is None:
-            raise UnreadableAddressError("There is no destination")
-        _refuse_unstorable(address)
-        queue, _, machine = address.partition("@")
-        if not queue.strip():
-            raise UnreadableAddressError(f"The destination {address!r} names no queue")
-        return cls(queue, machine if machine.strip() else None)
 
 
 @dataclass(frozen=True, slots=True)

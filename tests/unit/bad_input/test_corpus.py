@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.cli.app import main
-from duesweep.core.address import MsmqAddress, PostgreSqlAddresses, SqlServerAddresses
+from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -40,7 +40,6 @@ _BYTES_PER_BYTE, _BYTES_AT_LEAST = 120, 1_000_000
 _PARSERS: dict[str, Callable[[str], object]] = {
     "postgresql": PostgreSqlAddresses("Sales.Orders", "public").parse,
     "sqlserver": SqlServerAddresses("Sales.Orders", "dbo", "nsb").parse,
-    "msmq": MsmqAddress.parse,
 }
 
 
