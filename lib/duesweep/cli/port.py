@@ -88,10 +88,9 @@ class FreshPage:
             return self._page
 
     def _make(self) -> Page:
-        from duesweep.operations.status import status  # noqa: PLC0415 - few look at it
-        from duesweep.report.page import render  # noqa: PLC0415
+        from duesweep.report.page import render  # noqa: PLC0415 - few look at it
 
-        facts = [status(each.config, each.context, _DAYS, each.options) for each in self._endpoints]
+        facts = [each.status(days=_DAYS) for each in self._endpoints]
         page = render(facts, datetime.now(UTC), refresh_seconds=_REFRESH_SECONDS)
         return Page(page.encode(), "text/html; charset=utf-8")
 

@@ -26,8 +26,8 @@ from duesweep.core.message import (
     OutgoingMessage,
     ReceivedMessage,
 )
+from duesweep.core.quantities import duration_text
 from duesweep.core.times import parse_duration
-from duesweep.report.quantities import duration_text
 from duesweep.report.text import Block, Line, Note, print_blocks
 from duesweep.report.views import queues as views
 from duesweep.report.views import upkeep

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from duesweep.core.change import ChangeKind, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.quantities import time_text
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import reading_ledger
@@ -448,7 +449,7 @@ def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -
     """
     for sweep_id, start, is_alive in unsettled:
         if not is_alive and last_start is not None and start < last_start:
-            began = f"it began at {start:%Y-%m-%d %H:%M:%S} UTC"
+            began = f"it began at {time_text(start)}"
             found = f"{began}, its driver is gone, and a later sweep did not settle it"
             yield Suspect(AuditCheck.JOURNAL_OLD, sweep_id, found)
 

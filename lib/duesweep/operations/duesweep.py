@@ -406,7 +406,7 @@ class Duesweep:
         """What was swept in these days, what waits, and what needs a hand."""
         from duesweep.operations.status import status
 
-        return status(self.config, self.context, days)
+        return status(self, days)
 
     def table(self, name: str) -> Any:
         """A table of the ledger: with `spark` a `pyspark.sql.DataFrame`, which reads nothing yet,

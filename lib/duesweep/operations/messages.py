@@ -25,6 +25,7 @@ from duesweep.core.errors import (
     shorten,
 )
 from duesweep.core.headers import Headers
+from duesweep.core.quantities import short_time
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.ledger.base import Among, LedgerRow
@@ -548,7 +549,7 @@ def _change(row: LedgerRow) -> Event:
 
 
 def _time(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+    return "" if moment is None else short_time(moment)
 
 
 def _joined(*parts: str) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from duesweep.core.account import HeldBack, held_by_pause
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.policy import Pause
+from duesweep.core.quantities import time_text
 from duesweep.core.routing import fits_destination
 from duesweep.core.times import Moment
 from duesweep.operations.change import given_by
@@ -69,7 +70,7 @@ def pause(store: Store, pattern: str, until: Moment | None, reason: str) -> Paus
         end = None if until is None else until.at(now)
         if end is not None and end <= now:
             raise ConfigError(
-                f"--until is {end:%Y-%m-%d %H:%M:%S} UTC, which is over; nothing was paused",
+                f"--until is {time_text(end)}, which is over; nothing was paused",
                 advice="give a time to come, as in +2h",
             )
         session.pause(pattern, end, given_by(), reason.strip())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
 from duesweep.core.account import HeldBack
@@ -15,6 +15,7 @@ from duesweep.core.errors import DuesweepError, ExitCode, shorten
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
 from duesweep.core.policy import Pause
+from duesweep.core.quantities import count_text, time_text
 from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
@@ -23,6 +24,9 @@ from duesweep.operations.look import DestinationOutlook, DueMessages, with_probl
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
+
+if TYPE_CHECKING:
+    from duesweep.operations.duesweep import Duesweep
 
 T = TypeVar("T")
 
@@ -198,16 +202,17 @@ def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], day
     endpoints, failures = endpoints_of(settings, overrides)
     if not endpoints:
         raise failures[0][1]
-    found = [status(each.config, each.context, days, each.options) for each in endpoints]
+    found = [status(each, days) for each in endpoints]
     code = ExitCode.DONE if all(each.is_known for each in found) else ExitCode.WORK_LEFT
     found += [Status(name, None, None, problems=[str(error)]).judged() for name, error in failures]
     return Statuses(datetime.now(UTC), found, ExitCode.CONFIGURATION if failures else code)
 
 
-def status(config: Config, context: SweepContext, days: int, options: Sequence[str] = ()) -> Status:
+def status(of: "Duesweep", days: int) -> Status:
     """What is known of an endpoint; its history of so many days. Changes nothing."""
     problems: list[str] = []
-    source, objective = context.store.source, context.objective_seconds
+    context = of.context
+    source, objective = of.source, context.objective_seconds
 
     def history() -> History:
         with reading_ledger(context) as ledger:
@@ -217,10 +222,10 @@ def status(config: Config, context: SweepContext, days: int, options: Sequence[s
         source=source,
         waiting=_try(lambda: _read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
-        findings=_try(lambda: _findings(config), "What the doctor looks at", problems) or (),
+        findings=_try(lambda: _findings(of.config), "What the doctor looks at", problems) or (),
         problems=problems,
         objective_seconds=objective,
-        options=options,
+        options=of.options,
     ).judged()
 
 
@@ -232,40 +237,40 @@ def _concerns(found: Status) -> Iterator[Concern]:
     if found.history is not None:
         yield from _history_concerns(found.history, found.objective_seconds)
     for severity in (Severity.FAULT, Severity.WARNING):
-        if count := sum(finding.severity == severity for finding in found.findings):
-            yield Concern(severity, f"{severity}s that the doctor finds: {count}")
+        if count := sum(finding.severity is severity for finding in found.findings):
+            yield Concern(severity, f"{count_text(count, severity)} that the doctor finds")
 
 
 def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Concern]:
     failing = [one for one in waiting.destinations if one.problem is not None and one.eligible]
     if failing:
-        count = sum(one.eligible for one in failing)
-        yield Concern(
-            Severity.FAULT, f"due messages that would fail: {count:,}; {failing[0].problem}"
-        )
+        count = count_text(sum(one.eligible for one in failing), "due message")
+        yield Concern(Severity.FAULT, f"{count} would fail: {failing[0].problem}")
     oldest = waiting.oldest_eligible
     patience = _PATIENCE if objective is None else timedelta(seconds=objective)
     if oldest is not None and waiting.now - oldest > patience:
-        text = f"a message that a sweep would take has been due since {_time(oldest)}"
+        text = f"a message that a sweep would take has been due since {time_text(oldest)}"
         if objective is None:
             yield Concern(Severity.WARNING, text)
         else:
             limit = f"longer than slo.lateness_seconds ({objective:g} s)"
             yield Concern(Severity.FAULT, f"{text}, {limit}")
     if paused := sum(one.paused for one in waiting.destinations):
-        yield Concern(Severity.WARNING, f"due messages that a pause holds back: {paused:,}")
+        count = count_text(paused, "due message")
+        yield Concern(Severity.WARNING, f"a pause holds back {count}")
     since = waiting.unsettled_since
     if since is not None and waiting.now - since > _PATIENCE:
         yield Concern(
             Severity.WARNING,
-            f"the ledger is behind: sweeps and commands that it lacks: {waiting.unsettled:,}, "
-            f"since {_time(since)}",
+            f"the ledger lacks {count_text(waiting.unsettled, 'sweep or command')}; the first "
+            f"began at {time_text(since)}",
         )
 
 
 def _history_concerns(history: History, objective: float | None) -> Iterator[Concern]:
     if history.open_errors:
-        yield Concern(Severity.FAULT, f"errors that wait for a hand: {history.open_errors:,}")
+        count = count_text(history.open_errors, "error")
+        yield Concern(Severity.FAULT, f"{count} for somebody to replay or discard")
     if history.sweeps and history.sweeps[0].outcome in _CUT_SHORT:
         last = history.sweeps[0]
         why = f": {shorten(last.reason)}" if last.reason else ""
@@ -273,15 +278,12 @@ def _history_concerns(history: History, objective: float | None) -> Iterator[Con
     if history.late and objective is not None:
         yield Concern(
             Severity.WARNING,
-            f"messages later than slo.lateness_seconds ({objective:g} s): {history.late:,} of the "
-            f"last {history.lateness_of:,}",
+            f"{history.late:,} of the last {count_text(history.lateness_of, 'message')} were "
+            f"dispatched later than slo.lateness_seconds ({objective:g} s)",
         )
     if history.in_back_off:
-        yield Concern(Severity.WARNING, f"messages in back-off: {history.in_back_off:,}")
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        count = count_text(history.in_back_off, "message")
+        yield Concern(Severity.WARNING, f"{count} in back-off after a failure")
 
 
 def _findings(config: Config) -> Sequence[Finding]:

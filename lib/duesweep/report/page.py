@@ -13,8 +13,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from duesweep.core.errors import ConfigError, make_printable
+from duesweep.core.quantities import time_text
 from duesweep.operations.status import Status, Statuses, Step
-from duesweep.report.quantities import time_text
 from duesweep.report.text import Cell, Row
 from duesweep.report.views import status as views
 
@@ -95,7 +95,9 @@ def bars(steps: Sequence[Step]) -> str:
         size = f'x="{x + wide * 0.1:.1f}" y="{_BOTTOM - height:.1f}" width="{wide * 0.8:.1f}"'
         told = f"<title>{label}: {messages:,}</title>"
         parts.append(f'<rect {size} height="{height:.1f}">{told}</rect>')
-        if number % every == 0 and x + len(label) * _CHARACTER <= _WIDTH:
+        if every == 1:
+            parts.append(f'<text x="{x + wide / 2:.1f}" y="{_HEIGHT - 6}" class="m">{label}</text>')
+        elif number % every == 0 and x + len(label) * _CHARACTER <= _WIDTH:
             parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 6}">{label}</text>')
     return "".join([*parts, "</svg>"])
 

@@ -56,9 +56,9 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
 
-    def up_to(self, rank: int) -> "Table":
-        """The table without the columns of a higher rank."""
-        kept = [i for i, column in enumerate(self.columns) if column.rank <= rank]
+    def only(self, *titles: str) -> "Table":
+        """The table with the columns of these titles."""
+        kept = [i for i, column in enumerate(self.columns) if column.title in titles]
         rows = [[row[i] for i in kept] for row in self.rows]
         return Table([self.columns[i] for i in kept], rows)
 

@@ -175,10 +175,10 @@ def test_only_a_served_page_asks_for_itself_again() -> None:
     assert '<meta http-equiv="refresh" content="30">' in _page(_status(), refresh_seconds=30)
 
 
-def test_table_without_columns_of_a_higher_rank_and_with_another_one() -> None:
-    table = Table([Column("a"), Column("b", rank=2), Column("c", rank=1)], [["1", "2", "3"]])
+def test_table_of_some_columns_and_with_another_one() -> None:
+    table = Table([Column("a"), Column("b"), Column("c")], [["1", "2", "3"]])
 
-    shown = table.up_to(1).beside(Column("d"), ["4"])
+    shown = table.only("a", "c").beside(Column("d"), ["4"])
 
     assert [column.title for column in shown.columns] == ["a", "c", "d"]
     assert shown.rows == [["1", "3", "4"]]

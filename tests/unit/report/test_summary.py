@@ -196,7 +196,7 @@ def test_plot_has_a_bar_for_each_step_and_even_numbers_up_to_the_highest() -> No
     assert re.findall(r'class="n">([\d,]+)<', svg) == ["0", "100", "200"]
     assert re.findall(r"<title>(.*?)</title>", svg) == ["08:00: 0", "09:00: 130", "10:00: 65"]
     assert re.findall(r' height="([\d.]+)"', svg) == ["0.0", "94.9", "47.4"]
-    assert re.findall(r'y="174">([\d:]+)<', svg) == ["08:00", "09:00", "10:00"]
+    assert re.findall(r'y="174" class="m">([\d:]+)<', svg) == ["08:00", "09:00", "10:00"]
 
 
 def test_plot_has_no_more_labels_than_fit() -> None:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from duesweep.core.errors import make_printable
+from duesweep.core.quantities import duration_text, size_text, time_text
 from duesweep.operations.handover import Destined, Preview
 from duesweep.report.progress import create_watch
-from duesweep.report.quantities import duration_text, size_text, time_text
 from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row, print_blocks
 from duesweep.report.views import errors, messages

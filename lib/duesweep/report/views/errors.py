@@ -1,11 +1,10 @@
 """Messages that exhausted their attempts, and what becomes of them, as blocks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from duesweep.core.quantities import count_text, short_time, size_text, time_text
 from duesweep.report.bodies import view_body
-from duesweep.report.quantities import count_text, size_text, time_text
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
 from duesweep.report.views.messages import unknown
 
@@ -273,8 +272,3 @@ def _rest(left: int) -> Iterator[Block]:
 def short_class(name: str) -> str:
     """The class without its module."""
     return name.rpartition(".")[2]
-
-
-def short_time(moment: datetime) -> str:
-    """A time for a column whose title says UTC."""
-    return time_text(moment).removesuffix(" UTC")

@@ -1,14 +1,14 @@
 """Waiting messages and what commands do to them, as blocks."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from duesweep.core.change import CommandName
 from duesweep.core.errors import shorten
+from duesweep.core.quantities import count_text, duration_text, short_time, size_text, time_text
 from duesweep.core.routing import UnknownDestination
 from duesweep.report.bodies import BodyForm, view_body
-from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True)
 _DESTINATION_COLUMNS = (Column("destination", least=None), Column("messages", is_number=True))
 _MOST_DESTINATIONS = 10
 _SHOWN_FAILURES = 10
-_FORMAT = "%Y-%m-%d %H:%M:%S"
 _MILLISECOND = timedelta(milliseconds=1)
 # Of headers that nobody can read.
 _LONGEST_HEADERS = 4_000
@@ -239,8 +238,8 @@ def pause_table(found: Sequence["ListedPause"]) -> Table:
     rows = [
         (
             one.what or "",
-            f"{one.paused_at:{_FORMAT}}",
-            "" if one.until is None else f"{one.until:{_FORMAT}}",
+            short_time(one.paused_at),
+            "" if one.until is None else short_time(one.until),
             one.given_by,
             one.reason,
         )
@@ -252,7 +251,7 @@ def pause_table(found: Sequence["ListedPause"]) -> Table:
 def _row(waiting: "Waiting", now: datetime) -> Row:
     attempts = str(waiting.attempts)
     return [
-        "never" if waiting.due is None else f"{waiting.due.astimezone(UTC):{_FORMAT}}",
+        "never" if waiting.due is None else short_time(waiting.due),
         _wait_text(waiting.due, now),
         waiting.destination or "",
         waiting.message_type or "",
@@ -267,7 +266,7 @@ def _failing_row(waiting: "Waiting", now: datetime) -> Row:
         when = "never"
     else:
         start = max(waiting.due, waiting.next_attempt_at or now, now)
-        when = "next sweep" if start == now else f"{start.astimezone(UTC):{_FORMAT}}"
+        when = "next sweep" if start == now else short_time(start)
     return [
         f"{waiting.attempts:,}",
         when,
@@ -279,7 +278,7 @@ def _failing_row(waiting: "Waiting", now: datetime) -> Row:
 
 
 def _event_row(event: "Event") -> Row:
-    at = "" if event.at is None else f"{event.at.astimezone(UTC):{_FORMAT}}"
+    at = "" if event.at is None else short_time(event.at)
     return [at, event.what, event.detail, event.sweep_id or ""]
 
 

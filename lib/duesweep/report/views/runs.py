@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep.core.account import BreakerReport, HeldBack, SweepReport, SweepSummary
 from duesweep.core.errors import ExitCode, Problem, shorten
+from duesweep.core.quantities import count_text, duration_text, size_text, time_text
 from duesweep.operations.look import LATENESS, DestinationOutlook, NextDue, Outlook
 from duesweep.operations.run import Run
 from duesweep.report.document import plain
-from duesweep.report.quantities import count_text, duration_text, size_text, time_text
 from duesweep.report.text import Block, Column, Facts, Line, Note, Table
 from duesweep.sweep.job import SweepContext
 

@@ -10,21 +10,21 @@ from typing import NamedTuple
 from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import shorten
 from duesweep.core.finding import Finding, Severity
+from duesweep.core.quantities import count_text, duration_text, short_time, time_text
 from duesweep.core.routing import fits_destination
 from duesweep.operations.look import DestinationOutlook
 from duesweep.operations.pauses import ListedPause
 from duesweep.operations.status import Concern, History, Status, SweepLine, Waiting
-from duesweep.report.quantities import count_text, duration_text, time_text
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Table, Wrapped
-from duesweep.report.views.errors import group_table, short_class, short_time
+from duesweep.report.views.errors import group_table, short_class
 from duesweep.report.views.messages import pause_table
 from duesweep.report.views.upkeep import finding_row, severity_cell
 
 # A cell of commands, which can be copied.
 COMMANDS = "cyan"
 _MOST_ROWS = 20
-# The columns of the list of errors that a page has beside the texts and the commands.
-_ERROR_RANK = 4
+# The columns of the list of errors that have room beside the texts and the commands.
+_ERRORS = ("group", "open", "last (UTC)", "error", "destination")
 _COLOURS = {"done": "green", "failures": "yellow"}
 _DUE = (
     Column("destination", least=None),
@@ -116,7 +116,7 @@ def to_do(found: Status) -> Iterator[Section]:
     waiting, history = found.waiting, found.history
     if history is not None and history.errors:
         explained = "They are out of attempts and have left the store; the ledger keeps them whole."
-        table = group_table(history.errors).up_to(_ERROR_RANK)
+        table = group_table(history.errors).only(*_ERRORS)
         texts = [Cell(shorten(each.example.error_text)) for each in history.errors]
         commands = [
             _commands(
@@ -268,7 +268,8 @@ def _reasons(
         yield f"{one.eligible:,} would fail: {one.problem}"
     elif one.eligible:
         # What took nothing is named there: a breaker is open.
-        named = last and last.left and (one.destination or "") in (last.reason or "")
+        name = (one.destination or "").partition("@")[0]
+        named = last and last.left and name in (last.reason or "")
         left = f"; the last one left some: {last.reason}" if last and named else ""
         yield f"{one.eligible:,} for the next sweep{left}"
     if one.limited:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from duesweep.core.errors import make_printable
 from duesweep.core.finding import Finding, Severity, is_to_mend
-from duesweep.report.quantities import count_text, size_text, time_text
+from duesweep.core.quantities import count_text, size_text, time_text
 from duesweep.report.text import Block, Cell, Column, Line, Note, Row, Table, Wrapped
 
 if TYPE_CHECKING:

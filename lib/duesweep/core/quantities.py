@@ -32,7 +32,12 @@ def size_text(count: int) -> str:
 
 def time_text(moment: datetime) -> str:
     """An aware time in UTC, to the second."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{short_time(moment)} UTC"
+
+
+def short_time(moment: datetime) -> str:
+    """The same where a title says UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def count_text(count: int, noun: str) -> str:
