@@ -22,7 +22,7 @@ from duesweep.cli.commands import (
     command,
     counting,
 )
-from duesweep.core.change import CommandName, MessageFilter
+from duesweep.core.change import SCAN_LIMIT, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.bodies import BodyForm
@@ -31,9 +31,6 @@ from duesweep.report.views import messages as views
 if TYPE_CHECKING:
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Chosen, Shown, Waiting
-
-# A scan of so many messages takes about half a minute.
-_SCAN_LIMIT = 1_000_000
 
 app = typer.Typer()
 
@@ -70,7 +67,7 @@ def list_waiting(
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show the N messages that are due first.")
     ] = 20,
-    scan_limit: ScanLimit = _SCAN_LIMIT,
+    scan_limit: ScanLimit = SCAN_LIMIT,
     count: Annotated[
         bool, typer.Option("--count", help="Show no messages, only how many there are.")
     ] = False,
@@ -174,7 +171,7 @@ def cancel(
     *,
     common: Common,
     which: Which,
-    scan_limit: ScanLimit = _SCAN_LIMIT,
+    scan_limit: ScanLimit = SCAN_LIMIT,
     everything: Everything = False,
     act: Act,
 ) -> Result:
@@ -204,7 +201,7 @@ def reschedule(
     ] = None,
     common: Common,
     which: Which,
-    scan_limit: ScanLimit = _SCAN_LIMIT,
+    scan_limit: ScanLimit = SCAN_LIMIT,
     everything: Everything = False,
     act: Act,
 ) -> Result:

@@ -17,6 +17,8 @@ from duesweep.core.routing import fits_any, fits_destination
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.
 _SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
+# A scan of so many messages takes about half a minute.
+SCAN_LIMIT = 1_000_000
 
 
 class WaitingMessage(NamedTuple):

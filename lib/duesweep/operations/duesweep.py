@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import handover_context, sweep_context
-from duesweep.core.change import CommandName, MessageFilter
+from duesweep.core.change import SCAN_LIMIT, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment
-from duesweep.operations.messages import SCAN_LIMIT, Tell, tell_nobody
+from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 

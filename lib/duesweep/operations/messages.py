@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from duesweep.core.change import (
+    SCAN_LIMIT,
     CommandName,
     DueSpan,
     MessageFilter,
@@ -34,8 +35,6 @@ from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 
-# A scan of so many messages takes about half a minute.
-SCAN_LIMIT = 1_000_000
 # So many of the messages that a command is to change are shown.
 _SHOWN = 10
 
