@@ -10,6 +10,7 @@ In a folder each `.toml` file counts.
 """
 
 import codecs
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duesweep.core.errors import ConfigError, shorten
+from duesweep.core.errors import ConfigError, Problem, shorten
 
 _DEFAULT_FILE = Path("duesweep.toml")
+_VARIABLE = "DUESWEEP_STORE__ENDPOINT"
 _DEFAULTS, _ENDPOINTS = "defaults", "endpoint"
 # UTF-32's little-endian mark begins with that of UTF-16.
 _OTHER_MARKS = {
@@ -61,8 +63,9 @@ def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list
     """The endpoints of these files and folders, in their order; without any path that of
     duesweep.toml, which may be missing. `endpoint`: only those of this name.
 
-    Raises `ConfigError` for a path that leads to none, or if none has the name. A file of a folder
-    that cannot be read is an endpoint with an error.
+    Raises `ConfigError` for a path that leads to none, if none has the name, or if the environment
+    gives all of them another one. A file of a folder that cannot be read is an endpoint with an
+    error.
     """
     if paths or _DEFAULT_FILE.exists():
         found = [each for path in paths or [_DEFAULT_FILE] for each in _in_path(path)]
@@ -70,15 +73,24 @@ def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list
         found = [EndpointSettings(str(_DEFAULT_FILE), {})]
     if endpoint is None:
         return found
+    variable = next((name for name in os.environ if name.upper() == _VARIABLE), None)
+    if variable is not None:
+        raise ConfigError(
+            f"--endpoint chooses by the store.endpoint of files, and {variable} in the environment "
+            "is in place of all of them",
+            advice="unset the variable, or leave out --endpoint",
+        )
     chosen = [each for each in found if _name(each.content) == endpoint]
     if not chosen:
         names = sorted({name for each in found if (name := _name(each.content))})
-        raise ConfigError(
+        absent = Problem(
             f"No configuration has the store.endpoint {shorten(endpoint)}",
-            advice=f"name one of these with --endpoint: {', '.join(names)}"
+            f"name one of these with --endpoint: {', '.join(names)}"
             if names
             else "name files with --config that have it",
         )
+        # It may be in a file that cannot be read.
+        raise ConfigError.of([absent, *(each.error.problem for each in found if each.error)])
     return chosen
 
 

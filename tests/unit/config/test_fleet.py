@@ -52,6 +52,27 @@ def test_endpoint_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert load(None, endpoint="Billing").store.endpoint == "Billing"
 
 
+def test_endpoint_that_is_named_is_not_another_one_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _file(tmp_path, "fleet.toml", _FLEET)
+    monkeypatch.setenv("duesweep_store__endpoint", "Sales")
+
+    for name in ("Billing", "Sales", "Nobody"):
+        with pytest.raises(ConfigError, match="duesweep_store__endpoint in the environment is in"):
+            settings_of([file], name)
+    assert load(settings_of([file])[1]).store.endpoint == "Sales"
+
+
+def test_endpoint_that_is_named_may_be_in_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    _file(tmp_path, "a.toml", _FLEET)
+    _file(tmp_path, "b.toml", 'store.endpoint = "Shipping')
+
+    with pytest.raises(ConfigError, match=r"endpoint Shipping; name .*b\.toml is not valid TOML"):
+        settings_of([tmp_path], "Shipping")
+    assert [load(each).store.endpoint for each in settings_of([tmp_path], "Sales")] == ["Sales"]
+
+
 def test_folder_has_its_files_in_the_order_of_their_names(tmp_path: Path) -> None:
     settings = 'dsn = "postgresql://x"}\nledger.root = "/l"'
     _file(tmp_path, "b.toml", f'store = {{endpoint = "B", {settings}')
