@@ -264,6 +264,22 @@ def test_mistake_at_java_is_told(endpoint: Endpoint[Any]) -> None:
         assert words in done.err
 
 
+def test_doctor_without_java_reports_all_that_needs_none(endpoint: Endpoint[Any]) -> None:
+    file = str(endpoint.set_up("Billing").config_file())
+
+    done = run_on_shell("doctor", "--json", "--config", file, JAVA_HOME="/nonexistent")
+
+    findings = {each["check"]: each["severity"] for each in done.document["findings"]}
+    assert (done.code, done.document["worst"]) == (2, "fault")
+    assert {check for check, severity in findings.items() if severity == "fault"} == {"spark-start"}
+    assert {"server-reachable", "table-exists", "sweep-start", "ledger"} <= findings.keys()
+    assert "executor-drivers" not in findings
+    ignored = run_on_shell(
+        "doctor", "--config", file, "--ignore", "spark-start", JAVA_HOME="/nonexistent"
+    )
+    assert ignored.code == 0
+
+
 def test_port_of_watch_in_use_is_told(endpoint: Endpoint[Any]) -> None:
     endpoint.set_up()
     with socket.socket() as taken:

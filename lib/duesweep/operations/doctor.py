@@ -38,7 +38,7 @@ from duesweep.core.finding import (
 )
 from duesweep.core.policy import Pause
 from duesweep.ledger.base import probe_writable
-from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.ledger import Ledger, can_delta_rs_reach, open_for_reading
 from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -48,6 +48,7 @@ from duesweep.sweep.queues_check import refuse_missing_queues
 _MESSAGES, _MOST = 1_000, 50
 _STORE = "store.dsn"
 _START = "the sweep"
+SESSION = "the Spark session"
 # Nobody plans a pause for longer without saying until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
 _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
@@ -55,20 +56,26 @@ _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The findings on an endpoint, worst first, and the worst severity that is to be mended."""
+    """The findings on an endpoint, worst first, and the worst severity that is to be mended.
+    `error`: why no session could be prepared, as without Java; None: one was, or none was wanted.
+    """
 
     endpoint: str
     worst: Severity
     findings: Sequence[Finding]
     exit_code: ExitCode = field(repr=False)
+    error: DuesweepError | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, endpoint: str, findings: Iterable[Finding]) -> "Diagnosis":
+    def of(
+        cls, endpoint: str, findings: Iterable[Finding], error: DuesweepError | None = None
+    ) -> "Diagnosis":
         """What these findings say of an endpoint."""
         found = worst_first(findings)
         is_bad = any(map(is_to_mend, found))
         worst = found[0].severity if is_bad else Severity.OK
-        return cls(endpoint, worst, found, ExitCode.MESSAGES_FAILED if is_bad else ExitCode.DONE)
+        code = ExitCode.MESSAGES_FAILED if is_bad else ExitCode.DONE
+        return cls(endpoint, worst, found, code if error is None else error.exit_code, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +99,15 @@ class Examination:
 def examine(config: Config, *, ignored: Sequence[str] = (), with_spark: bool = True) -> Diagnosis:
     """All findings. Raises `ConfigError` for an unknown name among the `ignored` checks."""
     without([], ignored)
-    findings = without(_examine_all(config, with_spark=with_spark), ignored)
-    return Diagnosis.of(config.store.endpoint, findings)
+    findings, error = _examine_all(config, with_spark=with_spark)
+    is_accepted = Check.SPARK_START in ignored
+    endpoint = config.store.endpoint
+    return Diagnosis.of(endpoint, without(findings, ignored), None if is_accepted else error)
 
 
-def _examine_all(config: Config, *, with_spark: bool) -> list[Finding]:
+def _examine_all(
+    config: Config, *, with_spark: bool
+) -> tuple[Sequence[Finding], DuesweepError | None]:
     examined: Examination | None = None
     findings: list[Finding] = []
     binding = LedgerBinding(problem="The journal was not read")
@@ -109,13 +120,28 @@ def _examine_all(config: Config, *, with_spark: bool) -> list[Finding]:
     if examined is not None:
         services, binding = examine_services(examined)
         findings += services
-    if with_spark:
-        return [*findings, *_examine_spark(examined, binding)]
-    reason = "--no-spark: Spark, its executors and the ledger were not checked"
-    return [*findings, skipped(Check.SPARK_START, "the Spark session", reason)]
+    if not with_spark:
+        reason = "--no-spark: Spark, its executors and the ledger were not checked"
+        return [*findings, skipped(Check.SPARK_START, SESSION, reason)], None
+    more, failure = _examine_spark(examined, binding)
+    return [*findings, *more], failure
 
 
-def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list[Finding]:
+def _ledger_without_spark(
+    examined: Examination | None, binding: LedgerBinding
+) -> Iterator[Finding]:
+    if examined is None:
+        return
+    context, root = examined.context, examined.context.ledger_root
+    if can_delta_rs_reach(root):
+        yield ledger_finding(open_for_reading(root, context.timeouts), binding)
+    else:
+        yield skipped(Check.LEDGER, root, "Only Spark can read it, and Spark did not start")
+
+
+def _examine_spark(
+    examined: Examination | None, binding: LedgerBinding
+) -> tuple[Sequence[Finding], DuesweepError | None]:
     from duesweep.drivers.spark import SPARK_ERRORS, sentence  # noqa: PLC0415
     from duesweep.operations.doctor_spark import (  # noqa: PLC0415 - loads Spark
         not_started,
@@ -125,13 +151,17 @@ def _examine_spark(examined: Examination | None, binding: LedgerBinding) -> list
 
     try:
         spark = open_spark()
+    except DuesweepError as error:
+        found = fault_of(Check.SPARK_START, SESSION, error.problem)
+        return [found, *_ledger_without_spark(examined, binding)], error
     except (*SPARK_ERRORS, RuntimeError) as error:
-        return [not_started(sentence(error))]
+        failed = not_started(sentence(error))
+        return [failed, *_ledger_without_spark(examined, binding)], None
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark_facts(spark, needs))]
     if examined is not None:
         findings.append(ledger_finding(examined.context.open_ledger(spark), binding))
-    return findings
+    return findings, None
 
 
 def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:

@@ -15,9 +15,9 @@ import duesweep
 from duesweep.config.adapters import Needs
 from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
 from duesweep.drivers.spark import SPARK_ERRORS, sentence
+from duesweep.operations.doctor import SESSION
 from duesweep.sweep.spark import SparkEngine
 
-_SESSION = "the Spark session"
 _ENOUGH_TRIES = 2
 _TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
 # A task that ends at once frees its core for the next one, and other executors get none.
@@ -181,7 +181,7 @@ def _loader() -> Callable[[str, str], None]:
 def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
     """Findings on the session and its executors."""
     text = f"Spark {facts.version} runs on {facts.master}"
-    yield ok(Check.SPARK_START, _SESSION, text)
+    yield ok(Check.SPARK_START, SESSION, text)
     yield _speculation(facts)
     yield _task_tries(facts)
     yield _session_zone(facts)
@@ -193,7 +193,7 @@ def not_started(error: str) -> Finding:
     """Spark did not start."""
     return fault(
         Check.SPARK_START,
-        _SESSION,
+        SESSION,
         f"Spark did not start: {error}",
         "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
         "--no-spark it leaves Spark out",
@@ -202,10 +202,10 @@ def not_started(error: str) -> Finding:
 
 def _speculation(facts: SparkFacts) -> Finding:
     if not facts.speculation:
-        return ok(Check.SPARK_SPECULATION, _SESSION, "spark.speculation is off")
+        return ok(Check.SPARK_SPECULATION, SESSION, "spark.speculation is off")
     return fault(
         Check.SPARK_SPECULATION,
-        _SESSION,
+        SESSION,
         "spark.speculation is on: Spark starts second copies of slow tasks, which claim beside the "
         "first and load both databases; where a queue has a connection of its own, the copy that "
         "is killed may leave messages delivered twice",
@@ -216,12 +216,12 @@ def _speculation(facts: SparkFacts) -> Finding:
 def _task_tries(facts: SparkFacts) -> Finding:
     check, tries = Check.SPARK_TASK_RETRIES, facts.task_tries
     if tries is None:
-        return skipped(check, _SESSION, "It is unknown how often a task is tried")
+        return skipped(check, SESSION, "It is unknown how often a task is tried")
     if tries >= _ENOUGH_TRIES:
-        return ok(check, _SESSION, f"A task is tried {tries} times")
+        return ok(check, SESSION, f"A task is tried {tries} times")
     return warning(
         check,
-        _SESSION,
+        SESSION,
         "A task is tried once: one connection that is cut while the plan is read ends the whole "
         "sweep early",
         "Set spark.task.maxFailures=4; in local mode, the master local[*,4]",
@@ -231,14 +231,14 @@ def _task_tries(facts: SparkFacts) -> Finding:
 def _session_zone(facts: SparkFacts) -> Finding:
     more = "" if facts.session_zone == "UTC" else "; instants are right, and shown in that zone"
     text = f"spark.sql.session.timeZone is {facts.session_zone}{more}"
-    return ok(Check.SPARK_TIME_ZONE, _SESSION, text)
+    return ok(Check.SPARK_TIME_ZONE, SESSION, text)
 
 
 def _jvm_zone(facts: SparkFacts) -> Finding:
     if facts.jvm_zone is None:
-        return skipped(Check.JVM_TIME_ZONE, _SESSION, "The JVM's time zone is unknown")
+        return skipped(Check.JVM_TIME_ZONE, SESSION, "The JVM's time zone is unknown")
     text = f"The JVM is in {facts.jvm_zone}, which does not matter for what is due"
-    return ok(Check.JVM_TIME_ZONE, _SESSION, text)
+    return ok(Check.JVM_TIME_ZONE, SESSION, text)
 
 
 def _executors(facts: SparkFacts) -> Iterator[Finding]:

@@ -38,6 +38,8 @@ def diagnosis(found: "Diagnosis", *, is_verbose: bool = False) -> Iterator[Block
     counts = {each: sum(one.severity == each for one in found.findings) for each in Severity}
     told = [f"{name}: {count}" for name, count in counts.items() if count and name != Severity.OK]
     yield Line(", ".join([*told, f"{count_text(len(good), 'check')} passed"]))
+    if found.error is not None:
+        yield Note(str(found.error), with_json=True)
 
 
 def mending_statements(found: "Diagnosis") -> Iterator[Block]:
