@@ -20,8 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from duesweep.core.errors import ConfigError, SparkError
+from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError
 from duesweep.core.submit import SubmitOptions
+from duesweep.core.world import Patience
 
 # With retries, as on a cluster: plain local[*] gives a task no second try.
 DEFAULT_MASTER = "local[*,4]"
@@ -32,6 +33,8 @@ _SHELL = "pyspark-shell"
 
 _HERE = Path(__file__).resolve().parent
 _CHECKOUT = _HERE.parents[2]
+# To fetch the jars takes a minute, from a slow network some more.
+_PATIENCE_SECONDS = 600.0
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _JAVA_ADVICE = (
     "install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless or "
@@ -40,38 +43,84 @@ _JAVA_ADVICE = (
 )
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class SparkStart:
     """What a session of this process is started with. `jars`: the folder with those that Spark
     needs beside its own; None: the user's Spark has them. `archives_classes`: an archive of classes
-    that is missing is made first, which takes half a minute.
+    that is missing is made first, which takes half a minute. Once it `is_stopped`, it does not wait
+    for another process.
     """
 
     jars: Path | None
     options: SubmitOptions = field(default_factory=SubmitOptions)
     archives_classes: bool = True
+    is_stopped: Callable[[], bool] = field(default=_never, compare=False)
 
     def make_ready(self, master: str = DEFAULT_MASTER) -> Mapping[str, str]:
         """The variables of the environment with which PySpark starts the JVM. Makes what is
         missing: jars and an archive of classes, once, and what the executors of a cluster need.
 
-        Raises `ConfigError` without Java, or if this user may not write.
+        Raises `ConfigError` without Java, or if this user may not write; `SparkError` where another
+        process makes the same, and does not end; `SweepStoppedError` if a stop ends that wait.
         """
         version = _java_version()
         if self.jars is None:
             return {"PYSPARK_SUBMIT_ARGS": shlex.join([*self.options.words, _SHELL])}
         java_options = [f'-Dlog4j2.configurationFile="{_HERE / "log4j2.properties"}"']
         if self.jars == own_jars():
-            _once(partial(_are_current, self.jars), _fetch_jars)
+            self._once(partial(_are_current, self.jars), _fetch_jars)
             archive = _class_archive(version)
             # Without it a start is slower: no reason to refuse a user who only reads this checkout.
             may_write = archive is not None and os.access(archive.parent, os.W_OK)
             if archive is not None and may_write and self.archives_classes:
-                _once(archive.exists, partial(_make_archive, archive, self.jars, java_options))
+                make = partial(_make_archive, archive, self.jars, java_options)
+                self._once(archive.exists, make)
             if archive is not None and archive.exists() and archive.stat().st_size:
                 java_options.append(f'-XX:SharedArchiveFile="{archive}"')
         master = self.options.master or os.environ.get("MASTER") or master
         return _variables(self.jars, master, java_options, self.options)
+
+    def _once(self, is_current: Callable[[], bool], make: Callable[[], object]) -> None:
+        """Make what is not current. Of two starts at once the second one waits, and then finds the
+        work done. What is ready is used without a right to write, by whatever user.
+        """
+        if is_current():
+            return
+        lock = _CHECKOUT / ".cache" / "lock"
+        try:
+            lock.parent.mkdir(exist_ok=True)
+            held = lock.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"{_CHECKOUT} is not ready, and this user may not write there",
+                advice=f"run {_CHECKOUT}/spark-submit.sh doctor as its owner once, and let all "
+                "users read what it makes",
+            ) from error
+        patience = Patience(_PATIENCE_SECONDS, self.is_stopped)
+        with held:
+            while not _takes(held):
+                if not patience.wait(lambda: f"another process makes Spark ready, and has {lock}"):
+                    if self.is_stopped():
+                        raise SweepStoppedError("Stopped before Spark was ready")
+                    raise SparkError(
+                        f"Another process makes Spark ready, and has not ended: it holds {lock}",
+                        transient=True,
+                        advice="run this again later; if that process hangs, end it",
+                    )
+            if not is_current():
+                make()
+
+
+def _takes(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def own_jars() -> Path | None:
@@ -147,28 +196,6 @@ def _java_version() -> str:
         text = f"Spark needs Java 17 or 21, and {java} is Java {found[1]}"
         raise ConfigError(text, advice=_JAVA_ADVICE)
     return told
-
-
-def _once(is_current: Callable[[], bool], make: Callable[[], object]) -> None:
-    """Make what is not current. Of two starts at once the second one waits, and then finds the work
-    done. What is ready is used without a right to write, by whatever user.
-    """
-    if is_current():
-        return
-    lock = _CHECKOUT / ".cache" / "lock"
-    try:
-        lock.parent.mkdir(exist_ok=True)
-        held = lock.open("a", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"{_CHECKOUT} is not ready, and this user may not write there",
-            advice=f"run {_CHECKOUT}/spark-submit.sh doctor as its owner once, and let all users "
-            "read what it makes",
-        ) from error
-    with held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not is_current():
-            make()
 
 
 def _are_current(jars: Path) -> bool:

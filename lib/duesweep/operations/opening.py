@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
@@ -17,6 +18,7 @@ from duesweep.ledger.ledger import (
 )
 from duesweep.operations.duesweep import Duesweep
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +47,16 @@ def endpoints_of(
     return endpoints, failures
 
 
-def open_spark(*, archives_classes: bool = True) -> "SparkSession":
-    """The session that is there, else a new one."""
+def open_spark(stop: Stop | None = None, *, archives_classes: bool = True) -> "SparkSession":
+    """The session that is there, else a new one. A `stop` ends the wait for another process that
+    makes Spark ready, with `SweepStoppedError`.
+    """
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
 
-    return spark_session(configuration.spark_start(archives_classes=archives_classes))
+    start = configuration.spark_start(archives_classes=archives_classes)
+    if start is not None and stop is not None:
+        start = replace(start, is_stopped=lambda: stop.is_wanted)
+    return spark_session(start)
 
 
 @contextmanager
@@ -59,9 +66,11 @@ def opened_engine(
     on_spark: bool,
     spark: "SparkSession | None" = None,
     progressed: Callable[[], object] | None = None,
+    stop: Stop | None = None,
 ) -> Iterator["Engine"]:
     """An engine `on_spark` or in this process. `spark` is the session to use; None: the one that is
-    there, else a new one. `progressed` is called when batches are committed.
+    there, else a new one, as `open_spark` with `stop`. `progressed` is called when batches are
+    committed.
     """
     # Nothing of a sweep is loaded where none begins.
     if not on_spark:
@@ -73,7 +82,7 @@ def opened_engine(
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
     with map_spark_errors():
-        session = spark or open_spark()
+        session = spark or open_spark(stop)
         yield SparkEngine(session, context.timeouts, progressed=progressed)
 
 

@@ -1,5 +1,6 @@
 """What Spark's JVM is started with: options of spark-submit, and what a master needs."""
 
+import fcntl
 import re
 import shlex
 import shutil
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.errors import ConfigError, SparkError
+from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError
 from duesweep.core.submit import SubmitOptions, take_options
 from duesweep.drivers import spark, spark_start
 from duesweep.drivers.spark import SETTINGS
@@ -361,6 +362,44 @@ def test_checkout_that_this_user_may_not_change_tells_who_has_to_start_it(checko
         f"{checkout} is not ready, and this user may not write there; run "
         f"{checkout}/spark-submit.sh doctor as its owner once"
     )
+
+
+@pytest.fixture
+def held(checkout: Path) -> Iterator[None]:
+    """Another process makes the checkout ready."""
+    (checkout / ".cache").mkdir()
+    with (checkout / ".cache" / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.usefixtures("held")
+def test_stop_ends_the_wait_for_another_process_that_makes_spark_ready(checkout: Path) -> None:
+    asked: list[None] = []
+
+    def is_stopped() -> bool:
+        asked.append(None)
+        return len(asked) > 2
+
+    start = SparkStart(checkout / ".cache" / "jars", is_stopped=is_stopped)
+
+    with pytest.raises(SweepStoppedError):
+        start.make_ready()
+
+    assert not (checkout / ".cache" / "jars").exists()
+
+
+@pytest.mark.usefixtures("held")
+def test_other_process_that_never_ends_is_told(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_start, "_PATIENCE_SECONDS", 0.2)
+
+    with pytest.raises(SparkError) as caught:
+        _start_in(checkout)
+
+    assert caught.value.exit_code == 4
+    assert f"it holds {checkout}/.cache/lock" in str(caught.value)
 
 
 def test_configuration_that_is_given_as_a_setting_of_spark_is_refused() -> None:
