@@ -1,7 +1,10 @@
 """`duesweep watch`, as systemd or a container runs it."""
 
 import http.client
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,12 +14,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from duesweep.core.errors import SweepStoppedError
 from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
 from duesweep_testing.server import EmbeddedServer
+from support.commands import ROOT
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
@@ -131,6 +136,44 @@ def test_tick_that_misses_the_objective_is_told(endpoint: Endpoint) -> None:
     assert (in_time.is_late, in_time.exit_code) == (False, 0)
 
 
+def test_only_a_tick_that_was_late_reads_the_ledger_for_the_objective(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay("Billing", due_in_seconds=-60)
+    ticker = Ticker(endpoint.having(slo__lateness_seconds=50).context(), Stop(), has_spark=False)
+    assert ticker.tick().is_late
+    read: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        "duesweep.operations.run.open_for_reading", lambda *given: read.append(given)
+    )
+
+    idle = ticker.tick()
+    endpoint.delay("Billing", due_in_seconds=-1)
+    in_time = ticker.tick()
+    ticker.close()
+
+    assert (idle.outcome, in_time.has_moved, in_time.is_late, read) == ("idle", True, False, [])
+
+
+def test_stop_while_another_process_makes_spark_ready_leaves_the_messages(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    stop = Stop()
+
+    def wait_for_the_other(given: Stop) -> None:
+        stop.ask()
+        assert given.is_wanted
+        raise SweepStoppedError("Stopped before Spark was ready")
+
+    monkeypatch.setattr("duesweep.operations.opening.open_spark", wait_for_the_other)
+    ticker = Ticker(endpoint.having(sweep__spark_from=1).context(), stop, has_spark=True)
+    ended = ticker.tick()
+    ticker.close()
+
+    assert (ended.outcome, ended.exit_code, len(endpoint.waiting())) == ("stopped", 0, 1)
+
+
 def test_wait_for_the_ledger_is_over_when_others_have_settled(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +242,43 @@ def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None
 
     assert code == 2
     assert "duesweep: " in (endpoint.folder / "watch.log").read_text().splitlines()[-1]
+
+
+def test_command_beside_a_process_stops_well_when_that_is_gone(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay()
+    log = endpoint.folder / "beside.log"
+    command = [sys.executable, "-m", "duesweep.cli.beside", "watch"]
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(
+            [*command, "--config", str(endpoint.config_file())],
+            stdin=subprocess.PIPE,
+            stderr=stderr,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
+        ) as beside,
+    ):
+        until(lambda: endpoint.queue_rows("Billing"))
+        assert beside.stdin is not None
+        beside.stdin.close()
+        assert beside.wait(120) == 0
+
+    assert "stopping after the batches in hand" in log.read_text()
+
+
+@pytest.mark.long
+def test_sweep_on_spark_ends_when_its_watcher_is_killed(
+    endpoint: Endpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing")
+    with watching(endpoint.config_file(sweep__spark_from=100)) as watcher:
+        keys = endpoint.delay_many(20_000)
+        until(lambda: watcher.events("spark_started"), 60)
+        burst = Path("/proc", str(watcher.events("spark_started")[0]["process"]))
+        watcher.end(signal.SIGKILL)
+
+    until(lambda: not burst.exists(), 120)
+    endpoint.run("sweep")
+    _assert_one_tombstone_each_and_none_early(ledger, keys)
 
 
 @ON_BOTH_SERVERS

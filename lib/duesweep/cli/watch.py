@@ -62,12 +62,13 @@ def run(
 def _sweep_command(
     files: Sequence[Path], endpoint: str | None, overrides: Sequence[str]
 ) -> Sequence[str]:
-    """The command line of a sweep of the same endpoints."""
+    """The command line of a sweep of the same endpoints, which stops if this process is gone."""
     given = ["sweep", "--json", *(f"--config={file}" for file in files)]
     given += [] if endpoint is None else [f"--endpoint={endpoint}"]
     # A watcher sends no message before it is due, and nor may this.
     given += [f"--set={each}" for each in (*overrides, "sweep.look_ahead_seconds=0")]
-    return [sys.executable, "-P", "-m", "duesweep", *given, *configuration.spark_options()]
+    beside = [sys.executable, "-P", "-m", "duesweep.cli.beside"]
+    return [*beside, *given, *configuration.spark_options()]
 
 
 def _watch(

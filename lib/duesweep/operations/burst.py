@@ -2,7 +2,9 @@
 
 It is an ordinary `duesweep sweep --json` in a process of its own: a JVM takes seconds to start and
 half a gigabyte, and whatever becomes of it, the watcher goes on. Both sweep at once, as any number
-of sweeps may. It ends by itself; if much is due again, it is started again.
+of sweeps may. It ends by itself; if much is due again, it is started again. Its standard input ends
+with the watcher, and it stops then: a watcher that is killed and started again would otherwise
+start a second JVM beside the first.
 """
 
 import json
@@ -99,7 +101,9 @@ class Burst:
         try:
             with ExitStack() as stack:
                 document = stack.enter_context(TemporaryFile(prefix="duesweep-burst-"))
-                self._process = subprocess.Popen(self._command, stdout=document)
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, stdout=document
+                )
                 self._document = document
                 stack.pop_all()
         except OSError as error:
@@ -109,9 +113,11 @@ class Burst:
             _log.info("spark_started", process=self._process.pid)
 
     def _look_after(self) -> None:
-        code = None if self._process is None else self._process.poll()
-        if code is None or self._document is None:
+        if self._process is None or (code := self._process.poll()) is None:
             return
+        assert self._process.stdin is not None
+        assert self._document is not None
+        self._process.stdin.close()
         self._process = None
         with self._document as document:
             document.seek(0)

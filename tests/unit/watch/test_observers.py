@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -270,6 +271,36 @@ def test_sweep_on_spark_runs_once_while_much_is_due_and_again_after_it_ended(
     burst.close()
 
     assert [line["event"] for line in lines[:2]] == ["spark_started", "spark_ended"]
+
+
+_WATCHER = """
+import os, sys
+from duesweep.operations.burst import Burst
+from support.reports import MOVED
+from dataclasses import replace
+Burst([sys.executable, "-c", sys.argv[1]]).observer("nsb", [])(replace(MOVED, needs_spark=True))
+print("started", flush=True)
+sys.stdin.read()
+"""
+_TILL_ITS_INPUT_ENDS = "import os, sys; sys.stdin.read(); os.mkdir({!r})"
+
+
+def test_sweep_on_spark_is_told_by_its_input_that_the_watcher_was_killed(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", _WATCHER, _TILL_ITS_INPUT_ENDS.format(str(told))]
+    folders = os.pathsep.join(sys.path)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": folders},
+    ) as watcher:
+        assert watcher.stdout is not None
+        until(lambda: b"started" in watcher.stdout.readline(), 60)
+        assert not told.exists()
+        watcher.kill()
+
+    until(told.exists, 60)
 
 
 def test_observers_are_told_what_the_sweep_on_spark_did(tmp_path: Path) -> None:

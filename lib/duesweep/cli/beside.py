@@ -1,0 +1,27 @@
+"""`python -m duesweep.cli.beside`: a command beside the process that started it, and not longer.
+
+Its standard input is a pipe of that process, which nobody writes into. It ends with the process,
+whatever ends that; the command then stops as by SIGTERM. Linux's PR_SET_PDEATHSIG would tell of the
+end of a thread.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from duesweep.cli.signals import note_signals
+
+
+def _end_with_parent() -> None:
+    # Not `sys.stdin`, whose lock Python wants when it ends.
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    note_signals()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from duesweep.cli.app import main
+
+    sys.exit(main(sys.argv[1:]))
