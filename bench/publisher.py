@@ -1,83 +1,92 @@
-"""Compares the pipelined publisher with one confirm at a time and with PerfTest, in turns, on one
-broker with one kind of queue. See README.md.
+"""RabbitMQ: the pipelined publisher beside one confirm at a time, and beside RabbitMQ's own load
+generator, https://github.com/rabbitmq/rabbitmq-perf-test, on one broker with one kind of queue.
 """
 
-import argparse
 import os
-import statistics
+import re
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import load_generator
 import pika
+import pyspark
+from measure import NOT_RUN, ROOT, Faults, Figure, ratio_of, say
 
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher, PublishResult
 
-ROOT = Path(__file__).resolve().parent.parent
-PIPELINED, ONE_BY_ONE, PERF_TEST = "pipelined", "one confirm at a time", "PerfTest"
-LEAST_RATIO = 10
+_PIPELINED, _ONE_BY_ONE, _PERF_TEST = "pipelined", "one confirm at a time", "PerfTest"
+_LEAST_RATIO = 10
 _QUEUE = "duesweep-bench"
 _BODY = b"x" * 1_000
 _HEADERS = {f"NServiceBus.Header{number:02}": f"value-{number:030}" for number in range(14)}
 _PROPERTIES = {"delivery_mode": 2, "content_type": "application/json", "message_id": "m" * 36}
 _IN_FLIGHT = 2_000
 _SECONDS = 300.0
+_PERF_TEST_COORDINATE = "com.rabbitmq:perf-test:2.22.1"
+_PERF_TEST_FOLDER = ROOT / ".cache" / "perf-test"
+_RATE = re.compile(r"sending rate avg: (\d+) msg/s")
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherContender:
-    """A way to publish `count` messages. `publish` returns when all are confirmed; it returns
-    messages a second if it has a figure of its own.
-    """
-
-    name: str
-    publish: Callable[[str, int], float | None]
-    count: int
+def publisher_options(parser: ArgumentParser) -> None:
+    """Options of `bench/run publisher`."""
+    parser.add_argument("--messages", type=int, default=30_000, help="how many go pipelined")
+    parser.add_argument("--one-by-one", type=int, default=1_000, help="how many go one by one")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each contender runs")
+    parser.add_argument("--url", help="of a broker to use instead of one of its own")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all contenders. Returns 1 if a message is missing, or the ratio is below ten."""
-    options = _options(arguments)
-    contenders = [
-        PublisherContender(PIPELINED, _pipelined, options.messages),
-        PublisherContender(ONE_BY_ONE, _one_by_one, options.one_by_one),
-        PublisherContender(PERF_TEST, _perf_test, options.messages),
-    ]
-    ratios: dict[str, list[float]] = {ONE_BY_ONE: [], PERF_TEST: []}
-    with _broker(options.url) as url:
+def publisher(options: Namespace, folder: Path) -> list[Figure]:
+    """All contenders in turns, into an empty quorum queue."""
+    contenders: dict[str, tuple[Callable[[str, int], float | None], int]] = {
+        _PIPELINED: (_pipelined, options.messages),
+        _ONE_BY_ONE: (_one_by_one, options.one_by_one),
+        _PERF_TEST: (_perf_test, options.messages),
+    }
+    rates = defaultdict(list)
+    with _broker(options.url, folder) as url:
         for number in range(options.rounds):
-            turn = contenders if number % 2 == 0 else contenders[::-1]
-            rates = {one.name: _rate(url, one, number + 1) for one in turn}
-            for name, own in ratios.items():
-                own.append(rates[PIPELINED] / rates[name])
-    for name, own in ratios.items():
-        each = ", ".join(f"{one:.2f}" for one in own)
-        print(f"{PIPELINED} / {name}: {statistics.median(own):.2f} (median of {each})")
-    return 0 if statistics.median(ratios[ONE_BY_ONE]) >= LEAST_RATIO else 1
+            for name in list(contenders)[:: 1 if number % 2 == 0 else -1]:
+                publish, count = contenders[name]
+                rates[name].append(_rate(url, publish, count))
+                say(f"{name}: {count:,} messages, {rates[name][-1]:,.0f}/s")
+    ours = rates[_PIPELINED]
+    return [
+        *(
+            Figure(peer, tuple(map(round, rates[peer])), "messages/s")
+            for peer in (_ONE_BY_ONE, _PERF_TEST)
+        ),
+        *(
+            Figure(
+                f"{_PIPELINED}, beside {peer}",
+                tuple(map(round, ours)),
+                "messages/s",
+                peer=peer,
+                ratio=ratio_of(ours, rates[peer]),
+                enough=_LEAST_RATIO if peer == _ONE_BY_ONE else None,
+                faults=Faults(),
+            )
+            for peer in (_ONE_BY_ONE, _PERF_TEST)
+        ),
+    ]
 
 
-def _rate(url: str, contender: PublisherContender, number: int) -> float:
-    """Messages a second, into an empty queue."""
-    with _empty_queue(url) as count:
-        load = os.getloadavg()[0]
+def _rate(url: str, publish: Callable[[str, int], float | None], count: int) -> float:
+    """Messages a second: its own figure, or until all are confirmed. Ends the benchmark if one is
+    missing.
+    """
+    with _empty_queue(url) as arrived:
         started = time.monotonic()
-        own_rate = contender.publish(url, contender.count)
-        rate = own_rate or contender.count / (time.monotonic() - started)
-        arrived = count()
-    print(
-        f"round {number}: {contender.name}: {contender.count:,} messages, {rate:,.0f}/s "
-        f"(load {load:.1f})",
-        flush=True,
-    )
-    if arrived != contender.count:
-        sys.exit(f"{contender.name}: {arrived:,} of {contender.count:,} messages arrived")
+        own_rate = publish(url, count)
+        rate = own_rate or count / (time.monotonic() - started)
+        if arrived() != count:
+            sys.exit(f"{arrived():,} of {count:,} messages arrived")
     return rate
 
 
@@ -105,7 +114,35 @@ def _one_by_one(url: str, count: int) -> None:
 
 
 def _perf_test(url: str, count: int) -> float:
-    return load_generator.publish(url, _QUEUE, count, len(_BODY), headers=_HEADERS)
+    """Persistent, mandatory messages with 2,000 confirms in flight. Its own figure, which leaves
+    out the start of its JVM.
+    """
+    properties = {"deliveryMode": "2", "contentType": "application/json", **_HEADERS}
+    pairs = ",".join(f"{name}={value}" for name, value in properties.items())
+    options = {
+        **{"--queue": _QUEUE, "--size": len(_BODY), "--message-properties": pairs},
+        **{"--producers": 1, "--consumers": 0, "--confirm": _IN_FLIGHT, "--pmessages": count},
+    }
+    command = ["java", "-cp", _perf_test_jars(), "com.rabbitmq.perf.PerfTest", "--predeclared"]
+    command += [text for option in options.items() for text in map(str, option)]
+    command += ["--flag", "persistent", "--flag", "mandatory"]
+    # A command line can be seen by everybody, and the URL has a password.
+    environment = os.environ | {"RABBITMQ_PERF_TEST_ENV_PREFIX": "BENCH", "BENCH_URI": url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = _RATE.search(done.stdout)
+    if done.returncode or found is None:
+        sys.exit(f"PerfTest ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return float(found[1])
+
+
+def _perf_test_jars() -> str:
+    """PerfTest's jars, fetched once; what Spark ships as well is taken from there."""
+    if not (_PERF_TEST_FOLDER / "jars").is_dir():
+        sys.path.insert(0, str(ROOT / "scripts"))
+        from renew_locks import resolve  # noqa: PLC0415 - starts a JVM
+
+        resolve([_PERF_TEST_COORDINATE], _PERF_TEST_FOLDER)
+    return f"{_PERF_TEST_FOLDER}/jars/*:{Path(pyspark.__file__).parent}/jars/*"
 
 
 @contextmanager
@@ -129,7 +166,7 @@ def _empty_queue(url: str) -> Iterator[Callable[[], int]]:
 
 
 @contextmanager
-def _broker(url: str | None) -> Iterator[str]:
+def _broker(url: str | None, folder: Path) -> Iterator[str]:
     """The broker at `url`; None: a node like that of the tests, which ends with the block."""
     if url is not None:
         yield url
@@ -139,22 +176,7 @@ def _broker(url: str | None) -> Iterator[str]:
 
     scripts = installed()
     if scripts is None:
-        sys.exit("rabbitmq-server is not installed; name a broker with --url")
-    with tempfile.TemporaryDirectory(prefix="duesweep-bench-") as folder:
-        # The node may run under a user of its own.
-        Path(folder).chmod(0o755)
-        with running(scripts, Path(folder)) as server:
-            yield server.url()
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench/run publisher", description=__doc__)
-    parser.add_argument("--messages", type=int, default=30_000, help="how many go pipelined")
-    parser.add_argument("--one-by-one", type=int, default=1_000, help="how many go one by one")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each contender runs")
-    parser.add_argument("--url", help="of a broker to use instead of one of its own")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        say("rabbitmq-server is not installed; name a broker with --url")
+        sys.exit(NOT_RUN)
+    with running(scripts, folder) as server:
+        yield server.url()

@@ -1,36 +1,40 @@
-"""Compares a sweep on SQL Server with two plain processes, in turns. See README.md.
+"""A sweep on SQL Server beside two plain processes.
 
-As a script with `--plain`, this is one of the plain processes.
+As a script, this is one of the plain processes.
 """
 
-import argparse
 import json
 import os
 import sys
 import time
+from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from typing import TYPE_CHECKING
 
-import pyodbc
-from processes import PLAIN, Job, Processes, serve
+from measure import NOT_RUN, Faults, Figure, ratio_of, say
+from peers import Job, Processes, serve
 from sweeps import WarmSession
 
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
+from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
 from duesweep.operations.setup import set_up
 from duesweep.sweep.sweep import InProcessEngine, sweep
-from duesweep_testing.folder import clear_folder, lock_folder, write_config
+from duesweep_testing.folder import write_config
 from duesweep_testing.traffic import ENDPOINT, Traffic, generate
 
-ROOT = Path(__file__).resolve().parent.parent
+if TYPE_CHECKING:
+    import pyodbc
+
+VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 _DATABASE = "duesweep_bench"
 _DELAYED = f"[dbo].[{ENDPOINT}.Delayed]"
 _QUEUES = {name: f"[dbo].[{name}]" for name in ("Billing", "Shipping", "Invoicing", "Accounting")}
@@ -39,63 +43,55 @@ _BATCH = 1_000
 # As variables, which serve the index on every server.
 _BOUNDS = "SET NOCOUNT ON; DECLARE @First datetime = ?, @End datetime = ?; SET NOCOUNT OFF;"
 _SPAN = "Due >= @First AND Due < @End"
-TWO_PLAIN, WARM, IN_PROCESS = "two plain processes", "sweep on Spark, dispatch", "sweep in process"
+_PLAIN = "two plain processes"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all contenders. Returns 1 if a message was lost or doubled."""
-    parser = argparse.ArgumentParser(prog="bench/run sqlserver", description=__doc__)
-    parser.add_argument("--dsn", default=os.environ.get("DUESWEEP_TEST_SQLSERVER"))
+def sqlserver_options(parser: ArgumentParser) -> None:
+    """Options of `bench/run sqlserver`."""
+    parser.add_argument("--dsn", default=os.environ.get(VARIABLE), help=f"by default ${VARIABLE}")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench")
-    options = parser.parse_args(arguments)
+
+
+def sqlserver(options: Namespace, folder: Path) -> list[Figure]:
+    """All contenders in turns, in a database of its own."""
     if not options.dsn:
-        parser.error("name a server with --dsn or DUESWEEP_TEST_SQLSERVER")
-    folder: Path = options.folder.absolute()
-    with lock_folder(folder):
-        clear_folder(folder)
-        try:
-            with _database(options.dsn) as dsn, closing(_connect(dsn)) as connection:
-                return _compare(connection, dsn, folder, options.rows, rounds=options.rounds)
-        finally:
-            clear_folder(folder)
-
-
-def _compare(
-    connection: pyodbc.Connection, dsn: str, folder: Path, rows: int, *, rounds: int
-) -> int:
-    settings = {
-        "store": {"kind": "sqlserver", "dsn": dsn, "endpoint": ENDPOINT},
-        "ledger": {"root": str(folder / "ledger")},
-    }
-    config = write_config(folder / "duesweep.toml", settings, "Written by bench/run.")
-    _prepare(connection, config, rows)
-    session = WarmSession()
-    # What is not measured, and then what is; each returns the seconds.
-    contenders: dict[str, Callable[[], Callable[[], float]]] = {
-        TWO_PLAIN: lambda: partial(_measure, _plain(dsn, rows).run),
-        WARM: lambda: lambda: session.sweep(config)["run_slices"],
-        IN_PROCESS: lambda: partial(_measure, partial(_sweep_in_process, config)),
-    }
-    rates, is_clean = defaultdict(list), True
-    for number in range(rounds):
-        turn = list(contenders)[number % len(contenders) :] + list(contenders)
-        for name in turn[: len(contenders)]:
-            _reset(connection)
-            load = os.getloadavg()[0]
-            rates[name].append(rows / contenders[name]()())
-            faults = _count_faults(connection)
-            is_clean = is_clean and not any(faults)
-            print(
-                f"round {number + 1}: {name}: {rates[name][-1]:,.0f} rows/s (load {load:.1f}); "
-                f"lost {faults[0]}, doubled {faults[1]}",
-                flush=True,
-            )
-    for name, own in rates.items():
-        ratio = median(mine / plain for mine, plain in zip(own, rates[TWO_PLAIN], strict=True))
-        print(f"{name}: {median(own):,.0f} rows/s, {ratio:.2f} of {TWO_PLAIN}")
-    return 0 if is_clean else 1
+        say(f"name a server with --dsn or {VARIABLE}")
+        sys.exit(NOT_RUN)
+    with _database(options.dsn) as dsn, closing(_connect(dsn)) as connection:
+        settings = {
+            "store": {"kind": "sqlserver", "dsn": dsn, "endpoint": ENDPOINT},
+            "ledger": {"root": str(folder / "ledger")},
+        }
+        config = write_config(folder / "duesweep.toml", settings, "Written by bench/run.")
+        _prepare(connection, config, options.rows)
+        session = WarmSession()
+        # What is not measured, and then what is; each returns the seconds.
+        contenders: dict[str, Callable[[], Callable[[], float]]] = {
+            _PLAIN: lambda: partial(_seconds, _plain(dsn, options.rows).run),
+            "sweep on Spark, dispatch": lambda: lambda: session.sweep(config)["run_slices"],
+            "sweep in process": lambda: partial(_seconds, partial(_sweep_in_process, config)),
+        }
+        rates: dict[str, list[float]] = defaultdict(list)
+        faults: dict[str, Faults] = defaultdict(Faults)
+        for number in range(options.rounds):
+            turn = list(contenders)[number % len(contenders) :] + list(contenders)
+            for name in turn[: len(contenders)]:
+                _reset(connection)
+                rates[name].append(options.rows / contenders[name]()())
+                faults[name] += _count_faults(connection)
+                say(f"{name}: {rates[name][-1]:,.0f} rows/s, {faults[name]}")
+    return [
+        Figure(
+            name,
+            tuple(map(round, rates[name])),
+            "rows/s",
+            peer=_PLAIN,
+            ratio=ratio_of(rates[name], rates[_PLAIN]),
+            faults=faults[name],
+        )
+        for name in contenders
+    ]
 
 
 def _sweep_in_process(config: Config) -> None:
@@ -118,11 +114,11 @@ def _database(dsn: str) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {_DATABASE}")
 
 
-def _connect(dsn: str) -> pyodbc.Connection:
+def _connect(dsn: str) -> "pyodbc.Connection":
     return connect(dsn, DEFAULT_TIMEOUTS.task)._raw  # noqa: SLF001 - with its ODBC driver
 
 
-def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
+def _prepare(connection: "pyodbc.Connection", config: Config, rows: int) -> None:
     """Create the tables, and the rows that `_reset` copies."""
     set_up(config)
     for queue in _QUEUES.values():
@@ -135,7 +131,7 @@ def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
     traffic = Traffic(rows, body_bytes=800, destinations=tuple(_QUEUES))
     cursor = connection.cursor()
     cursor.fast_executemany = True
-    cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0), None])
+    cursor.setinputsizes([(odbc().SQL_WVARCHAR, 0, 0), (odbc().SQL_VARBINARY, 0, 0), None])
     loaded = [(row.headers, row.body, row.due) for row in generate(traffic, now)]
     for start in range(0, rows, _BATCH):
         cursor.executemany(
@@ -143,18 +139,18 @@ def _prepare(connection: pyodbc.Connection, config: Config, rows: int) -> None:
         )
 
 
-def _reset(connection: pyodbc.Connection) -> None:
+def _reset(connection: "pyodbc.Connection") -> None:
     for table in (_DELAYED, *_QUEUES.values()):
         connection.execute(f"TRUNCATE TABLE {table}")
     connection.execute(
         f"INSERT INTO {_DELAYED} (Headers, Body, Due) SELECT Headers, Body, Due FROM bench_pristine"
     )
     # A server that stands in for SQL Server may keep them by itself, and not know the statement.
-    with suppress(pyodbc.ProgrammingError):
+    with suppress(odbc().ProgrammingError):
         connection.execute(f"UPDATE STATISTICS {_DELAYED}")
 
 
-def _count_faults(connection: pyodbc.Connection) -> tuple[int, int]:
+def _count_faults(connection: "pyodbc.Connection") -> Faults:
     """How many messages are not in their queue, and how many are there, or elsewhere, once more."""
     rows = connection.execute("SELECT Headers FROM bench_pristine")
     expected = Counter(_id_and_destination(headers) for (headers,) in rows)
@@ -165,7 +161,7 @@ def _count_faults(connection: pyodbc.Connection) -> tuple[int, int]:
     left = connection.execute(f"SELECT COUNT(*) FROM {_DELAYED}").fetchval()
     missing = (expected - found).total()
     # What is in the store and in a queue is doubled as well.
-    return missing, (found - expected).total() + max(0, left - missing)
+    return Faults(missing, (found - expected).total() + max(0, left - missing))
 
 
 def _id_and_destination(headers: str) -> tuple[str, str]:
@@ -179,7 +175,7 @@ def _plain(dsn: str, rows: int) -> Processes:
     return Processes(Path(__file__).resolve(), jobs)
 
 
-def _measure(action: Callable[[], object]) -> float:
+def _seconds(action: Callable[[], object]) -> float:
     started = time.monotonic()
     action()
     return time.monotonic() - started
@@ -203,7 +199,7 @@ def _prepare_share(job: Job) -> Callable[[], None]:
     return lambda: _sweep_share(connection, bounds)
 
 
-def _sweep_share(connection: pyodbc.Connection, bounds: Sequence[str]) -> None:
+def _sweep_share(connection: "pyodbc.Connection", bounds: Sequence[str]) -> None:
     """Claim a span of Dues, cut the headers, insert into each destination, delete the span."""
     connection.autocommit = False
     inserts: dict[str, pyodbc.Cursor] = {}
@@ -215,7 +211,7 @@ def _sweep_share(connection: pyodbc.Connection, bounds: Sequence[str]) -> None:
         for destination, group in _by_destination(rows).items():
             cursor = inserts.setdefault(destination, connection.cursor())
             cursor.fast_executemany = True
-            cursor.setinputsizes([(pyodbc.SQL_WVARCHAR, 0, 0), (pyodbc.SQL_VARBINARY, 0, 0)])
+            cursor.setinputsizes([(odbc().SQL_WVARCHAR, 0, 0), (odbc().SQL_VARBINARY, 0, 0)])
             cursor.executemany(
                 f"INSERT INTO {_QUEUES[destination]} (Id, Recoverable, Headers, Body)"
                 " VALUES (NEWID(), 1, ?, ?)",
@@ -235,4 +231,4 @@ def _by_destination(rows: Sequence[tuple[str, bytes]]) -> dict[str, list[tuple[s
 
 
 if __name__ == "__main__":
-    sys.exit(serve(_prepare_share) if sys.argv[1:] == [PLAIN] else main())
+    sys.exit(serve(_prepare_share))

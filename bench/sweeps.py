@@ -1,4 +1,4 @@
-"""Contenders: duesweep's whole sweep, in a warm session and from the shell."""
+"""duesweep's whole sweep: in a warm session, in process, and from the shell."""
 
 import json
 import os
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from measure import ROOT
+
 import duesweep.sweep.spark as engine
 import duesweep.sweep.sweep as pipeline
 from duesweep import config as configuration
@@ -21,7 +23,6 @@ from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.drivers.spark import spark_session
 from duesweep.stores.due import SqlDriver
 
-_ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("plan", "dispatch", "settle")
 # What a sweep on Spark calls, and the stage of each.
 STAGE_OF = {
@@ -30,6 +31,8 @@ STAGE_OF = {
     "run_slices": "dispatch",
     "settle_last": "settle",
 }
+ON_SPARK = ("--set", "sweep.spark_from=0")
+IN_PROCESS = ("--set", "sweep.spark_from=100000000")
 
 
 class WarmSession:
@@ -49,22 +52,13 @@ class WarmSession:
         return dict(seconds)
 
 
-def sweep_cold(file: Path, log: Path) -> None:
-    """One sweep by the command line, with the start of Python and of the JVM."""
+def shell_command() -> list[str]:
+    """What runs duesweep: the command of the checkout, or where the jars come from elsewhere, this
+    Python.
+    """
     if "DUESWEEP_JARS" in os.environ:
-        command = [sys.executable, "-m", "duesweep", "sweep"]
-    else:
-        command = [str(_ROOT / "spark-submit.sh"), "sweep"]
-    with log.open("a") as stderr:
-        done = subprocess.run(
-            [*command, "--config", str(file), "--json", "--set", "sweep.spark_from=0"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            check=False,
-        )
-    if done.returncode or json.loads(done.stdout)["outcome"] != "done":
-        raise RuntimeError(f"the cold sweep ended with {done.returncode}; see {log}")
+        return [sys.executable, "-m", "duesweep"]
+    return [str(ROOT / "spark-submit.sh")]
 
 
 def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
@@ -73,11 +67,7 @@ def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
     """
     command = [sys.executable, "-m", "duesweep", "sweep", "--config", str(file), "--json"]
     sweeps = [
-        subprocess.Popen(
-            [*command, "--set", "sweep.spark_from=100000000"],
-            stdout=subprocess.PIPE,
-        )
-        for _ in range(at_once)
+        subprocess.Popen([*command, *IN_PROCESS], stdout=subprocess.PIPE) for _ in range(at_once)
     ]
     for sweep in sweeps:
         output, _ = sweep.communicate()
@@ -88,39 +78,57 @@ def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """One sweep, from the shell to its end: seconds, seconds of CPU, megabytes at its peak."""
+    """One command, from the shell to its end: its output, seconds, seconds of CPU, megabytes at the
+    peak of its own process, without a JVM.
+    """
 
+    output: dict[str, Any]
     seconds: float
     cpu: float
     peak_mb: float
 
 
-def sweep_from_shell(file: Path, *options: str, **environment: str) -> ShellRun:
-    """One sweep by the command line, with `environment` added to this process's own."""
+def run_from_shell(
+    command: list[str], *, watches_memory: bool = True, **environment: str
+) -> ShellRun:
+    """Run a command that prints a document. Raises where it fails. To watch the memory takes CPU of
+    this process, which counts in a comparison.
+    """
     started = time.monotonic()
-    # Into a file: nobody reads a pipe until the sweep has ended.
+    # Into a file: nobody reads a pipe until the command has ended.
     with tempfile.TemporaryFile() as written:
         process = subprocess.Popen(
-            [str(_ROOT / "spark-submit.sh"), "sweep", "--json", "--config", str(file), *options],
-            stdout=written,
-            env=os.environ | environment,
+            command, stdin=subprocess.DEVNULL, stdout=written, env=os.environ | environment
         )
-        ended, status, used, peak = 0, 0, None, 0.0
-        while not ended:
-            peak = peak_mb(process.pid) or peak
-            time.sleep(0.005)
+        ended, peak = 0, 0.0
+        while watches_memory and not ended:
+            peak = _peak_mb(process.pid) or peak
+            time.sleep(0.01)
             ended, status, used = os.wait4(process.pid, os.WNOHANG)
+        if not ended:
+            _, status, used = os.wait4(process.pid, 0)
         seconds = time.monotonic() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         written.seek(0)
         output = written.read()
-    if status or json.loads(output)["outcome"] != "done":
-        raise RuntimeError(f"a sweep ended with {process.returncode}: {output!r}")
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}: {output!r}")
     cpu = used.ru_utime + used.ru_stime
-    return ShellRun(round(seconds, 3), round(cpu, 3), peak)
+    return ShellRun(json.loads(output), round(seconds, 3), round(cpu, 3), peak)
 
 
-def peak_mb(pid: int) -> float:
+def sweep_from_shell(
+    file: Path, *options: str, watches_memory: bool = True, **environment: str
+) -> ShellRun:
+    """One sweep by the command line, with `environment` added to this process's own."""
+    command = [*shell_command(), "sweep", "--json", "--config", str(file), *options]
+    swept = run_from_shell(command, watches_memory=watches_memory, **environment)
+    if swept.output["outcome"] != "done":
+        raise RuntimeError(f"a sweep ended as {swept.output}")
+    return swept
+
+
+def _peak_mb(pid: int) -> float:
     """The peak since the process began its program; `ru_maxrss` would count its parent's, too."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -24,8 +24,8 @@ need() {
   "$base" "$root/scripts/environment.py" "$what" || exit
 }
 
-# But for comments.
-is_same() { [[ -f $2 ]] && cmp -s <(grep -v '^#' "$1") <(grep -v '^#' "$2"); }
+# A comment is no difference.
+is_same() { cmp -s "$1" "$2" || { [[ -f $2 ]] && cmp -s <(grep -v '^#' "$1") <(grep -v '^#' "$2"); }; }
 
 # Prints the path behind links: an environment made from `python3` breaks without a word when the
 # system's python3 becomes another version, one made from python3.11 is seen to be gone.

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import psycopg
+from measure import Faults
 
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import store_of
@@ -16,6 +17,7 @@ from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
 from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
+from duesweep_testing.folder import write_config
 from duesweep_testing.server import EmbeddedServer
 from duesweep_testing.traffic import ENDPOINT, Traffic, generate, load, stored_now
 
@@ -26,24 +28,6 @@ DATABASE = "duesweep_bench"
 BODY_BYTES = 800
 _NOT_DUE_SHARE = 50
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What a run did to the messages, by message id.
-
-    `lost`: due, but not in their queue. `doubled`: in their queue more than once, or also in the
-    store, or in a wrong queue. `early`: not due, but gone from the store or in a queue.
-    """
-
-    lost: int
-    doubled: int
-    early: int
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether every message is in the right place, once."""
-        return (self.lost, self.doubled, self.early) == (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +56,7 @@ class Load:
 def open_server(folder: Path, dsn: str | None, **settings: str) -> Iterator[str]:
     """The dsn of a server with these settings that ends with the block; or `dsn`, if given."""
     if dsn is None:
-        with EmbeddedServer(
-            folder, port=None, timezone="UTC", max_wal_size="4GB", **settings
-        ) as server:
+        with EmbeddedServer(folder, timezone="UTC", max_wal_size="4GB", **settings) as server:
             yield server.dsn
         return
     with psycopg.connect(dsn) as connection:
@@ -83,10 +65,32 @@ def open_server(folder: Path, dsn: str | None, **settings: str) -> Iterator[str]
     yield dsn
 
 
-class Testbed:
-    """The tables, on the server that `config` names."""
+def config_of(file: Path, dsn: str, root: str, **sections: dict[str, Any]) -> Config:
+    """Write the configuration of the endpoint into `file`, and load it."""
+    settings = {
+        "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT},
+        "ledger": {"root": root, **sections.pop("ledger", {})},
+        **sections,
+    }
+    return write_config(file, settings, "Written by bench/run.")
 
-    def __init__(self, config: Config, load: Load) -> None:
+
+@contextmanager
+def open_bed(folder: Path, load: Load, **settings: str) -> Iterator["Bed"]:
+    """A server of its own with these settings, prepared. The ledger is `folder`/ledger."""
+    with open_server(folder, None, **settings) as dsn:
+        file = folder / "duesweep.toml"
+        bed = Bed(file, config_of(file, dsn, str(folder / "ledger")), load)
+        bed.prepare()
+        yield bed
+
+
+class Bed:
+    """The tables, on the server that `config`, written in `file`, names."""
+
+    def __init__(self, file: Path, config: Config, load: Load) -> None:
+        self.file = file
+        self.config = config
         self.dsn = config.store.dsn.get_secret_value()
         self.rows = load.rows
         self._load = load
@@ -94,7 +98,6 @@ class Testbed:
         self._addresses = PostgreSqlAddresses(ENDPOINT, _SCHEMA)
         self.own_queue = self._addresses.own_queue
         self.queues = {address: self._addresses.parse(address) for address in load.destinations}
-        self._config = config
 
     @property
     def server_pid(self) -> int | None:
@@ -106,7 +109,7 @@ class Testbed:
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
-        set_up(self._config)
+        set_up(self.config)
         rows = len(self._load.destinations) if self._load.made_once else self.rows
         traffic = Traffic(
             rows,
@@ -130,7 +133,7 @@ class Testbed:
         self._pause()
 
     def _pause(self) -> None:
-        with store_of(self._config).open_driver() as session:
+        with store_of(self.config).open_driver() as session:
             steering = cast("OperatorDriver", session)
             steering.resume(_RESTING)
             if self._load.paused:
@@ -156,7 +159,16 @@ class Testbed:
             _run(connection, f"VACUUM (ANALYZE) {self.delayed}")
             _run(connection, "CHECKPOINT")
 
-    def count(self, *, is_first_hop: bool) -> Count:
+    def add_due(self) -> None:
+        """Add the rows that are due to the delayed table, under new ids."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            _run(
+                connection,
+                f"INSERT INTO {self.delayed} (headers, body, due)"
+                " SELECT headers, body, due FROM bench_pristine WHERE is_due",
+            )
+
+    def count(self, *, is_first_hop: bool = False) -> Faults:
         """Count what arrived: in the destinations, or after a first hop in the own queue."""
         found: Sequence[tuple[str, TableName]] = (
             [("headers::json ->> 'NServiceBus.SqlServer.ForwardDestination'", self.own_queue)]
@@ -172,7 +184,7 @@ class Testbed:
             of = _COUNT_MADE if self._load.made_once else _COUNT
             text = of.format(arrived=arrived, delayed=self.delayed, rows=self.rows)
             (row,) = connection.execute(text.encode()).fetchall()
-        return Count(*row)
+        return Faults(*row)
 
     @contextmanager
     def watching_journal(self) -> Iterator[list[int]]:

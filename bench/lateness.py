@@ -1,0 +1,262 @@
+"""How late messages are that a watcher delivers: under load, in a burst, and beside a watcher that
+is killed or frozen.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+from bed import Bed, Load, config_of, open_bed
+from deltalake import DeltaTable
+from measure import ROOT, Cpu, Faults, Figure, say
+from sweeps import shell_command
+
+# The crash points are the tests' own.
+sys.path.insert(0, str(ROOT / "tests"))
+from support.trials.points import FREEZE, WHEN, Plan
+
+_EVERY_SECONDS = 10
+# Messages wait for so long before the first of them is due, and after the last one at most.
+_LEAD_SECONDS, _MOST_SECONDS = 3, 300
+_STORE = """
+INSERT INTO {delayed} (id, headers, body, due)
+SELECT id, headers, body,
+       (now() AT TIME ZONE 'UTC') + make_interval(secs => %s + n / %s::float8)
+FROM (SELECT *, row_number() OVER () AS n FROM bench_pristine LIMIT %s) p
+"""
+# What is due is told to everybody, in the order in which it is due.
+_EXPECT = """
+CREATE TABLE bench_expected AS
+SELECT headers::json ->> 'NServiceBus.MessageId' AS message_id, due FROM {delayed}
+"""
+# The commit's own time, by the server's clock.
+_ARRIVED = """
+WITH arrived AS (
+    SELECT message_id, count(*) AS copies, min(at) AS at
+    FROM (SELECT headers::json ->> 'NServiceBus.MessageId' AS message_id,
+                 pg_xact_commit_timestamp(xmin) AT TIME ZONE 'UTC' AS at
+          FROM ({queues}) q) a
+    GROUP BY message_id
+), late AS (
+    SELECT extract(epoch FROM a.at - e.due)::float8 AS seconds, a.copies
+    FROM bench_expected e LEFT JOIN arrived a USING (message_id)
+)
+SELECT count(*) FILTER (WHERE seconds IS NULL), count(*) FILTER (WHERE copies > 1),
+       count(*) FILTER (WHERE seconds < 0),
+       percentile_disc(0.5) WITHIN GROUP (ORDER BY seconds),
+       percentile_disc(0.99) WITHIN GROUP (ORDER BY seconds), max(seconds)
+FROM late
+"""
+
+
+class Arrivals(NamedTuple):
+    """What became of the messages: faults, and seconds from Due to the commit of their delivery."""
+
+    faults: Faults
+    p50: float
+    p99: float
+    latest: float
+
+    def figure(self, name: str, note: str = "", cpu: Cpu | None = None) -> Figure:
+        """The 99th percentile, with the others beside it."""
+        beside = f"p50 {self.p50:.2f} s, latest {self.latest:.1f} s"
+        told = "; ".join(filter(None, [beside, note]))
+        return Figure(name, (self.p99,), "s, p99", cpu=cpu, faults=self.faults, note=told)
+
+
+def watch_options(parser: ArgumentParser) -> None:
+    """Options of `bench/run watch`."""
+    parser.add_argument("--seconds", type=int, default=20, help="of the steady load")
+    parser.add_argument("--rate", type=int, default=200, help="messages a second")
+    parser.add_argument("--burst", type=int, default=60_000, help="messages due at once")
+
+
+def watch(options: Namespace, folder: Path) -> list[Figure]:
+    """A steady load, a burst, and the loss of one of two watchers."""
+    most = Load(max(options.rate * options.seconds, options.burst))
+    with open_bed(folder, most, track_commit_timestamp="on") as bed:
+        file = bed.file
+        # So that the messages that are due at once start Spark.
+        config_of(file, bed.dsn, str(folder / "ledger"), sweep={"spark_from": 50_000})
+        command = [*shell_command(), "watch", "--config", str(file)]
+        with _running(command, folder / "first.log") as first:
+            figures = [
+                _steady(bed, options.seconds, options.rate, first),
+                _burst(bed, options.burst, folder / "first.log"),
+            ]
+            with _running(command, folder / "second.log"):
+                figures.append(_killed(bed, options.rate, first))
+        return figures
+
+
+@contextmanager
+def _running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, stderr=stderr, env=environment)
+        try:
+            yield process
+        finally:
+            # One that was frozen goes on before it ends, and gives back what it has claimed.
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(120)
+
+
+def _steady(bed: Bed, seconds: int, rate: int, watcher: "subprocess.Popen[bytes]") -> Figure:
+    _store(bed, rate * seconds, rate)
+    memory: list[float] = []
+    end = time.monotonic() + _LEAD_SECONDS + seconds
+    while time.monotonic() < end:
+        time.sleep(min(_EVERY_SECONDS, max(0.0, end - time.monotonic())))
+        memory.append(_memory_mb(watcher.pid))
+    cpu = Cpu(python=_cpu_seconds(watcher.pid)).for_each(rate * seconds)
+    part = max(1, len(memory) // 4)
+    quarters = [f"{max(memory[at : at + part]):.0f}" for at in range(0, len(memory), part)]
+    note = f"memory by time: {', '.join(quarters)} MB; {_newest_files(bed)} files in the ledger"
+    return _arrivals(bed).figure(f"{rate} messages a second for {seconds} s", note, cpu)
+
+
+def _burst(bed: Bed, rows: int, log: Path) -> Figure:
+    _store(bed, rows, 1e9, lead=0)
+    arrived = _arrivals(bed)
+    end = time.monotonic() + _MOST_SECONDS
+    while "spark_ended" not in log.read_text() and time.monotonic() < end:
+        time.sleep(1)
+    events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    told = [each["event"] for each in events if each["event"].startswith("spark")]
+    return arrived.figure(f"{rows:,} messages at once", ", ".join(told))
+
+
+def _killed(bed: Bed, rate: int, first: "subprocess.Popen[bytes]", seconds: int = 10) -> Figure:
+    _store(bed, rate * seconds, rate)
+    time.sleep(_LEAD_SECONDS + seconds / 2)
+    first.send_signal(signal.SIGKILL)
+    return _arrivals(bed).figure("one of two watchers killed")
+
+
+def _store(bed: Bed, rows: int, rate: float, lead: float = _LEAD_SECONDS) -> None:
+    """Store so many messages, which come due one after another."""
+    bed.reset(rows=1)
+    with psycopg.connect(bed.dsn) as connection:
+        connection.execute(f"TRUNCATE {bed.delayed}".encode())
+        connection.execute(b"DROP TABLE IF EXISTS bench_expected")
+        connection.execute(_STORE.format(delayed=bed.delayed).encode(), (lead, rate, rows))
+        connection.execute(_EXPECT.format(delayed=bed.delayed).encode())
+
+
+def _arrivals(bed: Bed, most_seconds: float = _MOST_SECONDS) -> Arrivals:
+    """Wait until the store is empty, and say how late messages arrived."""
+    end = time.monotonic() + most_seconds
+    queues = " UNION ALL ".join(f"SELECT headers, xmin FROM {q}" for q in bed.queues.values())
+    with psycopg.connect(bed.dsn, autocommit=True) as connection:
+        while time.monotonic() < end:
+            row = connection.execute(f"SELECT count(*) FROM {bed.delayed}".encode()).fetchone()
+            if row == (0,):
+                break
+            time.sleep(0.5)
+        row = connection.execute(_ARRIVED.format(queues=queues).encode()).fetchone()
+    assert row is not None
+    lost, doubled, early, *late = row
+    return Arrivals(Faults(lost, doubled, early), *(round(value or 0.0, 3) for value in late))
+
+
+def _memory_mb(process: int) -> float:
+    status = Path(f"/proc/{process}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1_024
+
+
+def _cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _newest_files(bed: Bed) -> int:
+    ledger = Path(bed.config.ledger.root)
+    tables = [path for path in ledger.iterdir() if (path / "_delta_log").is_dir()]
+    return sum(len(DeltaTable(table).file_uris()) for table in tables)
+
+
+_SCRIPT = ROOT / "tests" / "support" / "trials" / "sweep_command.py"
+POINTS = (
+    *("after DriverSession.open_sweep", "before DriverSession.plan", "after TaskSession.claim"),
+    *(f"{when} COMMIT of TaskSession.transaction" for when in WHEN),
+    *("after TaskSession.end_slice", "after DriverSession.close_sweep", "after DriverSession.seal"),
+    *(f"{when} LedgerTables.append(tombstones)" for when in WHEN),
+    *(f"{when} DriverSession.delete_settled" for when in WHEN),
+)
+_WARM_SECONDS, _LATE_SECONDS = 4, 8
+# The tick at which a watcher freezes: its first ones settle what the part before has left.
+_OCCURRENCE = 3
+
+
+def frozen_options(parser: ArgumentParser) -> None:
+    """Options of `bench/run frozen`."""
+    parser.add_argument("--seconds", type=int, default=20, help="of load for each point")
+    parser.add_argument("--rate", type=int, default=100, help="messages a second")
+    parser.add_argument("--points", nargs="*", default=POINTS, choices=POINTS, metavar="POINT")
+
+
+def frozen(options: Namespace, folder: Path) -> list[Figure]:
+    """Two watchers serve an endpoint, and one is frozen (SIGSTOP) at a point of its tick: how late
+    the other's messages are, how long a sweep beside them takes, and whether the audit at the end
+    finds nothing. What it finds counts as lost.
+    """
+    load = Load(options.rate * options.seconds)
+    with open_bed(folder, load, track_commit_timestamp="on") as bed:
+        return [figure for point in options.points for figure in _frozen_at(point, bed, options)]
+
+
+def _frozen_at(point: str, bed: Bed, options: Namespace) -> list[Figure]:
+    file = bed.file
+    meeting = Path(tempfile.mkdtemp(dir=file.parent))
+    plan = Plan(str(meeting), point, _OCCURRENCE, FREEZE)
+
+    def watcher(plan: Plan) -> list[str]:
+        words = [sys.executable, str(_SCRIPT), "once", plan.text(), "watch"]
+        return [*words, "--config", str(file)]
+
+    with ExitStack() as stack:
+        stack.enter_context(_running(watcher(Plan(str(meeting))), meeting / "healthy.log"))
+        time.sleep(_WARM_SECONDS)
+        _store(bed, options.rate * options.seconds, options.rate)
+        stack.enter_context(_running(watcher(plan), meeting / "frozen.log"))
+        end = time.monotonic() + options.seconds
+        while not plan.fired.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        has_frozen = plan.fired.exists()
+        time.sleep(2)
+        began = time.monotonic()
+        code = _command(file, "sweep", "--max-seconds", "5")
+        swept = round(time.monotonic() - began, 1)
+        time.sleep(max(0.0, end + _LATE_SECONDS - time.monotonic()))
+        beside = _arrivals(bed, 0)
+    _command(file, "sweep")
+    last = _arrivals(bed)
+    found = Faults(lost=_command(file, "audit"))
+    held = f"{beside.faults.lost} held by the frozen one"
+    note = held if has_frozen else "it did not freeze"
+    say(f"{point}: {note}")
+    return [
+        beside._replace(faults=last.faults + found).figure(point, note),
+        Figure("a sweep beside them", (swept,), "s", note=f"exit code {code}"),
+    ]
+
+
+def _command(file: Path, *arguments: str) -> int:
+    command = [sys.executable, "-m", "duesweep", *arguments, "--config", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode:
+        print(done.stdout[-2_000:], done.stderr[-2_000:], file=sys.stderr)
+    return done.returncode
