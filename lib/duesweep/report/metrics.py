@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -42,27 +41,34 @@ class Sample(NamedTuple):
 Figures = Mapping[Sample, float]
 
 
-class Kind(StrEnum):
-    """Prometheus's types. A counter goes on from run to run, a gauge tells the last run."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
+# UCUM's, for OpenTelemetry, by the last word of a name.
+_UNITS = {"seconds": "s", "bytes": "By"} | {
+    f"{word}s": f"{{{word}}}" for word in ("message", "run", "breaker")
+}
 
 
 class Metric(NamedTuple):
-    """`name` as it is exposed; `meaning` is its HELP, a sentence without a full stop; `unit` is
-    UCUM's, for OpenTelemetry. `of` says what a run adds to a counter, or what a gauge is after it;
-    None: nobody knows. Of a metric with a `label` it says that for each value of the label. A
-    metric that `stays` is as it was where nobody knows.
+    """`name` as it is exposed, by Prometheus's conventions: they give its kind and its unit.
+    `meaning` is its HELP, a sentence without a full stop. `of` says what a run adds to a counter,
+    or what a gauge is after it; None: nobody knows. Of a metric with a `label` it says that for
+    each value of the label. A metric that `stays` is as it was where nobody knows.
     """
 
     name: str
-    kind: Kind
-    unit: str
     meaning: str
     of: Callable[[Run], float | Mapping[str, float] | None]
     label: str | None = None
     stays: bool = False
+
+    @property
+    def is_counter(self) -> bool:
+        """Whether it goes on from run to run; else it is a gauge, and tells the last run."""
+        return self.name.endswith("_total")
+
+    @property
+    def unit(self) -> str:
+        """The unit of its numbers."""
+        return _UNITS.get(self.name.removesuffix("_total").rpartition("_")[2], "1")
 
     def samples(self, run: Run) -> Figures:
         """What it is after a run, or what the run adds to it; empty if nobody knows."""
@@ -98,143 +104,104 @@ OLDEST_DUE = Sample("duesweep_oldest_due_age_seconds")
 LAST_RUN = Sample("duesweep_last_run_timestamp_seconds")
 LAST_SUCCESS = Sample("duesweep_last_success_timestamp_seconds")
 LATENESS = tuple(Sample(f"duesweep_lateness_{each}_seconds") for each in ("p50", "p95", "max"))
-_COUNTER, _GAUGE = Kind.COUNTER, Kind.GAUGE
 
 METRICS = (
     Metric(
         "duesweep_dispatched_messages_total",
-        _COUNTER,
-        "{message}",
         "Messages delivered to their queue, or deferred to RabbitMQ's delayed delivery",
         lambda run: _reported(run, lambda report: report.dispatched),
     ),
     Metric(
         "duesweep_failed_messages_total",
-        _COUNTER,
-        "{message}",
         "Deliveries that failed; the messages are in the store, and are tried again later",
         lambda run: _reported(run, lambda report: report.failed),
     ),
     Metric(
         "duesweep_exhausted_messages_total",
-        _COUNTER,
-        "{message}",
         "Messages out of attempts, which left the store for the ledger's errors",
         lambda run: _reported(run, lambda report: report.exhausted),
     ),
     Metric(
         "duesweep_dispatched_bytes_total",
-        _COUNTER,
-        "By",
         "Bytes of the bodies that were dispatched",
         lambda run: _reported(run, lambda report: report.bytes),
     ),
     Metric(
         "duesweep_runs_total",
-        _COUNTER,
-        "{run}",
         "Runs that have ended, those without work too",
         lambda _: 1,
     ),
     Metric(
         "duesweep_late_runs_total",
-        _COUNTER,
-        "{run}",
         "Runs that dispatched a message later than slo.lateness_seconds allows",
         lambda run: float(run.is_late),
     ),
     Metric(
         "duesweep_due_messages",
-        _GAUGE,
-        "{message}",
         "Messages due after the last run that the next one would take; counted up to 100,000",
         lambda run: None if run.due is None else run.due.messages,
     ),
     Metric(
         OLDEST_DUE.metric,
-        _GAUGE,
-        "s",
         "For how long the oldest stored message has been due, whatever holds it back; 0 if none is "
         "due",
         lambda run: None if run.due is None else run.due.oldest_seconds,
     ),
     Metric(
         "duesweep_left_messages",
-        _GAUGE,
-        "{message}",
         "Messages that the last run planned and did not reach, or whose destination took nothing",
         _left,
     ),
     Metric(
         "duesweep_open_breakers",
-        _GAUGE,
-        "{breaker}",
         "1 for each destination or service that took nothing when the last run ended",
         _open_breakers,
         label="destination",
     ),
     Metric(
         LATENESS[0].metric,
-        _GAUGE,
-        "s",
         "Time from Due to dispatch that half of the last run's messages did not exceed",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p50_ms)),
     ),
     Metric(
         LATENESS[1].metric,
-        _GAUGE,
-        "s",
         "Time from Due to dispatch that 95 in 100 of the last run's messages did not exceed",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p95_ms)),
     ),
     Metric(
         LATENESS[2].metric,
-        _GAUGE,
-        "s",
         "Longest time from Due to dispatch in the last run",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_max_ms)),
     ),
     Metric(
         "duesweep_ledger_behind",
-        _GAUGE,
-        "1",
         "1 if rows wait for a ledger that could not be written, else 0",
         lambda run: None if run.is_lost else float(run.ledger_error is not None),
         stays=True,
     ),
     Metric(
         "duesweep_run_duration_seconds",
-        _GAUGE,
-        "s",
         "How long the last run took",
         lambda run: run.seconds,
     ),
     Metric(
         "duesweep_run_exit_code",
-        _GAUGE,
-        "1",
         "Exit code of the last run",
         lambda run: run.exit_code,
     ),
     Metric(
         LAST_RUN.metric,
-        _GAUGE,
-        "s",
         "When the last run ended, in Unix time",
         lambda run: run.ended.timestamp(),
     ),
     Metric(
         LAST_SUCCESS.metric,
-        _GAUGE,
-        "s",
         "When a run last ended with exit code 0, in Unix time",
         lambda run: run.ended.timestamp() if run.exit_code == ExitCode.DONE else None,
         stays=True,
     ),
     Metric(
         "duesweep_build_info",
-        _GAUGE,
-        "1",
         "1, with the version of duesweep that the last run had",
         lambda _: {__version__: 1},
         label="version",
@@ -247,23 +214,18 @@ LAST_GOOD_TICK = Sample("duesweep_last_good_tick_timestamp_seconds")
 OF_WATCHERS = (
     Metric(
         WAITING,
-        _GAUGE,
-        "s",
         "For how long a watcher has waited for this; told if it is longer than two seconds",
         lambda _: None,
         label="for",
     ),
     Metric(
         LAST_GOOD_TICK.metric,
-        _GAUGE,
-        "s",
         "When a tick of a watcher last ended without an error, in Unix time; until then, when it "
         "started",
         lambda _: None,
     ),
 )
 _LABELS = {metric.name: metric.label for metric in METRICS}
-_FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
 
 
 def figures_after(before: Figures, run: Run) -> Figures:
@@ -273,7 +235,7 @@ def figures_after(before: Figures, run: Run) -> Figures:
     after: dict[Sample, float] = {}
     for metric in METRICS:
         known, plain = metric.samples(run), Sample(metric.name)
-        if metric.kind is Kind.COUNTER:
+        if metric.is_counter:
             after[plain] = before.get(plain, 0.0) + known.get(plain, 0.0)
         elif metric.stays and not known and plain in before:
             after[plain] = before[plain]
@@ -292,7 +254,8 @@ class Exposed(Collector):
         """Each metric that has a value."""
         for metric in (*METRICS, *OF_WATCHERS):
             labels = [LABEL, metric.label] if metric.label else [LABEL]
-            family = _FAMILIES[metric.kind](metric.name, f"{metric.meaning}.", labels=labels)
+            kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            family = kind(metric.name, f"{metric.meaning}.", labels=labels)
             for found, value in values_of(metric, self._sources):
                 family.add_metric([found[label] for label in labels], value)
             if family.samples:

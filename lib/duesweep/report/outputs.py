@@ -26,7 +26,6 @@ from duesweep.report.metrics import (
     LAST_SUCCESS,
     METRICS,
     Figures,
-    Kind,
     Metric,
     figures_after,
     figures_in,
@@ -195,7 +194,7 @@ def collector(endpoint: str, headers: str = "") -> Output:
         for metric in METRICS:
             create = (
                 meter.create_observable_counter
-                if metric.kind is Kind.COUNTER
+                if metric.is_counter
                 else meter.create_observable_gauge
             )
             create(

@@ -10,6 +10,14 @@ from duesweep.operations.look import Due
 from duesweep.report.metrics import METRICS, OF_WATCHERS, Figures, Sample, figures_after
 from support.reports import AT, FAILED, NOTHING, UNWRITTEN, open_breaker, report, run
 
+_UNITS = {
+    "dispatched_messages_total": "{message}",
+    "dispatched_bytes_total": "By",
+    "late_runs_total": "{run}",
+    "oldest_due_age_seconds": "s",
+    "open_breakers": "{breaker}",
+    "run_exit_code": "1",
+}
 _LATER = AT + timedelta(minutes=1)
 
 
@@ -112,5 +120,6 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
     assert len({metric.name for metric in metrics}) == len(metrics)
     for metric in metrics:
         assert metric.name.startswith("duesweep_")
-        assert metric.name.endswith("_total") == (metric.kind == "counter")
         assert not metric.meaning.endswith(".")
+    units = {metric.name.removeprefix("duesweep_"): metric.unit for metric in metrics}
+    assert {name: units[name] for name in _UNITS} == _UNITS
