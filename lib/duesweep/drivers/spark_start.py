@@ -5,7 +5,6 @@ PYSPARK_SUBMIT_ARGS. The other way round, spark-submit gives Python a pipe for a
 its stderr on stdout.
 """
 
-import fcntl
 import os
 import re
 import shlex
@@ -23,6 +22,7 @@ from typing import IO
 from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError
 from duesweep.core.submit import SubmitOptions
 from duesweep.core.world import Patience
+from duesweep.drivers.lock import try_lock
 
 # With retries, as on a cluster: plain local[*] gives a task no second try.
 DEFAULT_MASTER = "local[*,4]"
@@ -102,7 +102,7 @@ class SparkStart:
             ) from error
         patience = Patience(_PATIENCE_SECONDS, self.is_stopped)
         with held:
-            while not _takes(held):
+            while not try_lock(held):
                 if not patience.wait(lambda: f"another process makes Spark ready, and has {lock}"):
                     if self.is_stopped():
                         raise SweepStoppedError("Stopped before Spark was ready")
@@ -113,14 +113,6 @@ class SparkStart:
                     )
             if not is_current():
                 make()
-
-
-def _takes(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def own_jars() -> Path | None:

@@ -6,7 +6,6 @@ Spark.
 """
 
 import errno
-import fcntl
 import os
 import shutil
 import socket
@@ -23,6 +22,7 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.core.world import Patience
+from duesweep.drivers.lock import try_lock
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
@@ -146,7 +146,7 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
     except OSError as error:
         raise _storage_error(folder, error) from error
     with lock:
-        while not _try_lock(lock):
+        while not try_lock(lock):
             if not patience.wait(lambda: _holder(lock, folder)):
                 raise LedgerLockedError(_holder(lock, folder))
         _name_holder(lock, patience.clock.now())
@@ -163,14 +163,6 @@ def _storage_error(folder: Path, error: OSError) -> DuesweepError:
     if error.errno in _STORAGE_FAULTS:
         return LedgerError(f"{text}; the journal keeps the rows", transient=True)
     return ConfigError(text, advice="check ledger.root, and who owns that folder")
-
-
-def _try_lock(lock: BinaryIO) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _name_holder(lock: BinaryIO, now: datetime) -> None:

@@ -2,7 +2,6 @@
 collector of OpenTelemetry. What fails here fails no run.
 """
 
-import fcntl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +17,8 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from duesweep import __version__
 from duesweep.config import otlp_settings
 from duesweep.core.errors import Problem
+from duesweep.core.world import Patience
+from duesweep.drivers.lock import try_lock
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.run import Run, with_due
 from duesweep.report.metrics import (
@@ -36,6 +37,8 @@ from duesweep.report.metrics import (
 # A source without a run for so long is gone: an alert on it would never end.
 _STALE_SECONDS = 86_400.0
 _PATIENCE_SECONDS = 5
+# For a file that many runs share; each has it for a moment.
+_LOCK_SECONDS = 30
 JOB = "duesweep"
 # The group of what stays when a run fails.
 SUCCESS_JOB = "duesweep_success"
@@ -99,7 +102,10 @@ def textfile(path: Path) -> Output:
 
     def send(runs: Sequence[Run]) -> Iterator[Problem]:
         with path.with_name(f".{path.name}.lock").open("w", encoding="ascii") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            patience = Patience(_LOCK_SECONDS)
+            while not try_lock(lock):
+                if not patience.wait(lambda: f"another run writes {path}"):
+                    raise TimeoutError(f"another run has locked it for {_LOCK_SECONDS} s")
             try:
                 former = figures_in(path.read_text(encoding="utf-8"))
             except FileNotFoundError:

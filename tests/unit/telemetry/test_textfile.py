@@ -2,6 +2,7 @@
 stands for the Pushgateway.
 """
 
+import fcntl
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -122,6 +123,19 @@ def test_runs_that_end_at_once_are_all_counted(file: Path) -> None:
 
     assert problems == [[]] * 40
     assert _runs(file) == {f"s{i}": 10 for i in range(4)}
+
+
+def test_lock_that_another_run_never_gives_back_is_one_problem(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duesweep.report.outputs._LOCK_SECONDS", 0.2)
+    with file.with_name(".sales.prom.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (problem,) = _tell(file, run())
+
+    assert str(file) in problem.text
+    assert "another run has locked it for 0.2 s" in problem.text
+    assert not file.exists()
 
 
 def test_folder_that_is_not_there_is_one_problem(tmp_path: Path) -> None:
