@@ -48,11 +48,20 @@ app.add_typer(
 
 
 def _print_version(value: bool) -> None:
-    if value:
-        from duesweep.cli import version
+    if not value:
+        return
+    import platform
+    from importlib import metadata
 
-        print(version.version_line())
-        raise typer.Exit
+    import duesweep
+
+    try:
+        spark = f"PySpark {metadata.version('pyspark')}"
+    except metadata.PackageNotFoundError:
+        # spark-submit has a PySpark of its own, which is not an installed package.
+        spark = "PySpark not installed"
+    print(f"duesweep {duesweep.__version__} (Python {platform.python_version()}, {spark})")
+    raise typer.Exit
 
 
 @app.callback()

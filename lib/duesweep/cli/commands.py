@@ -4,6 +4,7 @@ the dialogue before a change.
 
 import inspect
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from duesweep.cli.options import ConfigFile, ConfigFiles, EndpointName, OneDocument, Overrides
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
@@ -39,6 +40,7 @@ CHANGES = (
 )
 AGAIN = "it may be done in part; run it again, which does no harm"
 
+_MAY_BE_SECRET = re.compile(r"[^=]*(dsn|url|password|pwd|secret|token)\s*=", re.IGNORECASE)
 _YES = {"y", "yes"}
 # A command that is done sooner shows no counting line.
 _FIRST_SECONDS = 1.0
@@ -165,6 +167,59 @@ def _expand(run: Callable[..., Any]) -> tuple[list[inspect.Parameter], dict[str,
     return sorted(parameters, key=lambda one: one.name == "as_json"), groups
 
 
+def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:
+    """Raise `ConfigError` for a password, since all users of a machine see its command lines."""
+    given = [setting for setting in settings or () if _MAY_BE_SECRET.match(setting)]
+    if given:
+        # Only now: it loads pydantic, which the help does without.
+        from duesweep.config import holds_password  # noqa: PLC0415
+
+        for setting in filter(holds_password, given):
+            path = setting.partition("=")[0].strip()
+            variable = f"DUESWEEP_{path.upper().replace('.', '__')}"
+            raise ConfigError(
+                f"--set {path} has a password, which every user of this machine can see",
+                advice=f"set {variable} in the environment, and change the password",
+            )
+    return settings
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml if it exists."),
+]
+EndpointName = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint", metavar="NAME", help="Which endpoint, where the configuration has several."
+    ),
+]
+ConfigFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="TOML file, or a folder of them; may be repeated; default: duesweep.toml if it "
+        "exists.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="A setting that overrides file and environment. Not for passwords.",
+        callback=_refuse_passwords,
+    ),
+]
+PrintSql = Annotated[
+    bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
+]
+OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
+Connection = Annotated[
+    str | None, typer.Option(help="The NAME of a [queues.NAME] section; default: default.")
+]
 Destination = Annotated[
     str | None,
     typer.Option(metavar="PATTERN", help="The destination; * stands for any text."),

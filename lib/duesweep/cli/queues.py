@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Configured, Each, Result, command, group
-from duesweep.cli.options import AsJson, Connection, OneDocument, PrintSql
+from duesweep.cli.commands import (
+    AGAIN,
+    NOTHING,
+    AsJson,
+    Configured,
+    Connection,
+    Each,
+    OneDocument,
+    PrintSql,
+    Result,
+    command,
+    group,
+)
 from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,

@@ -6,8 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from duesweep.cli.commands import Configured, Each, Result, command, ends
-from duesweep.cli.options import ConfigFiles, EndpointName, Overrides
+from duesweep.cli.commands import (
+    ConfigFiles,
+    Configured,
+    Each,
+    EndpointName,
+    Overrides,
+    Result,
+    command,
+    ends,
+)
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import ConfigError
 from duesweep.report.text import print_blocks

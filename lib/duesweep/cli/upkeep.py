@@ -15,13 +15,16 @@ from duesweep.cli.commands import (
     AGAIN,
     NOTHING,
     Common,
+    ConfigFiles,
     Configured,
+    EndpointName,
+    Overrides,
+    PrintSql,
     Result,
     Several,
     command,
     group,
 )
-from duesweep.cli.options import ConfigFiles, EndpointName, Overrides, PrintSql
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import parse_duration
 from duesweep.report.text import Line

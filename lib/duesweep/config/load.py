@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from duesweep.config.files import (
@@ -22,18 +22,16 @@ from duesweep.config.files import (
     only_one,
     settings_of,
 )
-from duesweep.config.model import Config, QueueConfig
-from duesweep.config.rules import first_problem
-from duesweep.config.wording import (
+from duesweep.config.model import (
     ENVIRONMENT,
-    Places,
-    placed,
-    problems_of,
+    Config,
+    QueueConfig,
+    is_section,
     settings,
-    shown,
-    unknown_setting,
     variable_of,
 )
+from duesweep.config.rules import first_problem
+from duesweep.config.wording import Places, placed, problems_of, shown, unknown_setting
 from duesweep.core.errors import ConfigError, Problem, shorten
 
 # As pydantic masks.
@@ -196,7 +194,7 @@ def _field_of(path: Sequence[str]) -> FieldInfo | None:
             pass
         case _:
             return None
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+    if not is_section(model):
         return None
     return {field.alias or name: field for name, field in model.model_fields.items()}.get(key)
 

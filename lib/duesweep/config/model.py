@@ -1,8 +1,8 @@
 """Every setting: its type, its bounds, its default, and what it means."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeGuard
 
 from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
@@ -12,6 +12,8 @@ from duesweep.core.policy import LedgerWriter
 from duesweep.core.routing import PLACEHOLDERS
 from duesweep.stores.base import TransactionMode
 
+# Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
+ENVIRONMENT = ("DUESWEEP_", "__")
 # The databases count in 32 bits.
 MOST = 2**31 - 1
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
@@ -449,3 +451,33 @@ class Config(Section):
     def connections(self) -> Mapping[str, QueueConfig]:
         """The sections of queues; without any there is one, on the store's own server."""
         return self.queues or {"default": QueueConfig()}
+
+
+# Sections that may be there several times.
+LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfig}
+
+
+def variable_of(path: str) -> str:
+    """The environment variable that gives a setting."""
+    prefix, delimiter = ENVIRONMENT
+    return prefix + path.upper().replace(".", delimiter)
+
+
+def is_section(model: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether the type of a setting is a section."""
+    return isinstance(model, type) and issubclass(model, BaseModel)
+
+
+def settings(queue: str = "queues.default") -> Sequence[str]:
+    """The names of all settings; those of a queue connection under the section `queue`."""
+    sections = {
+        name: field.annotation
+        for name, field in Config.model_fields.items()
+        if name not in {"queues", *LISTED}
+    } | {queue: QueueConfig, **LISTED}
+    return [
+        f"{section}.{field.alias or name}"
+        for section, model in sections.items()
+        if is_section(model)
+        for name, field in model.model_fields.items()
+    ]

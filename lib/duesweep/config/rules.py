@@ -8,8 +8,7 @@ from itertools import pairwise
 from pydantic import SecretStr
 
 from duesweep.config.dsn import dialect_of
-from duesweep.config.model import Config, QueueConfig, StoreConfig
-from duesweep.config.wording import variable_of
+from duesweep.config.model import Config, QueueConfig, StoreConfig, variable_of
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
 

@@ -8,17 +8,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeGuard
-
-from pydantic import BaseModel
+from typing import Any
 
 from duesweep.config.dsn import holds_password
 from duesweep.config.files import Part, text_of
-from duesweep.config.model import Config, LimitConfig, QueueConfig, RouteConfig
+from duesweep.config.model import ENVIRONMENT, LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
 
-# Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
-ENVIRONMENT = ("DUESWEEP_", "__")
 # No setting has so many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8
 # A setting's path; a number counts the sections of a list from 0.
@@ -28,8 +24,6 @@ _PATH = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*(?P<opening>\[\[?)\s*(?P<path>{_PATH})\s*\]")
 _KEY = re.compile(rf"\s*(?P<path>{_PATH})\s*=")
 _LONG_TEXTS = ('"' * 3, "'" * 3)
-# Sections that may be there several times.
-_LISTED: dict[str, type[BaseModel]] = {"route": RouteConfig, "limit": LimitConfig}
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
@@ -162,7 +156,7 @@ def _each_missing(error: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The same error; for a missing section, one for each required setting in it."""
     section = Config.model_fields.get(str(error["loc"][0]))
     model = section.annotation if section else None
-    if error["type"] == _MISSING and len(error["loc"]) == 1 and _is_section(model):
+    if error["type"] == _MISSING and len(error["loc"]) == 1 and is_section(model):
         for name, field in model.model_fields.items():
             if field.is_required():
                 yield {**error, "loc": (error["loc"][0], field.alias or name)}
@@ -184,9 +178,9 @@ def _whole(error: Mapping[str, Any]) -> tuple[str | int, ...]:
 def _path_and_known(location: Sequence[str | int]) -> tuple[str, Sequence[str]]:
     """The name of an unknown setting, and the names that may be meant."""
     match [*location]:
-        case [str() as section, int(), str() as key] if section in _LISTED:
+        case [str() as section, int(), str() as key] if section in LISTED:
             return f"{section}.{key}", [
-                f"{section}.{name}" for name in _LISTED[section].model_fields
+                f"{section}.{name}" for name in LISTED[section].model_fields
             ]
     path = ".".join(part for part in location if isinstance(part, str))
     return path, _known(path)
@@ -196,13 +190,13 @@ def _located(near: str, location: Sequence[str | int]) -> tuple[str | int, ...]:
     """Where the setting `near` is missing if the unknown one at `location` stands for it."""
     section, *keys = near.split(".")
     number = [part for part in location if isinstance(part, int)]
-    return (section, *number, *keys) if section in _LISTED else (section, *keys)
+    return (section, *number, *keys) if section in LISTED else (section, *keys)
 
 
 def _missing_setting(location: Sequence[str | int]) -> Problem:
     """That a setting is missing, and all the ways to give it."""
     path, (*_, key) = _path(location), location
-    if location[0] in _LISTED:
+    if location[0] in LISTED:
         advice = f"give it in the configuration file, as {key} = … under it"
         return Problem(f"{path} is not set", advice)
     section = path.rpartition(".")[0]
@@ -222,12 +216,6 @@ def _no_section(path: str) -> Problem:
         if variables
         else None,
     )
-
-
-def variable_of(path: str) -> str:
-    """The environment variable that gives a setting."""
-    prefix, delimiter = ENVIRONMENT
-    return prefix + path.upper().replace(".", delimiter)
 
 
 def unknown_setting(path: str) -> Problem:
@@ -272,7 +260,7 @@ def _near(path: str, known: Sequence[str]) -> str | None:
 def _path(location: Sequence[str | int]) -> str:
     """A setting's name. Sections that may be there several times are counted from 1."""
     match location:
-        case [str() as section, int() as index, *keys] if section in _LISTED:
+        case [str() as section, int() as index, *keys] if section in LISTED:
             return f"{'.'.join(map(str, keys))} of [[{section}]] {index + 1}".removeprefix(" of ")
     # Where a setting has several forms, pydantic adds a description of each, in brackets.
     return ".".join(str(part) for part in location if "[" not in str(part))
@@ -286,7 +274,7 @@ def _reason(error: Mapping[str, Any]) -> str:
         if error["loc"] == ("queues",):
             return "it must be one section for each connection, as [queues.default], not a list"
         return f"it must be one section with the header [{_path(error['loc'])}], not a list"
-    if kind == "tuple_type" and error["loc"][0] in _LISTED:
+    if kind == "tuple_type" and error["loc"][0] in LISTED:
         return f"it is a list of sections, each with the header [[{error['loc'][0]}]]"
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
@@ -314,25 +302,6 @@ def shown(value: object) -> str:
     """A wrong value of a number or a choice. Somebody may have written a password there."""
     text = str(value)
     return "a dsn" if holds_password(text) else shorten(text, _LONGEST)
-
-
-def _is_section(model: Any) -> TypeGuard[type[BaseModel]]:
-    return isinstance(model, type) and issubclass(model, BaseModel)
-
-
-def settings(queue: str = "queues.default") -> Sequence[str]:
-    """The names of all settings; those of a queue connection under the section `queue`."""
-    sections = {
-        name: field.annotation
-        for name, field in Config.model_fields.items()
-        if name not in {"queues", *_LISTED}
-    } | {queue: QueueConfig, **_LISTED}
-    return [
-        f"{section}.{field.alias or name}"
-        for section, model in sections.items()
-        if _is_section(model)
-        for name, field in model.model_fields.items()
-    ]
 
 
 def _known(path: str) -> Sequence[str]:
