@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep.config.adapters import Needs
-from duesweep.operations.doctor_spark import spark_facts, spark_findings
+from duesweep.core.finding import is_to_mend
+from duesweep.operations.doctor_spark import spark_findings
 from support.commands import run_on_shell, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -67,25 +68,26 @@ def test_root_that_holds_another_table(endpoint: Endpoint, spark: SparkSession) 
 
 
 def test_driver_that_is_missing_on_executors_is_named(spark: SparkSession) -> None:
-    facts = spark_facts(spark, Needs(["duesweep", "no_such_driver"]))
+    found = list(spark_findings(spark, Needs(["duesweep", "no_such_driver"])))
 
-    (executor,) = facts.executors
-    assert executor.failures == {
-        "no_such_driver": "ModuleNotFoundError: No module named 'no_such_driver'"
-    }
-    assert executor.versions == facts.driver
-    bad = [f for f in spark_findings(facts) if f.severity == "fault"]
-    assert [(f.check, f.about) for f in bad] == [("executor-drivers", executor.host)]
+    (bad,) = [f for f in found if is_to_mend(f)]
+    error = "ModuleNotFoundError: No module named 'no_such_driver'"
+    assert bad.found == f"no_such_driver cannot be loaded: {error}"
+    (versions,) = [f for f in found if f.check == "executor-versions"]
+    assert (bad.check, bad.about, versions.severity) == ("executor-drivers", versions.about, "ok")
 
 
 def test_session_is_asked_for_what_it_is_set_to(spark: SparkSession) -> None:
-    facts = spark_facts(spark, Needs([]))
+    found = {f.check: f.found for f in spark_findings(spark, Needs([]))}
 
-    assert (facts.task_tries, facts.speculation, facts.session_zone) == (4, False, "UTC")
-    assert facts.jvm_zone
+    assert found["spark-task-retries"] == "A task is tried 4 times"
+    assert found["spark-speculation"] == "spark.speculation is off"
+    assert found["spark-time-zone"] == "spark.sql.session.timeZone is UTC"
+    assert found["jvm-time-zone"].startswith("The JVM is in ")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        assert spark_facts(spark, Needs([])).session_zone == "Asia/Kolkata"
+        found = {f.check: f.found for f in spark_findings(spark, Needs([]))}
+        assert "timeZone is Asia/Kolkata; instants" in found["spark-time-zone"]
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
@@ -113,10 +115,10 @@ _OVER_CONNECT = """
 import json
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.speculation", "true").getOrCreate()
-from dataclasses import asdict
-from duesweep.operations.doctor_spark import spark_facts
+from duesweep.operations.doctor_spark import spark_findings
 from duesweep.config.adapters import Needs
-print(json.dumps(asdict(spark_facts(spark, Needs(["duesweep", "psycopg", "pyarrow"])))))
+found = spark_findings(spark, Needs(["duesweep", "psycopg", "pyarrow"]))
+print(json.dumps({one.check: [one.severity, one.found] for one in found}))
 """
 
 
@@ -129,9 +131,11 @@ def test_session_over_connect_that_is_set_up_badly() -> None:
         )  # fmt: skip
 
     assert done.code == 0, done.err[-3_000:]
-    facts = json.loads(done.out.splitlines()[-1])
-    assert (facts["speculation"], facts["task_tries"]) == (True, 1)
-    assert facts["jvm_zone"] == "Asia/Kolkata"
-    assert facts["problem"] is None
-    (executor,) = facts["executors"]
-    assert executor["failures"] == {}
+    found = json.loads(done.out.splitlines()[-1])
+    severities = {check: severity for check, (severity, _) in found.items()}
+    assert (severities["spark-speculation"], severities["spark-task-retries"]) == (
+        "fault",
+        "warning",
+    )
+    assert found["jvm-time-zone"][1].startswith("The JVM is in Asia/Kolkata")
+    assert found["executor-drivers"] == ["ok", "All drivers can be loaded"]

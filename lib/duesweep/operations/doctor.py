@@ -145,7 +145,6 @@ def _examine_spark(
     from duesweep.drivers.spark import SPARK_ERRORS, sentence  # noqa: PLC0415
     from duesweep.operations.doctor_spark import (  # noqa: PLC0415 - loads Spark
         not_started,
-        spark_facts,
         spark_findings,
     )
 
@@ -158,7 +157,7 @@ def _examine_spark(
         failed = not_started(sentence(error))
         return [failed, *_ledger_without_spark(examined, binding)], None
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
-    findings = [*spark_findings(spark_facts(spark, needs))]
+    findings = [*spark_findings(spark, needs)]
     if examined is not None:
         findings.append(ledger_finding(examined.context.open_ledger(spark), binding))
     return findings, None

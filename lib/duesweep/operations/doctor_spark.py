@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -26,60 +25,31 @@ _TASK_SECONDS = 0.2
 _LOCAL_MASTER = re.compile(r"local(?:\[[^],]*(?:,\s*(\d+))?\])?")
 _DEFAULT_TRIES = "4"
 
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """Of Python and of duesweep; the latter None where it cannot be imported."""
-
-    python: str
-    duesweep: str | None
+# What a task answers to `question`.
+Answer = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorFacts:
-    """One machine's Python; `failures` say what could not be loaded there, and why."""
-
-    host: str
-    versions: Versions
-    failures: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SparkFacts:
-    """What a session says of itself. `task_tries` None where it cannot be known; `problem` is why
-    no Python ran on the executors, where none did.
-    """
-
-    version: str
-    master: str
-    speculation: bool
-    task_tries: int | None
-    session_zone: str
-    jvm_zone: str | None
-    driver: Versions
-    executors: Sequence[ExecutorFacts]
-    problem: str | None = None
-
-
-def spark_facts(spark: SparkSession, needs: Needs) -> SparkFacts:
-    """Facts about a session; starts one small job."""
-    executors, problem = [], None
-    try:
-        executors = _ask_executors(spark, needs)
-    except SPARK_ERRORS as error:
-        problem = sentence(error)
+def spark_findings(spark: SparkSession, needs: Needs) -> Iterator[Finding]:
+    """Findings on the session and its executors; starts one small job."""
     master = _setting(spark, "spark.master", "a cluster")
-    return SparkFacts(
-        version=spark.version,
-        master=master,
-        speculation=_setting(spark, "spark.speculation", "false").lower() == "true",
-        task_tries=_tries(spark, master),
-        session_zone=_setting(spark, "spark.sql.session.timeZone", "UTC"),
-        jvm_zone=_ask_jvm_zone(spark),
-        driver=Versions(_python(), duesweep.__version__),
-        executors=executors,
-        problem=problem,
-    )
+    yield ok(Check.SPARK_START, SESSION, f"Spark {spark.version} runs on {master}")
+    yield speculation(_setting(spark, "spark.speculation", "false"))
+    yield task_tries(_tries(spark, master))
+    yield _session_zone(_setting(spark, "spark.sql.session.timeZone", "UTC"))
+    yield jvm_zone(_ask_jvm_zone(spark))
+    try:
+        answers = _ask_executors(spark, needs)
+    except SPARK_ERRORS as error:
+        yield fault(
+            Check.EXECUTOR_DRIVERS,
+            "the executors",
+            f"No Python of duesweep's runs there: {sentence(error)}",
+            "Give the executors the driver's Python version, by spark-submit.sh, which ships an "
+            "environment, or PYSPARK_PYTHON",
+        )
+        return
+    for answer in answers:
+        yield from executor_findings(answer, _python(), duesweep.__version__)
 
 
 def _setting(spark: SparkSession, name: str, default: str) -> str:
@@ -106,18 +76,13 @@ def _ask_jvm_zone(spark: SparkSession) -> str | None:
     return str(row["zone"]) if row else None
 
 
-def _ask_executors(spark: SparkSession, needs: Needs) -> list[ExecutorFacts]:
+def _ask_executors(spark: SparkSession, needs: Needs) -> Sequence[Answer]:
+    """What each of the machines answers to `question`."""
     tasks = min(SparkEngine(spark).cores * _TASKS_PER_CORE, _MOST_TASKS)
     # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
     answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))
-    answers = sorted({row["answer"] for row in answers_df.collect()})
-    return [_facts(json.loads(answer)) for answer in answers]
-
-
-def _facts(answer: dict[str, Any]) -> ExecutorFacts:
-    versions = Versions(answer["python"], answer["duesweep"])
-    return ExecutorFacts(answer["host"], versions, answer["failures"])
+    return list(map(json.loads, sorted({row["answer"] for row in answers_df.collect()})))
 
 
 def _python() -> str:
@@ -178,17 +143,6 @@ def _loader() -> Callable[[str, str], None]:
     return load
 
 
-def spark_findings(facts: SparkFacts) -> Iterator[Finding]:
-    """Findings on the session and its executors."""
-    text = f"Spark {facts.version} runs on {facts.master}"
-    yield ok(Check.SPARK_START, SESSION, text)
-    yield _speculation(facts)
-    yield _task_tries(facts)
-    yield _session_zone(facts)
-    yield _jvm_zone(facts)
-    yield from _executors(facts)
-
-
 def not_started(error: str) -> Finding:
     """Spark did not start."""
     return fault(
@@ -200,8 +154,9 @@ def not_started(error: str) -> Finding:
     )
 
 
-def _speculation(facts: SparkFacts) -> Finding:
-    if not facts.speculation:
+def speculation(setting: str) -> Finding:
+    """Whether Spark starts second copies of tasks."""
+    if setting.lower() != "true":
         return ok(Check.SPARK_SPECULATION, SESSION, "spark.speculation is off")
     return fault(
         Check.SPARK_SPECULATION,
@@ -213,8 +168,9 @@ def _speculation(facts: SparkFacts) -> Finding:
     )
 
 
-def _task_tries(facts: SparkFacts) -> Finding:
-    check, tries = Check.SPARK_TASK_RETRIES, facts.task_tries
+def task_tries(tries: int | None) -> Finding:
+    """How often a task is tried; None: that is not known."""
+    check = Check.SPARK_TASK_RETRIES
     if tries is None:
         return skipped(check, SESSION, "It is unknown how often a task is tried")
     if tries >= _ENOUGH_TRIES:
@@ -228,58 +184,42 @@ def _task_tries(facts: SparkFacts) -> Finding:
     )
 
 
-def _session_zone(facts: SparkFacts) -> Finding:
-    more = "" if facts.session_zone == "UTC" else "; instants are right, and shown in that zone"
-    text = f"spark.sql.session.timeZone is {facts.session_zone}{more}"
-    return ok(Check.SPARK_TIME_ZONE, SESSION, text)
+def _session_zone(zone: str) -> Finding:
+    more = "" if zone == "UTC" else "; instants are right, and shown in that zone"
+    return ok(Check.SPARK_TIME_ZONE, SESSION, f"spark.sql.session.timeZone is {zone}{more}")
 
 
-def _jvm_zone(facts: SparkFacts) -> Finding:
-    if facts.jvm_zone is None:
+def jvm_zone(zone: str | None) -> Finding:
+    """The JVM's time zone; None: that is not known."""
+    if zone is None:
         return skipped(Check.JVM_TIME_ZONE, SESSION, "The JVM's time zone is unknown")
-    text = f"The JVM is in {facts.jvm_zone}, which does not matter for what is due"
+    text = f"The JVM is in {zone}, which does not matter for what is due"
     return ok(Check.JVM_TIME_ZONE, SESSION, text)
 
 
-def _executors(facts: SparkFacts) -> Iterator[Finding]:
-    if facts.problem is not None:
+def executor_findings(answer: Answer, python: str, version: str) -> Iterator[Finding]:
+    """What a machine's answer tells; `python` and `version` are those of the driver."""
+    host, failures = answer["host"], answer["failures"]
+    for name, error in failures.items():
         yield fault(
             Check.EXECUTOR_DRIVERS,
-            "the executors",
-            f"No Python of duesweep's runs there: {facts.problem}",
-            "Give the executors the driver's Python version, by spark-submit.sh, which ships an "
-            "environment, or PYSPARK_PYTHON",
-        )
-    for executor in facts.executors:
-        yield from _drivers(executor)
-        yield _versions(executor, facts.driver)
-
-
-def _drivers(executor: ExecutorFacts) -> Iterator[Finding]:
-    check = Check.EXECUTOR_DRIVERS
-    for name, error in executor.failures.items():
-        yield fault(
-            check,
-            executor.host,
+            host,
             f"{name} cannot be loaded: {error}",
             f"Bring {name} to this host: with the environment that spark-submit.sh ships, as a "
             "library of the cluster, or, what pyodbc loads, as a package of the system "
             "(Debian, Ubuntu: libodbc2, libgssapi-krb5-2)",
         )
-    if not executor.failures:
-        yield ok(check, executor.host, "All drivers can be loaded")
-
-
-def _versions(executor: ExecutorFacts, driver: Versions) -> Finding:
-    check, own = Check.EXECUTOR_VERSIONS, executor.versions
-    text = f"Python {own.python}, duesweep {own.duesweep or '-'}"
-    if own.duesweep is None or own == driver:
-        # That duesweep is missing has been said.
-        return ok(check, executor.host, text)
-    return warning(
-        check,
-        executor.host,
-        f"{text}; the driver has Python {driver.python}, duesweep {driver.duesweep}",
-        "Bring the same package and Python to all hosts, by spark-submit.sh or the cluster's "
-        "libraries",
-    )
+    if not failures:
+        yield ok(Check.EXECUTOR_DRIVERS, host, "All drivers can be loaded")
+    text = f"Python {answer['python']}, duesweep {answer['duesweep'] or '-'}"
+    # That duesweep is missing has been said.
+    if answer["duesweep"] is None or (answer["python"], answer["duesweep"]) == (python, version):
+        yield ok(Check.EXECUTOR_VERSIONS, host, text)
+    else:
+        yield warning(
+            Check.EXECUTOR_VERSIONS,
+            host,
+            f"{text}; the driver has Python {python}, duesweep {version}",
+            "Bring the same package and Python to all hosts, by spark-submit.sh or the cluster's "
+            "libraries",
+        )

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,46 +12,49 @@ from duesweep.core.errors import LedgerError
 from duesweep.core.finding import Check, Finding, Severity, is_to_mend
 from duesweep.operations.doctor import LedgerBinding, ledger_finding
 from duesweep.operations.doctor_spark import (
-    ExecutorFacts,
-    SparkFacts,
-    Versions,
+    executor_findings,
+    jvm_zone,
     question,
-    spark_findings,
+    speculation,
+    task_tries,
 )
 
-OURS = Versions("3.11", "0.1.0")
-FACTS = SparkFacts(
-    version="4.1.4",
-    master="spark://host:7077",
-    speculation=False,
-    task_tries=4,
-    session_zone="UTC",
-    jvm_zone="Asia/Kolkata",
-    driver=OURS,
-    executors=[ExecutorFacts("host-1", OURS)],
-)
-OLD = ExecutorFacts("host-1", Versions("3.11", "0.0.9"))
-WITHOUT = ExecutorFacts("host-1", Versions("3.11", None), {"duesweep": "none"})
+OURS = {"host": "host-1", "python": "3.11", "duesweep": "0.1.0", "failures": {}}
 FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
+
+
+@pytest.mark.parametrize(
+    ("finding", "severity"),
+    [
+        (speculation("true"), Severity.FAULT),
+        (speculation("false"), Severity.OK),
+        (task_tries(1), Severity.WARNING),
+        (task_tries(4), Severity.OK),
+        (task_tries(None), Severity.SKIPPED),
+        (jvm_zone(None), Severity.SKIPPED),
+        (jvm_zone("Asia/Kolkata"), Severity.OK),
+    ],
+)
+def test_setting_of_a_session_is_judged(finding: Finding, severity: Severity) -> None:
+    assert finding.severity is severity
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, {}),
-        ({"speculation": True}, {Check.SPARK_SPECULATION: Severity.FAULT}),
-        ({"task_tries": 1}, {Check.SPARK_TASK_RETRIES: Severity.WARNING}),
-        ({"task_tries": None, "jvm_zone": None}, {}),
-        ({"session_zone": "Europe/Berlin"}, {}),
-        ({"executors": [], "problem": "no Python"}, {Check.EXECUTOR_DRIVERS: Severity.FAULT}),
-        ({"executors": [OLD]}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
-        ({"executors": [WITHOUT]}, {Check.EXECUTOR_DRIVERS: Severity.FAULT}),
+        ({"duesweep": "0.0.9"}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
+        ({"python": "3.12"}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
+        (
+            {"duesweep": None, "failures": {"duesweep": "none"}},
+            {Check.EXECUTOR_DRIVERS: Severity.FAULT},
+        ),
     ],
 )
-def test_difference_of_a_session_is_one_finding(
+def test_difference_of_an_executor_is_one_finding(
     changes: dict[str, object], expected: dict[Check, Severity]
 ) -> None:
-    findings = list(spark_findings(replace(FACTS, **changes)))
+    findings = list(executor_findings(OURS | changes, "3.11", "0.1.0"))
 
     assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
