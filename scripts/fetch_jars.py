@@ -5,6 +5,7 @@ Each is compared with its SHA-256. Needs Python alone: scripts/environment.py fe
 installs PySpark.
 """
 
+import base64
 import hashlib
 import os
 import re
@@ -14,8 +15,10 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "jars.lock"
@@ -74,16 +77,27 @@ def fetch(folder: Path) -> None:
 
 
 def _fetch_one(jar: Jar, folder: Path) -> None:
-    repository = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL)
-    url = f"{repository.rstrip('/')}/{jar.path}"
+    request = _request(jar.path)
     try:
-        with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             content = answer.read()
-    except OSError as error:
-        raise OSError(f"{url} could not be fetched: {error}") from error
+    except (OSError, HTTPException) as error:
+        raise OSError(f"{request.full_url} could not be fetched: {error}") from error
     if hashlib.sha256(content).hexdigest() != jar.sha256:
-        raise ValueError(f"{url} is not the file whose SHA-256 is in jars.lock")
+        raise ValueError(f"{request.full_url} is not the file whose SHA-256 is in jars.lock")
     (folder / jar.file).write_bytes(content)
+
+
+def _request(path: str) -> urllib.request.Request:
+    """A mirror's URL may have a password, which is sent as HTTP wants it, and never printed."""
+    repository = urlsplit(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL))
+    person, _, host = repository.netloc.rpartition("@")
+    url = urlunsplit(repository._replace(netloc=host, path=f"{repository.path.rstrip('/')}/{path}"))
+    request = urllib.request.Request(url)
+    if person:
+        secret = base64.b64encode(unquote(person).encode()).decode()
+        request.add_header("Authorization", f"Basic {secret}")
+    return request
 
 
 def main() -> int:

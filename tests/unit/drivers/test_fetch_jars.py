@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from pytest_httpserver import HTTPServer
 
 ROOT = Path(__file__).resolve().parents[3]
 _PATH = "io/delta/delta-spark_4.1_2.13/4.4.0/delta-spark_4.1_2.13-4.4.0.jar"
@@ -63,6 +64,26 @@ def test_jar_that_is_missing_or_another_one_leaves_what_was_there(
         fetch(folder)
 
     assert [file.name for file in folder.iterdir()] == ["an old one.jar"]
+
+
+def test_password_of_a_mirror_is_sent_and_in_no_message(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer
+) -> None:
+    from fetch_jars import fetch  # noqa: PLC0415 - a script
+
+    me = {"Authorization": "Basic bWU6cEBzcw=="}
+    content = (repository / _PATH).read_bytes()
+    httpserver.expect_request(f"/maven/{_PATH}", headers=me).respond_with_data(content)
+    mirror = f"http://me:p%40ss@{httpserver.host}:{httpserver.port}"
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", f"{mirror}/maven/")
+
+    fetch(tmp_path / "jars")
+
+    assert (tmp_path / "jars" / _FILE).read_bytes() == content
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", f"{mirror}/nothing")
+    with pytest.raises(OSError, match="could not be fetched") as caught:
+        fetch(tmp_path / "others")
+    assert "ss@" not in str(caught.value)
 
 
 def test_every_line_of_the_lock_is_a_jar(monkeypatch: pytest.MonkeyPatch) -> None:
