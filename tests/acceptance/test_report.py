@@ -118,6 +118,20 @@ def test_reason_is_told_for_each_group_of_due_messages_that_is_not_delivered(
     assert "a pause holds back 2 due messages" in text
 
 
+def test_destination_that_took_nothing_in_the_last_sweep_is_told_with_its_reason(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing", "Shipping").delay_many(4, ["Billing", "Shipping"])
+
+    with endpoint.server.locked(endpoint.addresses.parse("Shipping")):
+        impatient = {"breaker__trigger_seconds": 0, "timeouts__silence_seconds": 12}
+        assert endpoint.run("sweep", **impatient).code == 4
+        text = _report(endpoint).text
+
+    assert "2 for the next sweep; the last one left some: " in text
+    assert "the last sweep is incomplete: " in text
+
+
 def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay()
 
