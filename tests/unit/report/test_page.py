@@ -18,8 +18,8 @@ from duesweep.report.views.status import headline, verdict, worst_first
 
 _NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 _AGO = _NOW - timedelta(hours=3)
-_HARM = "a<b>\x1b[2J&`duesweep sweep`"
-_SHOWN = "a&lt;b&gt;\\x1b[2J&amp;`duesweep sweep`"
+_HARM = "a<b>\x1b[2J&`x`"
+_SHOWN = "a&lt;b&gt;\\x1b[2J&amp;`x`"
 _OPTIONS = ("--config", "/a b.toml", "--endpoint", "Sales")
 _SWEEP = SweepLine(_AGO, 1.5, "done", 9, 9, 0, 0, 0, 700, None)
 _PLOT = [Step("08:00", 1)]
@@ -148,7 +148,7 @@ def test_reasons_are_those_of_the_plan_and_of_the_last_sweep() -> None:
         assert text in html, text
 
 
-def test_texts_of_others_are_escaped_in_every_block_and_are_no_commands() -> None:
+def test_texts_of_others_are_escaped_in_every_block_and_commands_name_the_endpoint() -> None:
     pause = Pause(_HARM, _NOW, None, _HARM, _HARM)
     failing = _history(sweeps=[_SWEEP._replace(outcome="incomplete", reason=_HARM)])
     html = _page(
@@ -156,15 +156,16 @@ def test_texts_of_others_are_escaped_in_every_block_and_are_no_commands() -> Non
             _HARM,
             waiting=_waiting(pauses=[pause], destinations=[_due(_HARM, problem=_HARM)]),
             history=failing,
-            findings=[fault(Check.SETUP, _HARM, _HARM, "Run `duesweep setup`")],
-            problems=[_HARM],
+            findings=[fault(Check.SETUP, _HARM, _HARM, "Run the command `setup` once")],
+            problems=[_HARM, "Run `duesweep sweep`"],
         )
     )
 
     assert "<b>\x1b" not in html
     assert "\x1b" not in html
     assert html.count(_SHOWN) >= 9
-    assert "→ Run `duesweep setup --config &#39;/a b.toml&#39; --endpoint Sales`" in html
+    assert "→ Run `duesweep setup --config &#39;/a b.toml&#39; --endpoint Sales` once" in html
+    assert "Run `duesweep sweep --config &#39;/a b.toml&#39; --endpoint Sales`" in html
     (command,) = re.findall(r"<code>(.*?)</code>", html)
     assert command.startswith("duesweep resume ")
     assert command.endswith("--config &#39;/a b.toml&#39; --endpoint Sales")

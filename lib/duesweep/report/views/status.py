@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import shorten
-from duesweep.core.finding import Finding, Severity
+from duesweep.core.finding import Severity
 from duesweep.core.quantities import count_text, duration_text, short_time, time_text
 from duesweep.core.routing import fits_destination
 from duesweep.operations.look import DestinationOutlook
 from duesweep.operations.pauses import ListedPause
-from duesweep.operations.status import Concern, History, Status, SweepLine, Waiting
-from duesweep.report.text import Block, Cell, Column, Facts, Line, Table, Wrapped
+from duesweep.operations.status import History, Status, SweepLine, Waiting
+from duesweep.report.text import Block, Cell, Column, Facts, Line, Row, Table, Wrapped
 from duesweep.report.views.errors import group_table, short_class
 from duesweep.report.views.messages import pause_table
 from duesweep.report.views.upkeep import finding_row, severity_cell
@@ -23,6 +23,7 @@ from duesweep.report.views.upkeep import finding_row, severity_cell
 # A cell of commands, which can be copied.
 COMMANDS = "cyan"
 _MOST_ROWS = 20
+_COMMAND = re.compile(r"`duesweep ([^`]+)`|the command `([^`]+)`")
 # The columns of the list of errors that have room beside the texts and the commands.
 _ERRORS = ("group", "open", "last (UTC)", "error", "destination")
 _COLOURS = {"done": "green", "failures": "yellow"}
@@ -85,7 +86,15 @@ def verdict(found: Sequence[Status]) -> Iterator[Block]:
     if len(found) > 1:
         yield Table(_FLEET, [_fleet_row(one) for one in worst_first(found)])
     elif found[0].concerns:
-        yield Wrapped([_concern_row(each) for each in found[0].concerns])
+        rows: list[Row] = [
+            # Other concerns may quote messages.
+            [
+                severity_cell(each.severity),
+                _with_options(found[0], each.text) if each.text in found[0].problems else each.text,
+            ]
+            for each in found[0].concerns
+        ]
+        yield Wrapped(rows)
 
 
 def worst_first(found: Sequence[Status]) -> Sequence[Status]:
@@ -136,7 +145,10 @@ def to_do(found: Status) -> Iterator[Section]:
         table = pause_table(pauses).beside(Column("to end it"), ends)
         yield Section("Paused destinations", [table])
     if found.findings:
-        rows = [finding_row(_with_options(found, each)) for each in found.findings]
+        rows = [
+            finding_row(replace(each, advice=each.advice and _with_options(found, each.advice)))
+            for each in found.findings
+        ]
         yield Section("The doctor's findings", [Wrapped(rows)])
 
 
@@ -172,11 +184,7 @@ def record(found: Status) -> Iterator[Section]:
     yield Section("The last sweeps", [table, Line(told)])
 
 
-def _concern_row(one: Concern) -> Sequence[Cell | str]:
-    return [severity_cell(one.severity), one.text]
-
-
-def _fleet_row(one: Status) -> Sequence[Cell | str]:
+def _fleet_row(one: Status) -> Row:
     waiting, history = one.waiting, one.history
     oldest = waiting and waiting.oldest_due
     last = history.sweeps[0].start if history and history.sweeps else None
@@ -281,7 +289,7 @@ def _reasons(
         yield f"{one.back_off:,} in back-off: they have failed, and are tried again later{again}"
 
 
-def _sweep_row(sweep: SweepLine) -> Sequence[Cell | str]:
+def _sweep_row(sweep: SweepLine) -> Row:
     counts = (sweep.found, sweep.dispatched, sweep.failed, sweep.exhausted, sweep.left)
     return [
         short_time(sweep.start),
@@ -305,10 +313,7 @@ def _commands(found: Status, *commands: Sequence[str]) -> Cell:
     return Cell("\n".join(lines), COMMANDS)
 
 
-def _with_options(found: Status, finding: Finding) -> Finding:
-    """The same for the commands that the doctor advises."""
+def _with_options(found: Status, text: str) -> str:
+    """The same for commands that a text names, as in "run the command `setup`"."""
     options = "".join(f" {shlex.quote(each)}" for each in found.options)
-    advice = re.sub(
-        "`(duesweep [^`]+)`", lambda each: f"`{each[1]}{options}`", finding.advice or ""
-    )
-    return replace(finding, advice=advice or None)
+    return _COMMAND.sub(lambda each: f"`duesweep {each[1] or each[2]}{options}`", text)
