@@ -194,11 +194,9 @@ class Session(ABC):
         """The rows of the named statement in pages of `size`."""
 
     @abstractmethod
-    def jdbc_address(
-        self, answer_seconds: float, url: str | None = None
-    ) -> tuple[str, dict[str, str]]:
-        """JDBC URL (`url`, if given) and connection properties of the server that this session is
-        connected to. `answer_seconds` is the limit for one answer over JDBC.
+    def jdbc_address(self, answer_seconds: float, url: str | None) -> tuple[str, dict[str, str]]:
+        """JDBC URL (`url`, unless None) and connection properties of the server that this session
+        is connected to. `answer_seconds` is the limit for one answer over JDBC.
         """
 
     @abstractmethod

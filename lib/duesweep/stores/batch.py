@@ -190,7 +190,7 @@ class SqlTask(TaskSession):
             )
 
     def _claim(self, locked: Locked, server_us: int) -> Claim:
-        messages = self._eligible(locked.rows)
+        messages = self._messages(locked.rows, in_back_off=False)
         messages.sort(key=lambda message: message.due_us or 0)
         later = locked.later + len(locked.rows) - len(messages)
         return Claim(
@@ -203,22 +203,20 @@ class SqlTask(TaskSession):
             self._paused,
         )
 
-    def _eligible(self, rows: Sequence[Any]) -> list[Message]:
-        """The messages in these rows that are not in back-off."""
+    def _messages(self, rows: Sequence[Any], *, in_back_off: bool) -> list[Message]:
+        """The messages in these rows, with those `in_back_off` or without."""
         kind, read = self._kind, self._dialect.message
         keys = list(map(self._dialect.key, rows))
         # After the rows were locked: or two sweeps could both count one failure.
         counters = self._read_counters(keys)
         if not counters:
             return [read(kind, row, 0) for row in rows]
-        messages = []
-        for key, row in zip(keys, rows, strict=True):
-            counter = counters.get(key)
-            if counter is None:
-                messages.append(read(kind, row, 0))
-            elif counter.is_eligible:
-                messages.append(read(kind, row, counter.attempts))
-        return messages
+        counted = ((row, counters.get(key)) for key, row in zip(keys, rows, strict=True))
+        return [
+            read(kind, row, 0 if counter is None else counter.attempts)
+            for row, counter in counted
+            if in_back_off or counter is None or counter.is_eligible
+        ]
 
     def _read_counters(self, keys: Sequence[str]) -> Mapping[str, Any]:
         """The retry counters of messages, by their keys; and perhaps some of others."""
@@ -334,9 +332,8 @@ class SqlMessages(SqlTask, MessageSession):
             return self._claims.store(message, self._zone)
 
     def fetch_next_due(self) -> Message | None:
-        for message in self._eligible(self._claims.lock_next(self._zone)):
-            return message
-        return None
+        rows = self._claims.lock_next(self._zone)
+        return next(iter(self._messages(rows, in_back_off=False)), None)
 
     def remove(self, message: Message) -> bool:
         is_removed = self._claims.is_there(message) and bool(self._claims.remove([message]))

@@ -24,13 +24,8 @@ class SqlChanges(SqlTask, OperatorTask):
         # After the lock, in a statement of its own: what others hold is there, the rest is gone.
         present = self._claims.count_present(lock_keys) if missing else len(rows)
         skipped = min(missing, max(0, present - len(rows)))
-        keys = list(map(self._dialect.key, rows))
-        counters = self._read_counters(keys)
-        messages = tuple(
-            self._dialect.message(self._kind, row, counters[key].attempts if key in counters else 0)
-            for key, row in zip(keys, rows, strict=True)
-        )
-        return Claim(messages, server_us, skipped=skipped, gone=missing - skipped)
+        messages = self._messages(rows, in_back_off=True)
+        return Claim(tuple(messages), server_us, skipped=skipped, gone=missing - skipped)
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
         if not messages:

@@ -376,12 +376,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def stream(
-        self,
-        session: Session,
-        location: Location,
-        seconds: float,
-        *,
-        is_ordered: bool = False,
+        self, session: Session, location: Location, seconds: float, *, is_ordered: bool
     ) -> AbstractContextManager[Session]:
         """Statements that read many rows in pages, for which the server may take `seconds`, while
         `session` reads others. `is_ordered`: the first rows have to come quickly.

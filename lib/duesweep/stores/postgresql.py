@@ -202,14 +202,7 @@ class PostgreSql(Dialect):
         named = f"Process {process}" if process else "Another process"
         return f"{named}, whose session has been idle since {rows[0].idle_since:%F %T} UTC,"
 
-    def await_batches(
-        self,
-        session: Session,
-        source: str,
-        sweep_id: UUID,
-        *,
-        waits: bool,
-    ) -> bool:
+    def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
         name = "await_batches" if waits else "are_batches_over"
         return bool(session.rows(name, sweep_id=sweep_id))
 
@@ -262,12 +255,7 @@ class PostgreSql(Dialect):
 
     @contextmanager
     def stream(
-        self,
-        session: Session,
-        location: Location,
-        seconds: float,
-        *,
-        is_ordered: bool = False,
+        self, session: Session, location: Location, seconds: float, *, is_ordered: bool
     ) -> Iterator[Session]:
         """By a cursor of the same session, in a transaction."""
         with session.wait_longer(seconds):

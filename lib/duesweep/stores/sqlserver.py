@@ -122,12 +122,7 @@ class SqlServer(Dialect):
 
     @contextmanager
     def stream(
-        self,
-        session: Session,
-        location: Location,
-        seconds: float,
-        *,
-        is_ordered: bool = False,
+        self, session: Session, location: Location, seconds: float, *, is_ordered: bool
     ) -> Iterator[Session]:
         """On a session of its own: one that is sent rows takes no other statement meanwhile."""
         with (

@@ -89,7 +89,7 @@ def _user(dsn: str) -> str:
 
 def _address(dsn: str) -> tuple[str, dict[str, str]]:
     with postgresql.connect(dsn, _LIMITS) as connection:
-        return connection.jdbc_address(30)
+        return connection.jdbc_address(30, None)
 
 
 def _jdbc_user(spark: SparkSession, dsn: str) -> str:

@@ -307,7 +307,7 @@ def test_session_has_its_own_time_outs(
 
 def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
     with connect(hurried, LIMITS) as connection:
-        url, properties = connection.jdbc_address(80)
+        url, properties = connection.jdbc_address(80, None)
     with psycopg.connect(hurried) as other:
         other.execute(properties["sessionInitStatement"].encode())
         found = {

@@ -257,11 +257,7 @@ class PostgreSqlSession(Session):
         """Whether this session uses TLS."""
         return bool(self._raw.pgconn.ssl_in_use)
 
-    def jdbc_address(
-        self,
-        answer_seconds: float,
-        url: str | None = None,
-    ) -> tuple[str, dict[str, str]]:
+    def jdbc_address(self, answer_seconds: float, url: str | None) -> tuple[str, dict[str, str]]:
         info = self._raw.info
         if info.host.startswith("/"):
             raise ConfigError(

@@ -414,9 +414,7 @@ class SqlServerSession(Session):
             _drain(prepared.cursor)
         return value
 
-    def jdbc_address(
-        self, answer_seconds: float, url: str | None = None
-    ) -> tuple[str, dict[str, str]]:
+    def jdbc_address(self, answer_seconds: float, url: str | None) -> tuple[str, dict[str, str]]:
         own = jdbc_properties(replace(self.limits, answer_seconds=answer_seconds))
         if url is not None:
             address, given = split_jdbc_url(url)
