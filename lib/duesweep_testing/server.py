@@ -57,9 +57,9 @@ class EmbeddedServer:
         """The administrator's dsn of database `postgres`."""
         return self.dsn_of("postgres")
 
-    def dsn_of(self, database: str, user: str = "postgres") -> str:
-        """A dsn of a database on this server."""
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+    def dsn_of(self, database: str) -> str:
+        """The administrator's dsn of a database on this server."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> "EmbeddedServer":
         """Start; create the data folder if there is none. `StoreError` where it does not start."""

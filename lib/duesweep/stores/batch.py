@@ -337,8 +337,7 @@ class SqlMessages(SqlTask, MessageSession):
 
     def remove(self, message: Message) -> bool:
         is_removed = self._claims.is_there(message) and bool(self._claims.remove([message]))
-        keys = self._dialect.keys([message.key])
-        self._statements.execute("clear_attempts", source=self.source, **keys)
+        self._clear_counters([message.key])
         return is_removed
 
     def raise_failure_count(self, message: Message) -> bool:

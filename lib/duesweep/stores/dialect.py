@@ -260,14 +260,12 @@ class Dialect(ABC):
     to tasks. A session that is typed as any is one of its own.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
-    `claims`: how a task's session claims from a delayed table. `finds_quickly`: each kind of table
-    has an index on its keys.
+    `claims`: how a task's session claims from a delayed table.
     """
 
     statements: ClassVar[str]
     tables: ClassVar[Tables]
     claims: ClassVar[type[Claims]]
-    finds_quickly: ClassVar[bool] = False
 
     @abstractmethod
     def connect(self, dsn: str, limits: Limits) -> Session:

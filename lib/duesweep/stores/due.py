@@ -204,7 +204,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
         zoned = self._dialect.zoned(self._writers_zone())
         readable = filter(None, map(self._kind.as_key, keys))
-        with nullcontext() if self._dialect.finds_quickly else self._looking_at_all():
+        with nullcontext() if self._kind.has_indexed_key else self._looking_at_all():
             rows = self._session.rows(
                 "find", with_body=with_body, **zoned, **self._dialect.keys(readable)
             )

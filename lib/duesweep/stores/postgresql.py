@@ -183,7 +183,6 @@ class PostgreSql(Dialect):
     statements = "postgresql"
     tables = POSTGRESQL_TABLES
     claims = ClaimsByKey
-    finds_quickly = True
 
     def connect(self, dsn: str, limits: Limits) -> PostgreSqlSession:
         return connect(dsn, limits)
