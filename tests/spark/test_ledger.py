@@ -26,7 +26,6 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import (
-    NewDue,
     cancel_chosen,
     reschedule_chosen,
     run_command,
@@ -158,10 +157,11 @@ def test_commands_are_in_the_ledger_with_all_that_they_changed(
         return choose_messages(context, MessageFilter(keys=(key,)), name)
 
     cancelled = run(CommandName.CANCEL, cancel_chosen(chosen(row.key, CommandName.CANCEL), limits))
-    by_hour = NewDue(by=timedelta(hours=1))
     moved = run(
         CommandName.RESCHEDULE,
-        reschedule_chosen(chosen(other.key, CommandName.RESCHEDULE), limits, by_hour),
+        reschedule_chosen(
+            chosen(other.key, CommandName.RESCHEDULE), limits, None, timedelta(hours=1)
+        ),
     )
     kept = CancelledMessages(tables, context.store.source)
     ids = [CancelledId(cancelled, row.key)]

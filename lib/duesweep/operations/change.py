@@ -300,25 +300,6 @@ def act(
     return Changed.of(chosen, report)
 
 
-@dataclass(frozen=True, slots=True)
-class NewDue:
-    """A new Due: a moment, or the old Due moved `by` a time."""
-
-    to: Moment | None = None
-    by: timedelta = timedelta()
-
-    def of(self, message: Message, now: datetime) -> datetime | None:
-        """The message's new Due; None: it has none that could be moved, or beyond all times."""
-        if self.to is not None:
-            return self.to.at(now)
-        if message.instant_us is None:
-            return None
-        try:
-            return instant_of(message.instant_us) + self.by
-        except OverflowError:
-            return None
-
-
 def cancel_chosen(chosen: Chosen, limits: BatchLimits) -> Work:
     """The work of `cancel`."""
 
@@ -331,14 +312,27 @@ def cancel_chosen(chosen: Chosen, limits: BatchLimits) -> Work:
     return _in_batches(chosen, limits, cancel)
 
 
-def reschedule_chosen(chosen: Chosen, limits: BatchLimits, due: NewDue) -> Work:
-    """The work of `reschedule`."""
+def reschedule_chosen(
+    chosen: Chosen, limits: BatchLimits, to: Moment | None, by: timedelta | None
+) -> Work:
+    """The work of `reschedule`: each gets a Due `to` a moment, or its old one moved `by` a time."""
+
+    def due_of(message: Message, now: datetime) -> datetime | None:
+        """None: it has none that could be moved, or beyond all times."""
+        if to is not None:
+            return to.at(now)
+        if by is None or message.instant_us is None:
+            return None
+        try:
+            return instant_of(message.instant_us) + by
+        except OverflowError:
+            return None
 
     def reschedule(
         session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
     ) -> int:
         now = run.horizon.server_time
-        dues = [(message, due.of(message, now)) for message in messages]
+        dues = [(message, due_of(message, now)) for message in messages]
         known = [(message, new) for message, new in dues if new is not None]
         session.reschedule(run, known, claim.server_us)
         return len(known)

@@ -217,13 +217,12 @@ class Duesweep:
         tell: Tell = tell_nobody,
     ) -> "Changed":
         """Give messages another Due: at `to`, or moved `by` a time. Otherwise as `cancel`."""
-        from duesweep.operations.change import NewDue, reschedule_chosen
+        from duesweep.operations.change import reschedule_chosen
 
         if (to is None) == (by is None):
             raise ConfigError("`reschedule` takes one of `to` and `by`", advice="give one of them")
         chosen = self._chosen(wanted, CommandName.RESCHEDULE, everything=everything)
-        due = NewDue(to) if by is None else NewDue(by=by)
-        work = reschedule_chosen(chosen, self.context.limits, due)
+        work = reschedule_chosen(chosen, self.context.limits, to, by)
         return self._act(chosen, lambda _: work, reason=reason, stop=stop, tell=tell)
 
     def choose_cancelled(
