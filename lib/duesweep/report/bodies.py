@@ -1,8 +1,8 @@
 """A message's body as a terminal can show it: as text, as JSON, as XML, or in hexadecimal.
 
 A body may be anything: what a terminal would obey or hide is shown as an escape, and no body is
-shown beyond a certain length. JSON and XML get other line breaks and indents, and nothing else
-changes: no number is rounded, no entity is expanded. https://www.rfc-editor.org/rfc/rfc8259
+shown beyond a certain length. JSON and XML are indented: no number of JSON changes, and XML has the
+same elements and texts. https://www.rfc-editor.org/rfc/rfc8259
 """
 
 import codecs
@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from xml.parsers import expat  # noqa: TID251 - refuses document types, and builds nothing
+from xml.dom import minidom  # noqa: TID251 - document types are refused
+from xml.parsers import expat  # noqa: TID251 - its errors
 
 import msgspec
 
@@ -34,9 +35,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
-_XML_TOKEN = re.compile(
-    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*>|[^<]+", re.DOTALL
-)
+_DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 
 
 class BodyForm(StrEnum):
@@ -145,36 +144,15 @@ def _indented_json(text: str) -> Iterator[str]:
 
 
 def _indented_xml(text: str) -> Iterator[str]:
-    """Lines of the same tokens. Raises `ExpatError` for text that is not XML, and `ValueError` for
-    a document type, which could define entities.
+    """Lines of the same elements. Raises `ExpatError` for text that is not XML, and `ValueError`
+    for a document type, which could define entities.
     """
     if "<!DOCTYPE" in text:
         raise ValueError("it has a document type")
-    expat.ParserCreate("utf-8").Parse(text.encode(), True)  # noqa: FBT003 - a C function
-    return _xml_lines([token for token in _XML_TOKEN.findall(text) if token.strip()])
-
-
-def _xml_lines(tokens: list[str]) -> Iterator[str]:
-    line, depth, before = "", 0, ""
-    for token in tokens:
-        is_end = token.startswith("</")
-        depth -= is_end
-        # `<a>text</a>` stays in a line.
-        is_inside = _is_text(token) if _opens(before) else is_end and _is_text(before)
-        is_empty = is_end and _opens(before)
-        if before and not (is_inside or is_empty):
-            yield from _LINE_END.split(line)
-            line = _INDENT * depth
-        line += token.strip()
-        depth += _opens(token)
-        before = token
-    yield from _LINE_END.split(line)
-
-
-def _is_text(token: str) -> bool:
-    return not token.startswith("<")
-
-
-def _opens(token: str) -> bool:
-    is_tag = token.startswith("<") and not token.startswith(("</", "<!", "<?"))
-    return is_tag and not token.endswith("/>")
+    declaration = _DECLARATION.match(text)
+    if declaration:
+        # It names the coding that the text had as bytes.
+        yield declaration[0].strip()
+    document = minidom.parseString(text[declaration.end() if declaration else 0 :].encode())  # noqa: S318 - no document type
+    for node in document.childNodes:
+        yield from filter(str.strip, node.toprettyxml(_INDENT).split("\n"))

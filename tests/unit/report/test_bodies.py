@@ -55,12 +55,12 @@ SHOWN = {
   ],
   "e": []
 }"""),
-    "XML is indented and no entity is expanded": (XML, """\
+    "XML is indented and what was escaped still is": (XML, """\
 <?xml version="1.0"?>
-<n:o xmlns:n="u" a="1>0">
+<n:o xmlns:n="u" a="1&gt;0">
   <i>1 &lt; 2</i>
   <n:e/>
-  <e></e>
+  <e/>
   <!--c-->
 </n:o>"""),
     "HTML is shown as it is": (HTML, HTML.decode()),
