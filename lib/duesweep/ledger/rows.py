@@ -6,6 +6,8 @@ Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NU
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,28 +17,14 @@ from duesweep.core.account import SweepSummary
 from duesweep.core.change import ChangeKind
 from duesweep.core.world import micros
 from duesweep.ledger.base import Rows
+from duesweep.stores import tombstone
 from duesweep.stores.base import DriverSession, Piece
 from duesweep.stores.tombstone import decode, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
 
-TOMBSTONES = pa.schema(
-    {
-        "sweep_id": _TEXT,
-        "source": _TEXT,
-        "message_key": _TEXT,
-        "message_id": _TEXT,
-        "message_type": _TEXT,
-        "destination": _TEXT,
-        "queue": _TEXT,
-        "due": _INSTANT,
-        "dispatched_at": _INSTANT,
-        "lateness_ms": _COUNT,
-        "attempts": pa.int32(),
-        "outcome": _TEXT,
-        "body_bytes": _COUNT,
-    }
-)
+# Those that a batch does not know, and its own.
+TOMBSTONES = pa.schema([("sweep_id", _TEXT), ("source", _TEXT), *tombstone.schema()])
 RETRIES = pa.schema(
     {
         "source": _TEXT,
@@ -61,33 +49,16 @@ ERRORS = pa.schema(
         pa.field("stack", _TEXT),
     ]
 )
+_KINDS: Mapping[Any, pa.DataType] = {
+    **{str: _TEXT, str | None: _TEXT, int: _COUNT, int | None: _COUNT},
+    **{float: pa.float64(), datetime: _INSTANT},
+}
 SWEEPS = pa.schema(
-    {
-        "sweep_id": _TEXT,
-        "source": _TEXT,
-        "start": _INSTANT,
-        "end": _INSTANT,
-        "horizon": _INSTANT,
-        "found": _COUNT,
-        "claimed": _COUNT,
-        "dispatched": _COUNT,
-        "failed": _COUNT,
-        "exhausted": _COUNT,
-        "skipped": _COUNT,
-        "gone": _COUNT,
-        "eligible_later": _COUNT,
-        "held": _COUNT,
-        "left": _COUNT,
-        "over_limit": _COUNT,
-        "bytes": _COUNT,
-        "lateness_p50_ms": _COUNT,
-        "lateness_p95_ms": _COUNT,
-        "lateness_max_ms": _COUNT,
-        "rows_per_second": pa.float64(),
-        "outcome": _TEXT,
-        "reason": _TEXT,
-        "engine": _TEXT,
-    }
+    [
+        (one.name, _KINDS[one.type])
+        for one in fields(SweepSummary)
+        if one.name not in {"failures", "breakers"}
+    ]
 )
 CHANGES = pa.schema(
     {
