@@ -54,7 +54,6 @@ class BreakerReport:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was in use again."""
         return self.state == BreakerState.CLOSED
 
 
@@ -81,7 +80,6 @@ class Account:
 
     @property
     def unexplained(self) -> int:
-        """How many messages are not accounted for."""
         known = self.claimed + self.skipped + self.gone + self.later + self.held + self.left
         return self.given - known
 

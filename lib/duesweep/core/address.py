@@ -60,7 +60,6 @@ class PostgreSqlAddresses:
 
     @property
     def own_queue(self) -> TableName:
-        """The endpoint's own input queue."""
         return TableName(self.default_schema, self.endpoint)
 
     def parse(self, address: str | None) -> TableName:
@@ -144,7 +143,6 @@ class SqlServerAddresses:
 
     @property
     def own_queue(self) -> SqlServerTable:
-        """The endpoint's own input queue."""
         return SqlServerTable(self.default_catalog, self.default_schema, self.endpoint)
 
     def parse(self, address: str | None) -> SqlServerTable:

@@ -76,7 +76,6 @@ class MessageFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it means all messages."""
         return self == MessageFilter()
 
     @property
@@ -148,7 +147,6 @@ class CommandName(StrEnum):
 
     @property
     def done(self) -> ChangeKind:
-        """What it has done with a message."""
         return _DONE[self]
 
 

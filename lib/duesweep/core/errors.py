@@ -127,7 +127,6 @@ class ConfigError(DuesweepError):
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """All that is wrong, the cause first."""
         return self._problems or super().problems
 
 

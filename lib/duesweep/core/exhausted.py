@@ -76,11 +76,9 @@ class ErrorFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it means all errors."""
         return self == ErrorFilter()
 
     def matches(self, row: ErrorRow) -> bool:
-        """Whether it means this one."""
         return (
             self._is_named(row)
             and self._is_in_time(row.last_failed_at)

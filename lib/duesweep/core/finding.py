@@ -182,7 +182,6 @@ class ClockReading:
 
     @property
     def round_trip(self) -> timedelta:
-        """How long the answer took."""
         return self.after - self.before
 
     @property

@@ -315,7 +315,6 @@ class ReceivedMessage:
 
     @property
     def is_poison(self) -> bool:
-        """Whether the headers cannot be read."""
         return isinstance(self.headers, MessageError)
 
     @property

@@ -38,7 +38,6 @@ class SubmitOptions:
         )
 
     def all_of(self, name: str) -> list[str]:
-        """The values of an option."""
         return [value for given, value in self.given if given == name]
 
     def setting(self, key: str) -> str | None:
@@ -53,7 +52,6 @@ class SubmitOptions:
         return named[-1] if named else self.setting("spark.master")
 
     def without(self, *names: str) -> "SubmitOptions":
-        """All but these options."""
         left = tuple(option for option in self.given if option[0] not in names)
         return SubmitOptions(left, self.loads_defaults)
 

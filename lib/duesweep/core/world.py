@@ -32,7 +32,6 @@ class Clock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass."""
         time.sleep(seconds)
 
     def now(self) -> datetime:
@@ -50,14 +49,12 @@ class SettableClock(Clock):
         return self._seconds
 
     def sleep(self, seconds: float) -> None:
-        """Move forward."""
         self.advance(seconds)
 
     def now(self) -> datetime:
         return _EPOCH + timedelta(seconds=self._seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move forward."""
         self._seconds += seconds
 
 
@@ -198,7 +195,6 @@ class Wait:
 
     @property
     def seconds(self) -> float:
-        """For how long so far."""
         return time.monotonic() - self.since
 
 
@@ -222,7 +218,6 @@ class Waits:
 
     @contextmanager
     def waiting(self, what: str, why: str) -> Iterator[None]:
-        """Note that the block waits."""
         self.begin(what, why)
         try:
             yield

@@ -204,7 +204,6 @@ class Ledger:
         check_writable(self.root)
 
     def lock_for_writing(self, patience: Patience) -> AbstractContextManager[None]:
-        """Hold the lock of a local root; see `lock_for_writing`."""
         return lock_for_writing(self.root, patience)
 
     def write_sweep(

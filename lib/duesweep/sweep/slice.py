@@ -302,7 +302,6 @@ class SessionBreaker:
         self._sent_in_vain = 0
 
     def begin_sending(self) -> None:
-        """Note that a batch begins to be delivered."""
         self._is_sending = self._doubles
 
     def succeed(self, claimed: int) -> None:
@@ -313,7 +312,6 @@ class SessionBreaker:
         self.circuit.succeed()
 
     def fail(self, error: StoreError) -> None:
-        """Note that the sessions have failed."""
         self._sent_in_vain += self._is_sending
         self._is_sending = False
         may_go_on = may_pass(error) and self._sent_in_vain <= 1

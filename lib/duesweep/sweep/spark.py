@@ -130,7 +130,6 @@ class Watchdog:
 
     @contextmanager
     def watch(self) -> Iterator["Watchdog"]:
-        """Watch what the block does."""
         # Two threads: a store that does not answer blocks the thread that asks, and the other
         # thread still has to judge.
         threads = [

@@ -53,7 +53,6 @@ class Stop:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the sweep is to stop now."""
         return self._seconds_left() == 0
 
     def wait(self, seconds: float) -> None:

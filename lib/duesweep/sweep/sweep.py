@@ -321,7 +321,6 @@ class _Dispatching:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is to be a further sweep."""
         return bool(self.parts) and not (self.is_cut_short or self.stop.is_wanted)
 
     def run(self, session: DriverSession, run: SweepRun) -> str | None:

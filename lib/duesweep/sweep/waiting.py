@@ -41,7 +41,6 @@ class CircuitBreaker:
 
     @property
     def state(self) -> BreakerState:
-        """Its state now."""
         if self._opened_at is None or self._closed_at is not None:
             return BreakerState.CLOSED
         is_over = self._clock.seconds() >= self._triggers_at
@@ -49,7 +48,6 @@ class CircuitBreaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is in use."""
         return self.state is BreakerState.CLOSED
 
     @property
@@ -102,7 +100,6 @@ class CircuitBreaker:
         return opened_at + self._limits.trigger_seconds
 
     def succeed(self) -> None:
-        """Note a success."""
         if not self.is_closed:
             self._closed_at = self._clock.seconds()
             self._is_lasting = False
@@ -148,7 +145,6 @@ class Reservations:
         self._dropped: set[RateLimit] = set()
 
     def has(self, address: Address) -> bool:
-        """Whether a destination has a limit."""
         return bool(self._limits.limits) and self._of(address) is not None
 
     def reserve(
@@ -301,7 +297,6 @@ class Destinations:
             self._try_at = self._clock.seconds() + self._limits.pause_seconds(took_seconds)
 
     def succeed(self, address: Address) -> None:
-        """Note that a destination took messages."""
         if address in self._breakers:
             self._breakers[address].succeed()
 

@@ -105,7 +105,6 @@ class Link:
         return self._brokers.timeouts.batch_seconds
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = self._channel = self._publisher = None

@@ -119,7 +119,6 @@ class MigrationReport:
         self.reasons[f"poison {where}: {poison.reason}"] += 1
 
     def note_left(self, destination: str | None, reason: str) -> None:
-        """Count why a message could not be moved."""
         self.reasons[f"left, for {destination or 'nobody'}: {reason}"] += 1
 
 

@@ -117,7 +117,6 @@ class Punctuality:
         return seconds, rest_us / _SECOND_US
 
     def end_batch(self) -> None:
-        """Count a batch whose messages were deferred."""
         self._batches_left = max(0, self._batches_left - 1)
 
 

@@ -175,7 +175,6 @@ class _Round:
         self.is_over = False
 
     def note_receive(self) -> None:
-        """Note that a receive has found a message."""
         with self._condition:
             self._tried += 1
             self._condition.notify()
@@ -240,7 +239,6 @@ class _Worker:
         self._session: TransportSession | None = None
 
     def close(self) -> None:
-        """Close the session, if it is open."""
         self._session = None
         self._stack.close()
 

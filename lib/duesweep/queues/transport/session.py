@@ -67,7 +67,6 @@ class TransportSession:
         return QueueTable(self, self.addresses.parse(address))
 
     def subscriptions(self, table: str = SUBSCRIPTION_TABLE) -> "Subscriptions":
-        """The table of subscriptions at an address."""
         return Subscriptions(self, self.addresses.parse(table))
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -135,7 +134,6 @@ class Transport:
 
     @contextmanager
     def connect(self) -> Iterator[TransportSession]:
-        """Open a session."""
         with self.dialect.connect(self.dsn, self.timeouts.handler) as connection:
             yield TransportSession(connection, self.dialect, self.addresses, self.store)
 
