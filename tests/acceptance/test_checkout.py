@@ -68,6 +68,38 @@ def test_checkout_that_is_not_ready_tells_who_has_to_start_it(bare: Path) -> Non
     assert f"{bare}/spark-submit.sh doctor" in sentence
 
 
+@pytest.mark.parametrize(
+    ("copy", "change", "ready_for"),
+    [
+        ("requirements.lock", "", {"program", "tests"}),
+        ("program.lock", "", {"program"}),
+        ("program.lock", "# renewed by another script\n", {"program"}),
+        ("program.lock", "another==1\n", set()),
+    ],
+)
+def test_environment_serves_whom_its_lock_is_for(
+    copy: str, change: str, ready_for: set[str], bare: Path
+) -> None:
+    bare.chmod(0o755)
+    python = bare / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n", "utf-8")
+    python.chmod(0o755)
+    lock = bare / "requirements.lock"
+    (bare / ".venv" / copy).write_text(f"{change}{lock.read_text('utf-8')}", "utf-8")
+    bare.chmod(0o555)
+    source = 'root=$1; source "$root/scripts/environment.sh"; need "$2"; echo "$python"'
+
+    for what in ("program", "tests"):
+        done = _as_another("bash", "-euo", "pipefail", "-c", source, "bash", bare, what)
+
+        if what in ready_for:
+            assert (done.code, done.out, done.err) == (0, f"{python}\n", "")
+        else:
+            assert (done.code, done.out) == (2, "")
+            assert done.err.startswith(f"{bare} is not ready, and this user may not write there")
+
+
 @pytest.mark.parametrize("command", ["sweep", "handover", "--master local[2] sweep --config x"])
 def test_checkout_that_is_not_ready_prints_a_document_where_one_is_asked_for(
     command: str, bare: Path
