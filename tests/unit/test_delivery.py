@@ -97,7 +97,7 @@ def test_each_message_of_a_batch_is_told_by_what_became_of_it(case: str) -> None
     for charged, error in result.faulty:
         unreadable = isinstance(charged.headers, UnreadableHeadersError)
         assert isinstance(error, UnreadableHeadersError) if unreadable else error in known
-    assert world.delivery.blocked_reason == given.reason
+    assert world.destinations.blocked_reason == given.reason
     # Once a batch, and not for a batch that sent nothing.
     has_sent = set(given.becomes) & set("adr") or given.late
     assert world.queue.waited == ([CLAIM_SECONDS] if has_sent else [])
@@ -220,6 +220,6 @@ def test_reasons_of_thousands_of_destinations_are_not_told_one_by_one() -> None:
 
     world.deliver_all(*map(due, names))
 
-    reason = str(world.delivery.blocked_reason)
+    reason = str(world.destinations.blocked_reason)
     assert reason.startswith("Queue0000: no right; Queue0001: no right; ")
     assert reason.endswith("Queue0019: no right; and 1,980 more")

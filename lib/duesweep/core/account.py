@@ -268,10 +268,7 @@ class SweepReport(SweepSummary):
 
 # The worst is the last.
 _OUTCOMES = ("done", "failures", "stopped", "incomplete", "abandoned")
-_COUNTS = (
-    *("found", "claimed", "dispatched", "failed", "exhausted", "skipped", "gone"),
-    *("eligible_later", "held", "left", "over_limit", "bytes"),
-)
+_COUNTS = [one.name for one in fields(SweepSummary) if one.type is int]
 _LATENESS = ("lateness_p50_ms", "lateness_p95_ms", "lateness_max_ms")
 _MOST_REASONS = 3
 

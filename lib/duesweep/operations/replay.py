@@ -65,8 +65,8 @@ class Delivery:
         self._context, self._clock = context, context.world.clock
         clock = self._clock
         # This waits for limits itself.
-        destinations = Destinations(context.breaker, RateLimits(), context.limits, clock)
-        self._delivery = SliceDelivery(queue, clock, destinations, tracing=context.tracing)
+        self._destinations = Destinations(context.breaker, RateLimits(), context.limits, clock)
+        self._delivery = SliceDelivery(queue, clock, self._destinations, tracing=context.tracing)
         self._rng = context.world.chance()
 
     def run(self, batch: _Batch) -> Iterator[Tally]:
@@ -133,7 +133,7 @@ class Delivery:
     def _faults(self, result: BatchResult) -> Iterator[tuple[str, str]]:
         for message, error in result.faulty:
             yield message.key, str(error)
-        reason = self._delivery.blocked_reason or "The destination takes nothing now"
+        reason = self._destinations.blocked_reason or "The destination takes nothing now"
         for message in result.blocked:
             yield message.key, reason
         for message in result.held:

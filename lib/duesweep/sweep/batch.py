@@ -81,11 +81,6 @@ class Batches:
         self._unusual = 0
         self._can_move = context.may_move and _moves(store)
 
-    @property
-    def blocked_reason(self) -> str | None:
-        """Why destinations take nothing, or cannot defer messages; None: all can."""
-        return self._delivery.blocked_reason
-
     def forms(self) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None."""
         if self._can_move and self._unusual < _MOST_UNUSUAL and self._destinations.all_closed:

@@ -17,8 +17,6 @@ from duesweep.sweep.waiting import Destinations
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
-# A reason names its destination, and there may be thousands.
-_SHOWN_REASONS = 20
 
 
 class SliceDelivery:
@@ -39,14 +37,6 @@ class SliceDelivery:
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
         # batch could be a query a message.
         self._missing: dict[str | None, MessageError] = {}
-
-    @property
-    def blocked_reason(self) -> str | None:
-        """Why destinations take nothing, or cannot defer messages; None: all can."""
-        reasons = sorted(self._destinations.reasons)
-        more = len(reasons) - _SHOWN_REASONS
-        shown = "; ".join(reasons[:_SHOWN_REASONS])
-        return f"{shown}; and {more:,} more" if more > 0 else shown or None
 
     def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> BatchResult:
         """Deliver each message to its destination, or defer it there if it is not due yet. Messages

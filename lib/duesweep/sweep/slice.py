@@ -155,7 +155,7 @@ class _Slice:
         # As the journal counts it.
         self.slice_number = job.first_slice + slice_number
         self._fault = claim_keys.fault
-        self._share = Share(None if job.shares is None else job.shares[slice_number])
+        self._most = None if job.shares is None else job.shares[slice_number]
         self._claim_keys = claim_keys
         # Only a batch that is moved has a statement for each destination.
         in_order = job.shares is not None or not job.context.may_move
@@ -163,7 +163,7 @@ class _Slice:
         sizes = [claim_keys.sizes[place] for place in places]
         # Messages of one Due may have one claim key: a batch with only some of them is unusual.
         together = [claim_keys.keys[place] for place in places]
-        self._to_do = self._share.cut(job.context.limits.batches(places, sizes, together))
+        self._to_do = self._cut(job.context.limits.batches(places, sizes, together))
         # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
         self.breaker = SessionBreaker(job)
@@ -191,7 +191,7 @@ class _Slice:
             self._run_all()
         except SweepStoppedError:
             self._leave_all()
-        reasons = (self._fault, self._batches.blocked_reason)
+        reasons = (self._fault, self._destinations.blocked_reason)
         store.end_slice(job.run, self.slice_number, self.end("; ".join(filter(None, reasons))))
 
     def end(self, reason: str | None) -> SliceEnd:
@@ -207,9 +207,29 @@ class _Slice:
             self._run_batch(batch)
             self._give_turns(self._destinations.tries())
         self._give_turns(self._destinations.turns(self._store.reserve))
-        while self._share.room(1) and (seconds := self._destinations.seconds_to_next) is not None:
+        while self._room(1) and (seconds := self._destinations.seconds_to_next) is not None:
             self._wait(seconds)
             self._give_turns(self._destinations.turns(self._store.reserve))
+
+    def _room(self, wanted: int) -> int:
+        """How many of so many messages the slice may still claim. Messages that are held back,
+        locked or gone use up none of its share: otherwise the same ones could use up all of it in
+        each sweep, and no other message would ever go.
+        """
+        if self._most is None:
+            return wanted
+        return max(0, min(wanted, self._most - self._account.claimed))
+
+    def _cut(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
+        """The batches, in parts with no more messages than may still be claimed when each is asked
+        for; whole, if none may.
+        """
+        for batch in batches:
+            rest = batch
+            while rest:
+                end = self._room(len(rest)) or len(rest)
+                yield rest[:end]
+                rest = rest[end:]
 
     def _leave_all(self) -> None:
         """Leave to the next sweep what is not done."""
@@ -221,7 +241,7 @@ class _Slice:
         """Run a batch in the first form in which it is not unusual."""
         collect_new()
         self._in_hand = groups = self._claim_keys.groups(batch)
-        if not self._share.room(len(batch)):
+        if not self._room(len(batch)):
             raise SweepStoppedError("The slice has claimed its share")
         for form in self._batches.forms():
             if self._run(form, groups):
@@ -230,7 +250,7 @@ class _Slice:
     def _give_turns(self, turns: Iterator[Turn]) -> None:
         """Run batches that waited for their destination, as far as the slice may."""
         for turn in turns:
-            room = self._share.room(len(turn.claim_keys))
+            room = self._room(len(turn.claim_keys))
             with self._destinations.giving(turn):
                 self._run(self._batches.careful, [Forwarded(None, turn.claim_keys[:room])])
             if room < len(turn.claim_keys):
@@ -281,7 +301,6 @@ class _Slice:
             self._job.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
-        self._share.claimed += end.account.claimed
         self.breaker.succeed(end.account.claimed)
 
 
@@ -349,33 +368,6 @@ def _wait(job: Job, seconds: float) -> None:
     end = job.context.world.clock.seconds() + seconds
     while (left := end - job.context.world.clock.seconds()) > 0 and not job.is_stopped():
         job.context.world.clock.sleep(min(left, _STOP_POLL_SECONDS))
-
-
-@dataclass(slots=True)
-class Share:
-    """At most `most` messages; None: all that there are. `claimed`: so many have been.
-
-    Messages that are held back, locked or gone use up none of it: otherwise the same ones could use
-    up all of it in each sweep, and no other message would ever go.
-    """
-
-    most: int | None = None
-    claimed: int = 0
-
-    def room(self, wanted: int) -> int:
-        """How many of so many messages may still be claimed."""
-        return wanted if self.most is None else max(0, min(wanted, self.most - self.claimed))
-
-    def cut(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
-        """The batches, in parts with no more messages than may still be claimed when each is asked
-        for; whole, if none may.
-        """
-        for batch in batches:
-            rest = batch
-            while rest:
-                end = self.room(len(rest)) or len(rest)
-                yield rest[:end]
-                rest = rest[end:]
 
 
 # A batch makes thousands of tuples and dictionaries. At Python's own 700, looking for circles among

@@ -192,6 +192,8 @@ class Reservations:
 
 # To try a destination takes one message. More are claimed, because others may have taken the first.
 _CLAIMED_TO_TRY = 100
+# A reason names its destination, and there may be thousands.
+_SHOWN_REASONS = 20
 
 
 class Waiting(NamedTuple):
@@ -244,10 +246,13 @@ class Destinations:
         return all(breaker.is_closed for breaker in self._breakers.values())
 
     @property
-    def reasons(self) -> set[str]:
-        """Why destinations take nothing now, or cannot defer messages."""
+    def blocked_reason(self) -> str | None:
+        """Why destinations take nothing now, or cannot defer messages; None: all can."""
         closed = {one.reason for one in self._breakers.values() if not one.is_closed}
-        return closed | set(self.cannot_defer.values())
+        reasons = sorted(closed | set(self.cannot_defer.values()))
+        more = len(reasons) - _SHOWN_REASONS
+        shown = "; ".join(reasons[:_SHOWN_REASONS])
+        return f"{shown}; and {more:,} more" if more > 0 else shown or None
 
     @property
     def left(self) -> int:
