@@ -113,19 +113,6 @@ class SqlServerTable:
         return ".".join(map(bracket_name, (self.catalog, self.schema, self.table)))
 
 
-@dataclass(frozen=True, slots=True)
-class SqlServerQueueTable:
-    """A queue table of the transport. `has_recoverable`: it is of the older shape, in which each
-    row says that it is recoverable.
-    """
-
-    table: SqlServerTable
-    has_recoverable: bool
-
-    def __str__(self) -> str:
-        return str(self.table)
-
-
 def bracket_name(name: str) -> str:
     """`name` as a T-SQL identifier in brackets."""
     return "[" + name.replace("]", "]]") + "]"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
     MessageError,
@@ -77,22 +77,27 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueShape:
-    """How a queue table is made. `has_recoverable`: it is of the older shape. `is_narrow`: its
-    headers hold the characters of one code page only, and any other would become a question mark.
+class SqlServerQueueTable:
+    """A queue table. `has_recoverable`: it is of the older shape, in which each row says that it is
+    recoverable. `is_narrow`: its headers hold the characters of one code page only, and any other
+    would become a question mark.
     """
 
+    table: SqlServerTable
     has_recoverable: bool
-    is_narrow: bool
+    is_narrow: bool = False
+
+    @classmethod
+    def of(cls, table: SqlServerTable, columns: Mapping[str, str]) -> "SqlServerQueueTable":
+        """One with these columns and types."""
+        return cls(table, _RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
+
+    def __str__(self) -> str:
+        return str(self.table)
 
     def headers(self, text: str) -> str:
         """Headers as the table can hold them."""
         return escape_non_ascii(text) if self.is_narrow else text
-
-
-def shape_of(columns: Mapping[str, str]) -> QueueShape:
-    """The shape of a queue table with these columns and types."""
-    return QueueShape(_RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
 
 
 class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
@@ -109,26 +114,27 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
     ) -> None:
         super().__init__(connection, addresses, own_transaction=own_transaction)
         self._catalog = addresses.default_catalog
-        self._shapes: dict[Destination, QueueShape] = {}
+        self._tables: dict[Destination, SqlServerQueueTable] = {}
 
     def table(self, destination: Destination) -> Table | None:
         """Those in other databases, and with narrow headers, take what `deliver` makes of it."""
         assert isinstance(destination, SqlServerTable)  # from `resolve`
-        shape = self._shapes[destination]
+        table = self._tables[destination]
         is_beside = not self._own_transaction and destination.catalog == self._catalog
-        if not is_beside or shape.is_narrow:
-            return None
-        return SqlServerQueueTable(destination, shape.has_recoverable)
+        return table if is_beside and not table.is_narrow else None
 
     def read_tables(self) -> None:
         """Read those of the session's database. Tables in others are read at their first use."""
-        self._shapes = {
-            SqlServerTable(self._catalog, row.schema, row.table): QueueShape(
-                bool(row.has_recoverable), bool(row.is_narrow)
+        tables = [
+            SqlServerQueueTable(
+                SqlServerTable(self._catalog, row.schema, row.table),
+                bool(row.has_recoverable),
+                bool(row.is_narrow),
             )
             for row in self._connection.rows("queue_tables")
-        }
-        self._known = set(self._shapes)
+        ]
+        self._tables = {one.table: one for one in tables}
+        self._known = set(self._tables)
 
     def check_database(self, setting: str) -> None:
         refuse(check_session(self._connection, setting))
@@ -149,16 +155,16 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         absent = wrong_columns(COLUMNS, found)
         if absent:
             raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
-        self._shapes[table] = shape_of(found)
+        self._tables[table] = SqlServerQueueTable.of(table, found)
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, SqlServerTable)  # from `resolve`
-        shape = self._shapes[destination]
+        table = self._tables[destination]
         self._connection.insert_messages(
             destination,
-            "insert_recoverable_message" if shape.has_recoverable else "insert_message",
+            "insert_recoverable_message" if table.has_recoverable else "insert_message",
             {"queue": destination.sql},
-            [(shape.headers(message.headers_text), message.body) for message in messages],
+            [(table.headers(message.headers_text), message.body) for message in messages],
         )
 
     def _find_fault(self, destination: Destination) -> MessageError | None:

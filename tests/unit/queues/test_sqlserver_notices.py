@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.address import SqlServerAddresses
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.queues.sqlserver import QueueShape, queue_table_notices, shape_of
+from duesweep.queues.sqlserver import SqlServerQueueTable, queue_table_notices
 from duesweep.queues.transport import TransportSession
 from duesweep.stores.sqlserver import SQL_SERVER
 
@@ -33,6 +33,7 @@ class Catalog:
 
 
 BOTH = ["expires", "rowversion"]
+TABLE = SqlServerTable("nsb", "dbo", "Billing")
 
 
 def _notices(**tables: tuple[bool, list[str]]) -> list[str]:
@@ -65,17 +66,18 @@ def test_missing_indexes_are_told_once_each_for_all_tables() -> None:
 def test_headers_for_one_code_page_are_sent_as_escapes_and_for_others_as_they_are() -> None:
     text = '{"a":"Grüße ☃"}'
 
-    assert QueueShape(has_recoverable=True, is_narrow=False).headers(text) is text
-    assert QueueShape(has_recoverable=True, is_narrow=True).headers(text) == (
+    assert SqlServerQueueTable(TABLE, has_recoverable=True).headers(text) is text
+    assert SqlServerQueueTable(TABLE, has_recoverable=True, is_narrow=True).headers(text) == (
         r'{"a":"Gr\u00fc\u00dfe \u2603"}'
     )
 
 
 def test_shape_is_told_by_the_columns() -> None:
-    older = {"Recoverable": "bit", "Headers": "nvarchar"}
+    older = SqlServerQueueTable.of(TABLE, {"Recoverable": "bit", "Headers": "nvarchar"})
+    narrow = SqlServerQueueTable.of(TABLE, {"Headers": "varchar"})
 
-    assert shape_of(older) == QueueShape(has_recoverable=True, is_narrow=False)
-    assert shape_of({"Headers": "varchar"}) == QueueShape(has_recoverable=False, is_narrow=True)
+    assert (older.has_recoverable, older.is_narrow) == (True, False)
+    assert (narrow.has_recoverable, narrow.is_narrow) == (False, True)
 
 
 ADDRESSES = SqlServerAddresses("Sales.Orders", "dbo", "nsb")

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.address import SqlServerAddresses, SqlServerQueueTable, SqlServerTable
+from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import DeliveryFailedError, MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address, Failed
-from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession
+from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
 from duesweep.stores.base import Forwarded, Horizon, Moved, SweepRun
 from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
