@@ -26,6 +26,7 @@ PROGRAM = ROOT / "scripts" / "program.txt"
 VENV = ROOT / ".venv"
 # Its archive is no wheel, but 430 MB that pip makes one of. The others are installed meanwhile.
 _SPARK = "pyspark"
+_INTERRUPTED = 130
 _BLOCK = re.compile(r"^([\w.-]+)==.*(?:\n .*)*\n", re.MULTILINE)
 
 
@@ -50,6 +51,11 @@ def main(what: str) -> int:
                 _make_own(with_tests=what == "tests")
             else:
                 _make_tools(ROOT / "scripts" / f"{what}.lock", ROOT / ".cache" / what)
+        except KeyboardInterrupt:
+            print(
+                "Interrupted: what is unfinished is made again at the next start.", file=sys.stderr
+            )
+            return _INTERRUPTED
         except (OSError, subprocess.CalledProcessError) as error:
             told = f"{error}. " if isinstance(error, OSError) else ""
             print(
