@@ -1,6 +1,7 @@
 """A delayed table in a relational database as a store."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
 from duesweep.stores.batch import SqlMessages, SqlTask
@@ -14,15 +15,19 @@ from duesweep.stores.setup import SqlSetup
 class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_queue`
     """Where it is, of which kind, and the sessions that it opens."""
 
-    def set_up_infrastructure(self) -> None:
-        step = SqlSetup(
+    def setup_step(self, **more: Any) -> SqlSetup:
+        """What creates the store's tables; `more` says what else is created beside them."""
+        return SqlSetup(
             dialect=self.dialect,
             dsn=self.dsn,
             setting="store.dsn",
             store=self,
             timeouts=self.timeouts,
+            **more,
         )
-        step.install(rebind=False)
+
+    def set_up_infrastructure(self) -> None:
+        self.setup_step().install(rebind=False)
 
     def initialise(self, endpoint: str, mode: TransactionMode) -> None:  # noqa: ARG002 - known
         refuse_distributed(self.source, mode)

@@ -165,21 +165,8 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     if config.store.is_custom:
         return [CustomStoreStep(own), *steps]
     assert isinstance(own, SqlStore)  # all stores of duesweep are
-    return [_store_step(own, beside, readable), *steps]
-
-
-def _store_step(store: SqlStore, queues: tuple[Any, ...], readable: tuple[Any, ...]) -> SqlSetup:
-    """Creates the store's tables, and beside them the table of subscriptions and these queues, of
-    which `readable` have readable bodies.
-    """
-    knows_transport = store.kind.has_own_queue
-    return SqlSetup(
-        dialect=store.dialect,
-        dsn=store.dsn,
-        setting="store.dsn",
-        queues=queues,
-        store=store,
-        timeouts=store.timeouts,
-        subscriptions=store.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None,
-        readable=readable,
-    )
+    # Other products keep no subscriptions beside their timeouts.
+    knows_transport = own.kind.has_own_queue
+    subscriptions = own.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None
+    step = own.setup_step(queues=beside, readable=readable, subscriptions=subscriptions)
+    return [step, *steps]
