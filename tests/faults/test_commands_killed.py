@@ -249,6 +249,19 @@ def test_two_cancels_at_once_and_a_sweep_take_each_message_once(
     assert outcomes["cancelled"] == 600 - outcomes["dispatched"]
 
 
+def test_restore_does_not_begin_while_another_command_that_undoes_runs(
+    endpoint: Endpoint,
+) -> None:
+    """The same without chance: the other one has opened nothing yet."""
+    rows = _prepare("restore", endpoint)
+
+    with endpoint.context().store.open_driver() as other, other.undoing():  # type: ignore[attr-defined]
+        refused = _run(endpoint, *_restoring("restore", rows))
+
+    assert (refused.code, "is running, and this one has done nothing" in refused.err) == (4, True)
+    assert endpoint.waiting() == []
+
+
 def test_restore_does_not_begin_while_another_is_not_settled(endpoint: Endpoint) -> None:
     rows = _prepare("restore", endpoint)
     arguments = _restoring("restore", rows)
