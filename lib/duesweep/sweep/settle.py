@@ -262,24 +262,18 @@ def living_session(
     Raises `StoreError` if the store cannot be reached for `breaker.trigger_seconds`, or when `stop`
     is wanted.
     """
-    loss = _loss(session, run)
-    if loss is None:
-        yield session
-        return
-    _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(context, run, loss, stop=stop) as living:
-        yield living
-
-
-def _loss(session: DriverSession, run: SweepRun) -> StoreError | None:
-    """Why the session cannot be used any more; None if it can."""
     try:
         session.progress(run.sweep_id)
     except StoreError as error:
         if not may_pass(error):
             raise
-        return error
-    return None
+        loss = error
+    else:
+        yield session
+        return
+    _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
+    with _resume(context, run, loss, stop=stop) as living:
+        yield living
 
 
 def _resume(context: SweepContext, run: SweepRun, loss: StoreError, *, stop: Stop) -> DriverSession:
