@@ -11,9 +11,12 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pika
+import pika.exceptions
 
 from support.rabbitmq.broker_server import BrokerServer
 from support.waiting import until
+
+_INTERNAL_ERROR = 541
 
 
 class Broker:
@@ -64,13 +67,29 @@ class Broker:
         self.channel.exchange_delete(name)
 
     def take(self, queue: str) -> list[Any]:
-        """Take everything that lies in a queue: (method, properties, body) each."""
+        """Take everything that lies in a queue: (method, properties, body) each. A quorum queue of a
+        node that was killed may answer no read for some time after the node's start.
+        """
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                return self._take(queue)
+            except pika.exceptions.ConnectionClosedByBroker as error:
+                if error.reply_code != _INTERNAL_ERROR or time.monotonic() > deadline:
+                    raise
+                # What was read and not acknowledged is in the queue again.
+                self.connect()
+
+    def _take(self, queue: str) -> list[Any]:
         taken = []
         while True:
-            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
+            method, properties, body = self.channel.basic_get(queue)
             if method is None:
-                return taken
+                break
             taken.append((method, properties, body))
+        if taken:
+            self.channel.basic_ack(multiple=True)
+        return taken
 
     def take_all(self, queue: str, count: int, seconds: float = 180) -> list[Any]:
         """Take `count` messages, as they arrive."""
