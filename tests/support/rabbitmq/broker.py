@@ -67,9 +67,8 @@ class Broker:
         self.channel.exchange_delete(name)
 
     def take(self, queue: str) -> list[Any]:
-        """Take everything that lies in a queue: (method, properties, body) each. A quorum queue of a
-        node that was killed may answer no read for some time after the node's start.
-        """
+        """Take everything that lies in a queue: (method, properties, body) each."""
+        # A quorum queue of a node that was killed may answer no read for some time.
         deadline = time.monotonic() + 120
         while True:
             try:
