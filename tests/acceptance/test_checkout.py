@@ -196,7 +196,7 @@ def test_pages_have_the_lines_that_the_command_prints(
 ) -> None:
     monkeypatch.setenv("DUESWEEP_COMMAND", SCRIPT)
     file = endpoint.config_file()
-    pages = (ROOT / "README.md", ROOT / "docs" / "operations.md")
+    pages = (ROOT / "docs" / "schedule.md", ROOT / "docs" / "operations.md")
 
     printed = [line.replace(str(file), FILE) for line in _lines(file)]
 

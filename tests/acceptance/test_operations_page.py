@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 _PART = re.compile(r"<!-- world: (.+?) -->|```console\n(.*?)```", re.DOTALL)
 SOURCE = "nsb/public.Sales.Orders.Delayed"
 TOMORROW = 86_400 + 3_600
-# The table of a sweep's summary is long, and the README explains it.
+# The table of a sweep's summary is long, and docs/exit-codes.md explains it.
 _TABLE = re.compile(r"^  sweep id .*\n(?:  .*\n)*", re.MULTILINE)
 # What differs from run to run, and with the words for it.
 _VOLATILE = (

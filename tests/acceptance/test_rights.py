@@ -58,7 +58,7 @@ class Page:
 OWN, ELSEWHERE = "Sales.Orders", '"queues"."Billing"'
 PAGES = {
     "postgresql": Page(
-        "README.md",
+        "docs/security.md",
         [
             "`USAGE` on the schemas,",
             "`SELECT, UPDATE, DELETE` on the delayed table (a row lock takes `UPDATE`),",

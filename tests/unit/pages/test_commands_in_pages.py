@@ -116,8 +116,8 @@ def test_window_in_which_messages_may_double_is_one_batch() -> None:
     rows = f"{BATCH_ROWS:,} messages ({MAX_BATCH_ROWS:,} from SQL Server)"
     megabytes = BatchLimits().bytes // 1_000_000
 
-    readme = _text("README.md")
-    assert f"{rows} or {megabytes} MB, held for about {CLAIM_SECONDS:.0f} s" in readme
+    guarantees = _text("docs/delivery-guarantees.md")
+    assert f"{rows} or {megabytes} MB, held for about {CLAIM_SECONDS:.0f} s" in guarantees
     life = _text("docs/life-of-a-message.md")
     assert f"({BATCH_ROWS:,}, from SQL Server {MAX_BATCH_ROWS:,})" in life
     assert f"headers and bodies ({megabytes} MB)" in life

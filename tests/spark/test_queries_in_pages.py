@@ -17,11 +17,9 @@ _ROOT = "/var/lib/duesweep/ledger"
 
 
 def _blocks(
-    language: str, ledger: Path, page: str = "README.md", title: str = "Ask what happened"
+    language: str, ledger: Path, page: str = "docs/ledger.md", title: str = "Query the ledger"
 ) -> list[str]:
-    """The blocks in a language of the README's section about the ledger, or of another page's
-    section, asking this ledger.
-    """
+    """The blocks in a language of a page's section about the ledger, asking this ledger."""
     text = (ROOT / page).read_text(encoding="utf-8")
     section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     found = [text.replace(_ROOT, str(ledger)) for kind, text in _FENCE.findall(section)]
@@ -79,7 +77,7 @@ def test_command_for_the_queries_runs_from_the_checkout(ledger: Path, tmp_path: 
     (block,) = _blocks("sql", ledger)
     queries = tmp_path / "queries.sql"
     queries.write_text(block, encoding="utf-8")
-    # A new Spark in another folder, as for a reader of the README.
+    # A new Spark in another folder, as for a reader of the page.
     environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_"))}
 
     ran = run_program(
@@ -97,8 +95,29 @@ def test_queries_run_in_duckdb(ledger: Path, capsys: pytest.CaptureFixture[str])
     (block,) = _blocks("python", ledger)
 
     # The names that DuckDB looks up are the block's own globals.
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(block, "ledger.md", "exec"), {"__name__": "page"})
 
     told = capsys.readouterr().out
     assert re.search(r'"public"\."Billing"\s*\W\s*2\b', told)
     assert re.search(r'"public"\."Shipping"\s*\W\s*1\b', told)
+
+
+def test_query_of_the_readme_answers_as_shown(
+    ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ledger.parent)
+    (block,) = _blocks("python", ledger, "README.md", "Ask what happened")
+    (shown,) = _blocks("", ledger, "README.md", "Ask what happened")
+
+    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
+
+    names, types, *_ = rows = _cells(capsys.readouterr().out)
+    shown_names, shown_types, shown_row = _cells(shown)
+    assert (names, types) == (shown_names, shown_types)
+    assert shown_row[:2] in [row[:2] for row in rows]
+
+
+def _cells(table: str) -> list[list[str]]:
+    """A table's rows, as DuckDB prints them."""
+    lines = [line.strip("│ ") for line in table.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.split("│")] for line in lines]
