@@ -1,0 +1,322 @@
+"""Count the words and phrases that our texts avoid.
+
+`proof/run words` prints the counts of each folder, and `proof/run words PATH...` lists the cases
+in a page or a folder. proof/words.txt has the patterns, proof/words-budget.txt what each folder may
+have; `--lower` lowers the budgets to the counts, and never raises one.
+"""
+
+import argparse
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROOF = Path(__file__).resolve().parent
+ROOT = PROOF.parent
+PATTERNS = PROOF / "words.txt"
+BUDGET = PROOF / "words-budget.txt"
+LONGEST_LINE = 120
+# How deep the folders are that have a budget: docs/decisions, lib/duesweep/core.
+_DEPTHS = {"docs": 2, "lib": 3}
+_WORD = re.compile(r"[A-Za-z][\w'-]*")
+# A string of the code that a person reads: it has three words in a row.
+_PROSE = re.compile(r"[A-Za-z]{2,},? [a-z]{2,} [a-z]{2,}")
+_SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|WITH)\b")
+_SENTENCE_END = re.compile(r"[.!?](?=[\s\"')*]|$)|\n\s*\n")
+_BLANK = re.compile(r"[^\n]")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One line of proof/words.txt."""
+
+    expression: re.Pattern[str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A phrase to avoid, at a line of a file; or a line that is too long."""
+
+    file: str
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass
+class Count:
+    """The words of a folder, and the cases in them."""
+
+    words: int = 0
+    cases: list[Case] = field(default_factory=list)
+    long_lines: list[Case] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many cases, and how many long lines, a folder may have."""
+
+    cases: int
+    long_lines: int
+
+
+def read_patterns(file: Path = PATTERNS) -> list[Pattern]:
+    """Read the patterns. Raises ValueError for a line without a reason."""
+    found = []
+    for line in file.read_text("utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            expression, reason = re.split(r" {2,}", line.strip(), maxsplit=1)
+            spaced = expression.replace(" ", r"(?:[ \t]*\n[ \t]*|[ \t]+)")
+            found.append(Pattern(re.compile(spaced, re.IGNORECASE | re.MULTILINE), reason))
+    return found
+
+
+def read_budget(file: Path = BUDGET) -> dict[str, Budget]:
+    """Read the budgets by folder."""
+    lines = (line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#")
+    return {folder: Budget(int(cases), int(long)) for folder, cases, long in filter(None, lines)}
+
+
+def folder_of(path: str) -> str:
+    """The folder whose budget a file counts in."""
+    if path in {"docs/parity.md", "bench/README.md"}:
+        return path
+    *folders, name = path.split("/")
+    if not folders:
+        return name if name.endswith(".md") else "root"
+    return "/".join(folders[: _DEPTHS.get(folders[0], 1)])
+
+
+def count(texts: Mapping[str, str], patterns: Sequence[Pattern]) -> dict[str, Count]:
+    """Words and cases by folder. `texts` are those of files by their paths."""
+    counts: dict[str, Count] = defaultdict(Count)
+    for file, text in texts.items():
+        found = counts[folder_of(file)]
+        for first, passage in passages(file, text):
+            found.words += len(_WORD.findall(passage))
+            found.cases += _cases(file, first, passage, patterns)
+        if file.endswith(".md"):
+            found.long_lines += _long_lines(file, text)
+    return dict(sorted(counts.items()))
+
+
+def files_of(paths: Sequence[str] = ()) -> dict[str, str]:
+    """The texts of the repository's files, or of those in these paths, that we read."""
+    asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
+    listed = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = [file for file in sorted(set(listed.splitlines())) if _reader(file)]
+    return {
+        file: (ROOT / file).read_text("utf-8")
+        for file in files
+        if (ROOT / file).is_file() and not (ROOT / file).is_symlink()
+    }
+
+
+def passages(file: str, text: str) -> list[tuple[int, str]]:
+    """The passages that a person reads in a file, each with the number of its first line."""
+    reader = _reader(file)
+    return list(reader(text)) if reader else []
+
+
+_Reader = Callable[[str], Iterator[tuple[int, str]]]
+
+
+def _reader(file: str) -> _Reader | None:
+    path = Path(file)
+    if file.startswith("tests/golden/recorded/"):
+        return None
+    if path.suffix == ".py":
+        return _docstrings_and_comments if path.parts[0] == "tests" else _python
+    if path.suffix == ".sql" and path.parts[0] == "lib":
+        return _comments(r"--")
+    if path.suffix in {".sh", ".toml", ".yaml", ".conf"} or file in _SCRIPTS:
+        return _comments("#")
+    readers: dict[str, _Reader] = {".md": _page, ".ipynb": _notebook, ".yml": _whole}
+    return readers.get(path.suffix)
+
+
+_SCRIPTS = {".ci/run", "bench/run", "bench/faults", "proof/run", "tests/run", "Dockerfile"}
+
+
+def _whole(text: str) -> Iterator[tuple[int, str]]:
+    yield 1, text
+
+
+def _page(text: str) -> Iterator[tuple[int, str]]:
+    """A page without its blocks of code, short code spans and the targets of links."""
+    for code in (
+        r"^ *```.*?^ *```[^\n]*$",
+        r"<!--.*?-->",
+        r"(?<=\])\([^)\s]*\)",
+        r"https?://\S+",
+        r"`[^`\s]+(?:\s[^`\s]+){0,3}`",
+    ):
+        text = re.sub(code, _blanked, text, flags=re.MULTILINE | re.DOTALL)
+    yield 1, text.replace("[", " ").replace("]", " ")
+
+
+def _blanked(code: re.Match[str]) -> str:
+    """As many characters and lines, and one word that no pattern has."""
+    blank = _BLANK.sub(" ", code[0])
+    return f"¤{blank[1:]}" if code[0].startswith("`") else blank
+
+
+def _notebook(text: str) -> Iterator[tuple[int, str]]:
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        yield from _page(source) if cell["cell_type"] == "markdown" else _comments("#")(source)
+
+
+def _comments(mark: str) -> _Reader:
+    """Comments that fill whole lines; neighbours are one passage."""
+    comment = re.compile(rf"(?:^[ \t]*{mark}[^\n]*\n?)+", re.MULTILINE)
+
+    def read(text: str) -> Iterator[tuple[int, str]]:
+        for block in comment.finditer(text):
+            bare = re.sub(rf"^[ \t]*{mark}+!?", " ", block[0], flags=re.MULTILINE)
+            yield text.count("\n", 0, block.start()) + 1, _without_code(bare)
+
+    return read
+
+
+def _docstrings_and_comments(text: str) -> Iterator[tuple[int, str]]:
+    yield from _python_comments(text)
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, kinds) and (said := ast.get_docstring(node, clean=False)):
+            yield node.body[0].lineno, _without_code(said)
+
+
+def _python(text: str) -> Iterator[tuple[int, str]]:
+    """Comments, docstrings, and all strings that a person reads: help, messages, errors."""
+    yield from _python_comments(text)
+    for line, string in _strings(ast.parse(text)):
+        if _PROSE.search(string) and not _SQL.match(string):
+            yield line, _without_code(string)
+
+
+def _strings(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.JoinedStr):
+        pieces = (
+            str(piece.value) if isinstance(piece, ast.Constant) else "¤" for piece in node.values
+        )
+        yield node.lineno, "".join(pieces)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield node.lineno, node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _strings(child)
+
+
+def _python_comments(text: str) -> Iterator[tuple[int, str]]:
+    block: list[str] = []
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if block and token.start[0] != last + 1:
+                yield last - len(block) + 1, _without_code("\n".join(block))
+                block = []
+            block.append(token.string.lstrip("#!"))
+            last = token.start[0]
+    if block:
+        yield last - len(block) + 1, _without_code("\n".join(block))
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"`[^`\s]+(?:\s[^`\s]+){0,3}`", _blanked, text)
+
+
+def _cases(file: str, first: int, passage: str, patterns: Sequence[Pattern]) -> Iterator[Case]:
+    taken: set[int] = set()
+    for pattern in patterns:
+        for match in pattern.expression.finditer(passage):
+            places = set(range(match.start(), match.end()))
+            if places & taken or _is_question(passage, match.end()):
+                continue
+            taken |= places
+            line = first + passage.count("\n", 0, match.start())
+            yield Case(file, line, _around(passage, match), pattern.reason)
+
+
+def _is_question(passage: str, start: int) -> bool:
+    end = _SENTENCE_END.search(passage, start)
+    return end is not None and end[0] == "?"
+
+
+def _around(passage: str, match: re.Match[str]) -> str:
+    before = passage[max(0, match.start() - 25) : match.start()]
+    after = passage[match.end() : match.end() + 25]
+    return " ".join(f"{before}[{match[0].strip()}]{after}".split())
+
+
+def _long_lines(file: str, text: str) -> Iterator[Case]:
+    """Markdown cannot break the row of a table, so rows do not count."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > LONGEST_LINE and not line.lstrip().startswith("|"):
+            reason = f"{len(line)} characters, at most {LONGEST_LINE}"
+            yield Case(file, number, f"{line[:60]}…", reason)
+
+
+def table(counts: Mapping[str, Count], budget: Mapping[str, Budget]) -> str:
+    """The counts of each folder, and its budget."""
+    head = ("folder", "words", "cases", "budget", "per 1,000", "long lines", "budget")
+    rows: list[tuple[object, ...]] = [head]
+    for folder, found in counts.items():
+        most = budget.get(folder, Budget(0, 0))
+        cases, long_lines = len(found.cases), len(found.long_lines)
+        rate = f"{1000 * cases / max(1, found.words):.1f}"
+        rows.append((folder, found.words, cases, most.cases, rate, long_lines, most.long_lines))
+    return "\n".join(f"{row[0]:28}" + "".join(f"{one:>11}" for one in row[1:]) for row in rows)
+
+
+def lowered(counts: Mapping[str, Count], budget: Mapping[str, Budget]) -> dict[str, Budget]:
+    """The budgets that allow no more than there is; a folder that has none gets its counts."""
+    found = {folder: Budget(len(one.cases), len(one.long_lines)) for folder, one in counts.items()}
+    return {
+        folder: Budget(
+            min(one.cases, budget.get(folder, one).cases),
+            min(one.long_lines, budget.get(folder, one).long_lines),
+        )
+        for folder, one in found.items()
+    }
+
+
+def write_budget(budget: Mapping[str, Budget], file: Path = BUDGET) -> None:
+    """Write the budgets."""
+    lines = [
+        "# How many cases of words.txt, and how many longer lines of pages, a folder may have.",
+        "# These numbers only fall: if you removed cases, run `proof/run words --lower`.",
+        *(f"{name:28}{one.cases:6}{one.long_lines:6}" for name, one in budget.items()),
+    ]
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def main() -> int:
+    """Print the counts, or the cases of some paths."""
+    parser = argparse.ArgumentParser(prog="proof/run words", description=__doc__)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="list the cases in these")
+    parser.add_argument("--lower", action="store_true", help="lower the budgets to the counts")
+    options = parser.parse_args()
+    counts = count(files_of(options.paths), read_patterns())
+    budget = read_budget()
+    for found in counts.values() if options.paths else ():
+        for case in [*found.cases, *found.long_lines]:
+            print(f"{case.file}:{case.line}: {case.text}  ({case.reason})")
+    if options.lower and not options.paths:
+        budget = lowered(counts, budget)
+        write_budget(budget)
+    print(table(counts, budget))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Our texts avoid the words and phrases of proof/words.txt, within budgets that only fall."""
+
+from pathlib import Path
+
+import pytest
+
+from proof.words import (
+    Budget,
+    Case,
+    Count,
+    count,
+    files_of,
+    lowered,
+    passages,
+    read_budget,
+    read_patterns,
+)
+
+_PATTERNS = read_patterns()
+
+
+def _cases(file: str, text: str) -> list[str]:
+    """The phrases to avoid in a text, as they stand in it."""
+    found = count({file: text}, _PATTERNS)
+    return [
+        case.text.partition("[")[2].partition("]")[0]
+        for folder in found.values()
+        for case in folder.cases
+    ]
+
+
+def test_no_folder_has_more_cases_or_longer_lines_than_its_budget() -> None:
+    counts = count(files_of(), _PATTERNS)
+    budget = read_budget()
+
+    over = {
+        folder: (len(found.cases), len(found.long_lines))
+        for folder, found in counts.items()
+        if len(found.cases) > budget.get(folder, Budget(0, 0)).cases
+        or len(found.long_lines) > budget.get(folder, Budget(0, 0)).long_lines
+    }
+
+    assert over == {}, "`proof/run words FOLDER` lists the cases of a folder"
+
+
+def test_each_pattern_has_a_reason() -> None:
+    assert len(_PATTERNS) > 30
+    assert all(pattern.reason for pattern in _PATTERNS)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "phrase"),
+    [
+        ("It shows what is due.", "what is"),
+        ("It prints what a sweep exhausted.", "what a sweep"),
+        ("A run reads what\nwas left.", "what was"),
+        ("Spark starts where there is much work.", "where there is"),
+        ("Where nobody waits, it ends.", "Where nobody"),
+        ("The sweep goes on.", "goes on"),
+        ("It stops after so many seconds.", "so many"),
+        ("Errors are told in words.", "told in"),
+        ("The ledger is written, too.", ", too"),
+    ],
+)
+def test_phrase_is_found(sentence: str, phrase: str) -> None:
+    assert [" ".join(each.split()) for each in _cases("docs/page.md", sentence)] == [phrase]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It says what happened and what to do.",
+        "What is due? What did a sweep leave?",
+        "The queue where the message is delivered.",
+        "It came too late.",
+    ],
+)
+def test_plain_sentence_has_no_case(sentence: str) -> None:
+    assert _cases("docs/page.md", sentence) == []
+
+
+def test_code_of_a_page_is_no_text_but_for_long_spans() -> None:
+    page = """
+`what is due` and [a page](what/is/anew.md)
+```
+what is due
+```
+`print what is due to all of them`
+"""
+    assert _cases("docs/page.md", page) == ["what is"]
+
+
+def test_comments_docstrings_and_messages_of_the_code_are_texts() -> None:
+    code = '''
+"""What is due."""
+# It is written
+# anew.
+what_is = "what is"  # is told
+raise Error(f"{name} goes on with the next batch")
+text = "SELECT what is due to them"
+'''
+    found = ["What is", "anew", "goes on", "is told"]
+    assert sorted(_cases("lib/duesweep/core/one.py", code)) == sorted(found)
+
+
+def test_comments_alone_are_texts_of_tests_and_settings() -> None:
+    test = '# It is made anew.\nexpected = "the sweep goes on with it"\n'
+
+    assert _cases("tests/unit/test_one.py", test) == ["anew"]
+    assert _cases("conf/one.toml", "# What is due.\nname = 'what is due to you'\n") == ["What is"]
+    assert _cases("lib/a.sql", "-- Returns what is due.\nSELECT 'what is'\n") == ["what is"]
+
+
+def test_case_has_its_line() -> None:
+    code = 'x = 1\n\n\ndef f() -> None:\n    """One line.\n\n    It is made\n    anew.\n    """\n'
+
+    (found,) = count({"lib/duesweep/core/one.py": code}, _PATTERNS).values()
+    assert [case.line for case in found.cases] == [8]
+
+
+def test_lines_of_a_page_have_at_most_120_characters_but_rows_of_a_table() -> None:
+    page = f"{'a' * 120}\n{'b' * 121}\n| {'c' * 130} |\n"
+
+    (found,) = count({"docs/page.md": page}, _PATTERNS).values()
+    assert [case.line for case in found.long_lines] == [2]
+
+
+def test_budget_falls_to_the_count_and_never_rises() -> None:
+    case = Case("a.md", 1, "anew", "again")
+    counts = {
+        "docs": Count(100, [case], []),
+        "lib": Count(100, [case, case], [case]),
+        "new": Count(),
+    }
+
+    found = lowered(counts, {"docs": Budget(4, 0), "lib": Budget(1, 3), "gone": Budget(1, 1)})
+
+    assert found == {"docs": Budget(1, 0), "lib": Budget(1, 1), "new": Budget(0, 0)}
+
+
+def test_all_kinds_of_files_are_read() -> None:
+    read = {Path(file).suffix for file, text in files_of().items() if passages(file, text)}
+
+    assert {".md", ".py", ".sql", ".toml", ".yml", ".ipynb", ".sh", ""} <= read
