@@ -58,15 +58,13 @@ class _World:
 
     def change(self, what: str) -> None:
         changes: dict[str, Callable[[], object]] = {
-            "three messages for Billing are due, and somebody has paused the endpoint": self._pause,
+            "three messages for Billing are due, and the endpoint is paused": self._pause,
             "two messages for Shipping and one for Billing are due, and the queue Shipping is "
             "missing": self._break,
             "the queue Shipping is there again": lambda: self.endpoint.create_queue("Shipping"),
-            "three reminders come due tomorrow, and one message for Billing does, too": (
-                self._remind
-            ),
-            "two messages for Archive have failed for good, because its queue was missing; now it "
-            "is there": self._fail,
+            "three reminders and one message for Billing come due tomorrow": self._remind,
+            "two messages for Archive are exhausted, because its queue was missing; now the queue "
+            "exists": self._fail,
         }
         changes[what]()
 

@@ -108,17 +108,17 @@ LATENESS = tuple(Sample(f"duesweep_lateness_{each}_seconds") for each in ("p50",
 METRICS = (
     Metric(
         "duesweep_dispatched_messages_total",
-        "Messages delivered to their queue, or deferred to RabbitMQ's delayed delivery",
+        "Messages delivered to their queue, or deferred in RabbitMQ",
         lambda run: _reported(run, lambda report: report.dispatched),
     ),
     Metric(
         "duesweep_failed_messages_total",
-        "Deliveries that failed; the messages are in the store, and are tried again later",
+        "Failed deliveries; their messages stay in the store for another attempt",
         lambda run: _reported(run, lambda report: report.failed),
     ),
     Metric(
         "duesweep_exhausted_messages_total",
-        "Messages out of attempts, which left the store for the ledger's errors",
+        "Messages out of attempts, moved to the ledger's errors",
         lambda run: _reported(run, lambda report: report.exhausted),
     ),
     Metric(
@@ -128,7 +128,7 @@ METRICS = (
     ),
     Metric(
         "duesweep_runs_total",
-        "Runs that have ended, those without work too",
+        "Runs that have ended, also without work",
         lambda _: 1,
     ),
     Metric(
@@ -138,39 +138,38 @@ METRICS = (
     ),
     Metric(
         "duesweep_due_messages",
-        "Messages due after the last run that the next one would take; counted up to 100,000",
+        "Messages that the next run would move; counted up to 100,000",
         lambda run: None if run.due is None else run.due.messages,
     ),
     Metric(
         OLDEST_DUE.metric,
-        "For how long the oldest stored message has been due, whatever holds it back; 0 if none is "
-        "due",
+        "Age of the oldest due message, also if it is held back; 0 if none is due",
         lambda run: None if run.due is None else run.due.oldest_seconds,
     ),
     Metric(
         "duesweep_left_messages",
-        "Messages that the last run planned and did not reach, or whose destination took nothing",
+        "Planned messages not reached, or whose destination was unavailable",
         _left,
     ),
     Metric(
         "duesweep_open_breakers",
-        "1 for each destination or service that took nothing when the last run ended",
+        "1 for each destination or service that was unavailable at the end",
         _open_breakers,
         label="destination",
     ),
     Metric(
         LATENESS[0].metric,
-        "Time from Due to dispatch that half of the last run's messages did not exceed",
+        "Median time from due to dispatch in the last run",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p50_ms)),
     ),
     Metric(
         LATENESS[1].metric,
-        "Time from Due to dispatch that 95 in 100 of the last run's messages did not exceed",
+        "95th percentile of the time from due to dispatch in the last run",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_p95_ms)),
     ),
     Metric(
         LATENESS[2].metric,
-        "Longest time from Due to dispatch in the last run",
+        "Longest time from due to dispatch in the last run",
         lambda run: _reported(run, lambda report: _seconds(report.lateness_max_ms)),
     ),
     Metric(
@@ -181,7 +180,7 @@ METRICS = (
     ),
     Metric(
         "duesweep_run_duration_seconds",
-        "How long the last run took",
+        "Duration of the last run",
         lambda run: run.seconds,
     ),
     Metric(
@@ -191,18 +190,18 @@ METRICS = (
     ),
     Metric(
         LAST_RUN.metric,
-        "When the last run ended, in Unix time",
+        "Unix time at which the last run ended",
         lambda run: run.ended.timestamp(),
     ),
     Metric(
         LAST_SUCCESS.metric,
-        "When a run last ended with exit code 0, in Unix time",
+        "Unix time at which a run last ended with exit code 0",
         lambda run: run.ended.timestamp() if run.exit_code == ExitCode.DONE else None,
         stays=True,
     ),
     Metric(
         "duesweep_build_info",
-        "1, with the version of duesweep that the last run had",
+        "1, with the version of duesweep in the last run",
         lambda _: {__version__: 1},
         label="version",
     ),
@@ -214,14 +213,13 @@ LAST_GOOD_TICK = Sample("duesweep_last_good_tick_timestamp_seconds")
 OF_WATCHERS = (
     Metric(
         WAITING,
-        "For how long a watcher has waited for this; told if it is longer than two seconds",
+        "How long a watcher has waited, if for more than two seconds",
         lambda _: None,
         label="for",
     ),
     Metric(
         LAST_GOOD_TICK.metric,
-        "When a tick of a watcher last ended without an error, in Unix time; until then, when it "
-        "started",
+        "Unix time of the last good tick, or of the start",
         lambda _: None,
     ),
 )
