@@ -15,7 +15,11 @@ from mkdocs.structure.pages import Page
 _ROOT = Path(__file__).resolve().parents[1]
 _DOCS = _ROOT / "docs"
 # Pages that are not in docs/, and what they are called on the site.
-_OUTSIDE = {_ROOT / "README.md": "index.md", _ROOT / "CHANGELOG.md": "changelog.md"}
+_OUTSIDE = {
+    _ROOT / "README.md": "index.md",
+    _ROOT / "CONTRIBUTING.md": "contributing.md",
+    _ROOT / "CHANGELOG.md": "changelog.md",
+}
 _LINK = re.compile(
     r'(?P<before>\]\(|^\[[^\]]+\]: |\b(?:src|srcset)=")(?P<to>[^)\s"#]+)', re.MULTILINE
 )
@@ -30,6 +34,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links lead to where their targets are on the site."""
+    if page.is_homepage:
+        # It is alone in its section, so the menu beside it has one entry: itself.
+        page.meta["hide"] = ["navigation"]
     folder = Path(str(page.file.abs_src_path)).parent
 
     def relink(link: re.Match[str]) -> str:
