@@ -77,7 +77,7 @@ def test_commands_in_sentences_exist_with_their_options() -> None:
     wrong = [(page, line, why) for page, line in mentions if (why := _problem_of_mention(line))]
 
     assert wrong == []
-    assert len(mentions) > 70
+    assert len(mentions) > 40
 
 
 def _problem_of_line(line: str) -> str | None:
