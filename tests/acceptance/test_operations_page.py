@@ -25,7 +25,7 @@ SOURCE = "nsb/public.Sales.Orders.Delayed"
 TOMORROW = 86_400 + 3_600
 # The table of a sweep's summary is long, and docs/exit-codes.md explains it.
 _TABLE = re.compile(r"^  sweep id .*\n(?:  .*\n)*", re.MULTILINE)
-# What differs from run to run, and with the words for it.
+# Values that differ from run to run, and their placeholders.
 _VOLATILE = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-(?!0{11})[0-9a-f]{12}"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?"), "TIME"),
@@ -121,7 +121,7 @@ def _shown(world: _World, command: str) -> Iterator[str]:
 
 
 def _comparable(text: str) -> list[str]:
-    """The text's lines without what differs from run to run, and without a table's widths."""
+    """The text's lines without values that differ from run to run and without a table's widths."""
     for pattern, word in _VOLATILE:
         text = pattern.sub(word, text)
     return [" ".join(line.split()) for line in text.splitlines()]
