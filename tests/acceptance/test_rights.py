@@ -60,10 +60,10 @@ PAGES = {
     "postgresql": Page(
         "docs/security.md",
         [
-            "`USAGE` on the schemas,",
-            "`SELECT, UPDATE, DELETE` on the delayed table (a row lock takes `UPDATE`),",
-            "`SELECT, INSERT, UPDATE, DELETE` on the `duesweep_…` tables,",
-            "`INSERT` on the queue tables, and `USAGE` on their sequences.",
+            "| a sweep | the schemas | `USAGE` |",
+            "| the delayed table | `SELECT, UPDATE, DELETE` |",
+            "| the `duesweep_…` tables | `SELECT, INSERT, UPDATE, DELETE` |",
+            "| the queue tables | `INSERT`, and `USAGE` on their sequences |",
         ],
         ["USAGE ON SCHEMA store", *ON_TABLES, "INSERT ON {error}"],
         [
@@ -78,11 +78,11 @@ PAGES = {
         schema="store",
     ),
     "sqlserver": Page(
-        "docs/sqlserver.md",
+        "docs/security.md",
         [
-            "`SELECT, UPDATE, DELETE` on the delayed table",
-            "`SELECT, INSERT, UPDATE, DELETE` on the `duesweep_…` tables",
-            "`SELECT, INSERT` on the queue tables; a user in each database that has some",
+            "| `SELECT, UPDATE, DELETE` | `SELECT, UPDATE, DELETE` |",
+            "| `SELECT, INSERT, UPDATE, DELETE` | `SELECT, INSERT, UPDATE, DELETE` |",
+            "| `SELECT, INSERT`, and a user in each database |",
         ],
         [*ON_TABLES, "SELECT ON {error}", "INSERT ON {error}"],
         [
