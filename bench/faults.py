@@ -1,4 +1,4 @@
-"""Runs seeded trials, and writes their table into docs/reliability.md.
+"""Runs seeded trials, and writes the results into docs/reliability.md and proof/trials.md.
 
 Each seed is printed with what it came to, and `--seed N --runs 1` runs it again. Exits with 1 if
 anything was lost or early, doubled beyond the bound, or not true.
@@ -22,12 +22,13 @@ from support.rabbitmq.broker_server import installed
 from support.trials.conduct import Result, run_trial
 from support.trials.faults import CLOCKS, FAULTS, LEDGER_HARMS, SPARK
 from support.trials.services import SQL_SERVER_VARIABLE, Services, can_mount, faketime
-from support.trials.table import places_table, points_table, table
+from support.trials.table import places_table, points_table, summary, table
 from support.trials.trial import Trial, draw
 from support.trials.world import BROKER, PLACES, SQL_SERVER
 
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs" / "reliability.md"
+_TABLES = _ROOT / "proof" / "trials.md"
 _BEGIN, _END = "<!-- trials: begin -->\n", "<!-- trials: end -->\n"
 _JOB_SECONDS = 600
 
@@ -149,7 +150,15 @@ def _run_until_failure(services: Services, tasks: Any, done: Any) -> bool:
 
 def _tables(results: Sequence[Result]) -> str:
     fired = [point for result in results for point in result.fired]
-    return "\n".join([table(results), places_table(results), points_table(fired)])
+    return "\n".join(
+        [
+            table(results),
+            "## By place\n",
+            places_table(results),
+            "## By crash point\n\nHow many trials met their fault before and after each method.\n",
+            points_table(fired),
+        ]
+    )
 
 
 def _write(results: Sequence[Result], options: argparse.Namespace, seconds: float) -> None:
@@ -161,14 +170,19 @@ def _write(results: Sequence[Result], options: argparse.Namespace, seconds: floa
             "psycopg": "psycopg", "pika": "pika",
         }.items()
     )  # fmt: skip
-    told = (
-        f"Made by `{command}` in {seconds / 60:.0f} minutes on {os.cpu_count()} cores "
-        f"({platform.system()}, Python {platform.python_version()}, {versions}).\n\n"
-        f"{_tables(results)}"
+    head, _, _ = _TABLES.read_text("utf-8").partition("Made by ")
+    _TABLES.write_text(
+        f"{head}Made by `{command}` in {seconds / 60:.0f} minutes on {os.cpu_count()} cores "
+        f"({platform.system()},\nPython {platform.python_version()}, {versions}).\n\n"
+        f"{_tables(results)}",
+        "utf-8",
     )
     before, _, rest = _PAGE.read_text("utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    _PAGE.write_text(f"{before}{_BEGIN}{told}{_END}{after}", "utf-8")
+    _PAGE.write_text(
+        f"{before}{_BEGIN}\n{summary(results, seconds)}\n{_END}{after}",
+        "utf-8",
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ BATCH_POINTS = {name for stage in TASK_STAGES for name in STAGES[stage]}
 TASK_POINTS = BATCH_POINTS | {"TaskSession.end_slice"}
 _PLACES_OF_POINTS = {"QueueSession.confirm": (BROKER,), "QueueSession.commit": (OTHER_DATABASE,)}
 
-UNFORESEEN = "unforeseen error"
+UNFORESEEN = "unexpected error"
 KILL = "SIGKILL of the driver"
 TERMINATE = "SIGTERM of the driver"
 INTERRUPT = "SIGINT of the driver"

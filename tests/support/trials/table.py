@@ -9,7 +9,7 @@ from support.trials.points import NAMES, WHEN
 
 _HEADS = (
     *("fault", "runs", "lost", "doubled", "early"),
-    *("ledger true", "exit codes", "seconds to recover"),
+    *("ledger right", "exit codes", "seconds to recover"),
 )
 
 
@@ -23,6 +23,28 @@ def table(results: Iterable[Result]) -> str:
     rows += [tuple(_row(fault, some)) for fault, some in by_fault.items()]
     rows.append(tuple(_row("**all**", everything)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def summary(results: Sequence[Result], seconds: float) -> str:
+    """The sums of all trials, and the doubled messages of each place."""
+    bound = sum(result.bound for result in results)
+    wrong = sum(bool(result.verdict.untrue or result.problems) for result in results)
+    recovered = [r.recovery_seconds for r in results if r.recovery_seconds is not None]
+    text = (
+        f"{len(results)} trials in {seconds / 60:.0f} minutes: "
+        f"{sum(result.verdict.lost for result in results)} messages lost, "
+        f"{sum(result.verdict.early for result in results)} early, "
+        f"{sum(result.verdict.doubled for result in results)} doubled "
+        f"(at most {bound:,} allowed).\n"
+        f"Ledger or exit code wrong in {wrong} trials. The time until nothing was left was "
+        f"{median(recovered):.1f} s (median), at most {max(recovered):.1f} s.\n\n"
+    )
+    places: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda result: result.trial.place):
+        places.setdefault(result.trial.place, []).append(result)
+    rows: list[tuple[str, ...]] = [("store and queues", "trials", "doubled"), ("---",) * 3]
+    rows += [(name, str(len(some)), _doubled(some)) for name, some in places.items()]
+    return text + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def places_table(results: Sequence[Result]) -> str:
