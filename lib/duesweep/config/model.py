@@ -70,10 +70,12 @@ class StoreConfig(Section):
     )
     dsn: SecretStr = Field(
         min_length=1,
-        description="Where the store is: a PostgreSQL URL or keywords, on SQL Server an ODBC "
-        "string. With a password, give it in the environment.",
+        description="The store's database: a PostgreSQL URL or keywords, or an ODBC string for "
+        "SQL Server. With a password, give it in the environment.",
     )
-    endpoint: str = Field(min_length=1, description="Whose delayed messages.")
+    endpoint: str = Field(
+        min_length=1, description="The endpoint that the delayed messages belong to."
+    )
     name: str | None = _optional(
         "The ledger's `source`, one for each store of a ledger. Default: database/schema.table."
     )
@@ -89,33 +91,33 @@ class StoreConfig(Section):
     # It may be empty: then SQL persistence names its table without a prefix.
     table_prefix: str | None = Field(
         default=None,
-        description="Of `<prefix>TimeoutData`; for `sql-persistence` only. Default: the endpoint "
-        "with _ for its dots, and a _.",
+        description="The prefix of `<prefix>TimeoutData`; for `sql-persistence` only. Default: "
+        "the endpoint with _ for its dots, and a _.",
     )
     writer_time_zone: str | None = _optional(
-        "The time zone of the endpoint's sessions; PostgreSQL only. Default: found out."
+        "The time zone of the endpoint's sessions; PostgreSQL only. Default: detected."
     )
     jdbc_url: SecretStr | None = _optional(
-        "For Spark's reads; SQL Server only. Default: made from the dsn."
+        "For Spark's reads; SQL Server only. Default: derived from the dsn."
     )
     number_of_retries: int | None = Field(
         default=None,
         ge=0,
         le=1_000,
-        description="As in the endpoint; for `msmq` only, where it replaces `retry.max_attempts`. "
-        "Default: 0.",
+        description="The endpoint's setting; for `msmq` only, where it replaces "
+        "`retry.max_attempts`. Default: 0.",
     )
     transaction_mode: TransactionMode | None = Field(
         default=None,
         strict=False,
-        description="Refuse to start where the queues do not allow it. Default: the most that "
-        "they allow.",
+        description="A sweep refuses to start if the queues do not allow this mode. Default: the "
+        "strictest mode that they allow.",
     )
     # They may be secret; only the custom store knows which.
     options: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="What a store of your own takes; masked when the configuration is printed.",
+        description="Options of a custom store; masked when the configuration is printed.",
     )
 
     @field_validator("dsn")
@@ -167,42 +169,46 @@ class QueueConfig(Section):
     """
 
     kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
-        default=None, description="Default: as the store; a store of your own needs it."
+        default=None, description="Default: the kind of the store; a custom store needs it."
     )
     dsn: SecretStr | None = _optional(
-        "Another database server: messages arrive at least once there. Default: the "
-        "store's, in its transaction."
+        "Another database server, with at-least-once delivery. Default: the store's server, in "
+        "the store's transaction."
     )
     db_schema: str | None = _optional(
-        "Of addresses without one. Default: as the store's.", alias="schema"
+        "The schema of addresses without one. Default: the schema of the store.", alias="schema"
     )
     readable_body: bool = Field(
         default=False,
-        description="`setup` gives queue tables the column `BodyString`: bodies as text, for "
-        "people.",
+        description="`setup` gives queue tables the column `BodyString`, which shows bodies as "
+        "text.",
     )
     url: SecretStr | tuple[SecretStr, ...] | None = _optional(
-        "RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's "
-        "nodes, tried in its order."
+        "RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's nodes, tried "
+        "in this order."
     )
     topology: Literal["conventional", "direct"] = Field(
         default="conventional",
-        description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` queues "
-        "alone.",
+        description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` only "
+        "queues.",
     )
-    ca_file: str | None = _optional("RabbitMQ: authorities to trust. Default: the machine's.")
-    client_certificate: str | None = _optional("RabbitMQ: the sweeper's own certificate.")
-    client_key: str | None = _optional("RabbitMQ: the key. Default: in the certificate's file.")
+    ca_file: str | None = _optional(
+        "RabbitMQ: a file of trusted authorities. Default: the machine's authorities."
+    )
+    client_certificate: str | None = _optional("RabbitMQ: the sweeper's certificate.")
+    client_key: str | None = _optional(
+        "RabbitMQ: the sweeper's key. Default: read from the certificate's file."
+    )
     # AMQP counts messages in flight in 16 bits.
     max_in_flight: int = Field(
         default=2000,
         ge=1,
         le=65_535,
-        description="RabbitMQ: messages of a task that the broker has not confirmed yet.",
+        description="RabbitMQ: unconfirmed messages of a task, at most.",
     )
     management_url: SecretStr | None = _optional(
-        "RabbitMQ: for `rabbitmq delays verify` and the doctor; user and password as "
-        "in `url`, if it has none."
+        "RabbitMQ: for `rabbitmq delays verify` and the doctor. It takes user and password "
+        "from `url`, if it has none."
     )
 
     @field_validator("dsn", "url", "management_url")
@@ -221,9 +227,11 @@ class RouteConfig(Section):
     """Which destinations go to which connection, and the name of their queue there."""
 
     destination: str = Field(
-        min_length=1, description="Destinations that fit: `*`, `?` and `[ab]` as in a shell."
+        min_length=1, description="A pattern of destinations: `*`, `?` and `[ab]` as in a shell."
     )
-    connection: str = Field(min_length=1, description="The `[queues.…]` section that they go to.")
+    connection: str = Field(
+        min_length=1, description="The `[queues.…]` section for matching destinations."
+    )
     queue: str = Field(
         default="{queue}",
         min_length=1,
@@ -245,13 +253,13 @@ class LimitConfig(Section):
     """How many messages a second may go to the destinations that fit, all together."""
 
     destination: str = Field(
-        min_length=1, description="Destinations that fit, and share the limit; `*` is any text."
+        min_length=1, description="A pattern of destinations that share the limit; `*` is any text."
     )
     # Below, a sweep that only waits would look like one that makes no progress.
     per_second: float = Field(
         ge=0.1,
         le=1_000_000,
-        description="Messages a second, from all sweeps of this store together.",
+        description="Messages a second from all sweeps of this store together.",
     )
 
 
@@ -274,12 +282,13 @@ class RetryConfig(Section):
         description="The longest time between two attempts, in seconds; up to a quarter less, at "
         "random.",
     )
-    error_queue: str | None = _optional("Exhausted messages go there, too.")
+    error_queue: str | None = _optional("A queue that also receives exhausted messages.")
     max_exhausted_per_sweep: int = Field(
         default=1000,
         ge=0,
         le=MOST,
-        description="Messages that a sweep exhausts at the most: what a wrong setting can cost.",
+        description="Messages that a sweep exhausts, at most; it limits the damage of a wrong "
+        "setting.",
     )
 
 
@@ -290,28 +299,28 @@ class LedgerConfig(Section):
 
     root: str = Field(
         min_length=1,
-        description="A folder or a URL (`s3a:`, `abfss:`, `dbfs:`); without a slash it is a "
+        description="A folder or a URL (`s3a:`, `abfss:`, `dbfs:`); a name without a slash is a "
         "catalog schema.",
     )
     writer: LedgerWriter = Field(
         default=LedgerWriter.AUTO,
         strict=False,
-        description="`auto`: delta-rs for a local folder, else Spark; `delta-rs` takes `s3:`, "
-        "`abfss:` and `gs:` as well, `spark` everything.",
+        description="`auto`: delta-rs for a local folder, otherwise Spark; `delta-rs` also "
+        "supports `s3:`, `abfss:` and `gs:`; `spark` supports every place.",
     )
     keep_days: int | None = Field(
         default=None,
         ge=1,
         le=36_500,
-        description="`maintain` removes rows of `tombstones` and `sweeps` that are older, in "
-        "days. Default: it keeps all.",
+        description="`maintain` removes older rows of `tombstones` and `sweeps`, in days. "
+        "Default: it keeps all rows.",
     )
     vacuum_days: int = Field(
         default=7,
         ge=0,
         le=36_500,
-        description="`maintain` deletes files that no version of these days needs; fewer days can "
-        "break who is reading.",
+        description="`maintain` deletes files that no version of these days needs; a shorter time "
+        "can break running readers.",
     )
 
 
@@ -324,40 +333,39 @@ class SweepConfig(Section):
         default=None,
         ge=1,
         le=10_000,
-        description="Messages in one transaction at the most. Default: 2,000, from SQL Server "
-        "1,000.",
+        description="Messages in one transaction, at most. Default: 2,000, from SQL Server 1,000.",
     )
     batch_bytes: int = Field(
         default=8_000_000,
         ge=1,
         le=MOST,
-        description="Bytes of headers and bodies in one transaction, at the most.",
+        description="Bytes of headers and bodies in one transaction, at most.",
     )
     slices: int = Field(
         default=0,
         ge=0,
         le=10_000,
-        description="Spark tasks; fewer where there is less than a batch for each. 0: one for "
-        "each core. In process two at most.",
+        description="Spark tasks, each with at least one batch. 0: one for each core. A sweep in "
+        "process has at most two.",
     )
     spark_from: int | None = Field(
         default=None,
         ge=0,
         le=MOST,
-        description="Fewer due messages than this are swept without Java; 0: always on Spark. "
+        description="A sweep with fewer due messages runs without Java; 0: always on Spark. "
         "Default: 200,000, from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,
         ge=0,
         le=86_400,
-        description="The time between two sweeps, in seconds: what comes due before the next one, "
-        "and goes to RabbitMQ, is handed to its delayed delivery now.",
+        description="The time between two sweeps, in seconds: messages for RabbitMQ that fall due "
+        "before the next sweep go to RabbitMQ's delayed delivery now.",
     )
     allow_destinations: tuple[str, ...] = Field(
         default=("*",),
-        description="What fits none of them fails; the endpoint's own queue and the error queue "
-        "are always allowed.",
+        description="Patterns of allowed destinations; messages for other ones fail. The "
+        "endpoint's own queue and the error queue are always allowed.",
     )
 
 
@@ -368,14 +376,14 @@ class BreakerConfig(Section):
         default=30,
         ge=0,
         le=600,
-        description="Seconds for which a sweep waits for what takes nothing, once it has done the "
-        "rest; 0: not at all.",
+        description="Seconds for which a sweep tries an unavailable destination or service again, "
+        "after the other messages; 0: not at all.",
     )
     recovery_failures_per_second: float = Field(
         default=1,
         ge=0.1,
         le=100,
-        description="How often a slice tries it in vain meanwhile, at the most.",
+        description="How many times a second a slice tries it again, at most.",
     )
 
 
@@ -387,8 +395,8 @@ class TimeoutsConfig(Section):
         default=60,
         ge=6,
         le=3600,
-        description="A service that never answers ends the sweep within so many seconds; a plan "
-        "of many messages may take 100 s more for each million.",
+        description="A service that does not answer ends the sweep within this many seconds; a "
+        "large plan may take 100 s more for each million messages.",
     )
 
 
@@ -396,10 +404,10 @@ class MetricsConfig(Section):
     """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
 
     textfile: str | None = _optional(
-        "A `.prom` file for node_exporter's collector, which configurations may share."
+        "A `.prom` file for node_exporter's collector; several configurations may share it."
     )
     pushgateway: SecretStr | None = _optional(
-        "The Pushgateway's URL, which may hold a user and a password."
+        "The Pushgateway's URL, which may contain a user and a password."
     )
 
     @field_validator("textfile")
