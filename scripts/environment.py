@@ -97,13 +97,15 @@ def _make_own(*, with_tests: bool) -> None:
         jars = None if JARS.exists() else pool.submit(fetch, JARS)
         spark = pool.submit(_install, VENV, [wanted.pop(_SPARK)]) if _SPARK in wanted else None
         _install(VENV, wanted.values())
+        (site,) = VENV.glob("lib/python3*/site-packages")
+        _compile(site, besides=_SPARK)
         if spark is not None:
             spark.result()
+            _compile(site / _SPARK)
         # What starts Spark fetches them again, and says why it cannot.
         if jars is not None:
             with suppress(OSError, ValueError):
                 jars.result()
-    (site,) = VENV.glob("lib/python3*/site-packages")
     # Relative, so that a checkout can move; read by `site` when Python starts.
     (site / "duesweep.pth").write_text("../../../../lib\n", encoding="utf-8")
     shutil.copy(LOCK, VENV / ("requirements.lock" if with_tests else "program.lock"))
@@ -134,9 +136,7 @@ def _make_empty(folder: Path) -> None:
 
 
 def _install(folder: Path, requirements: Iterable[str]) -> None:
-    """Install packages of a lock, which names all that they depend on. Nothing is compiled ahead:
-    Python keeps what it compiles, and most of it is never used.
-    """
+    """Install packages of a lock, which names all that they depend on."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
         file.writelines(requirements)
         file.flush()
@@ -148,6 +148,15 @@ def _install(folder: Path, requirements: Iterable[str]) -> None:
         # pip 23.0 (Debian 12) builds PySpark in an outdated way unless told not to.
         environment = os.environ | {"PIP_USE_PEP517": "1"}
         subprocess.run(command, check=True, stdout=sys.stderr, env=environment)
+
+
+def _compile(folder: Path, *, besides: str = "tests") -> None:
+    """Compile what is in a folder, while pip installs Spark: a user who may not write there would
+    compile it anew at each start.
+    """
+    command = [str(VENV / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0"]
+    # A package may hold files that this Python cannot read.
+    subprocess.run([*command, "-x", f"/{besides}/", str(folder)], check=False)
 
 
 if __name__ == "__main__":
