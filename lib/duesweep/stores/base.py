@@ -81,7 +81,7 @@ class Horizon:
     """What a sweep calls due: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/decisions/due-and-time-zones.md), and by how far a sweep looks `ahead`. The
+    is not UTC (docs/decisions/plan.md), and by how far a sweep looks `ahead`. The
     sweep leaves what was stored with a Due before `since` to others; None: it leaves nothing.
     `zone` is the one whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
     """

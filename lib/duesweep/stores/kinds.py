@@ -80,7 +80,7 @@ class TableKind:
     `has_own_queue`: the endpoint's own queue is a table in the same database.
     `time_zone` "UTC": Due is a true instant, or what a clock in UTC shows. None: only where Due is
     written as the transport for PostgreSQL writes it, `timestamptz(now() AT TIME ZONE 'UTC')`,
-    which depends on the writers' sessions (docs/decisions/due-and-time-zones.md).
+    which depends on the writers' sessions (docs/decisions/plan.md).
     """
 
     columns: dict[str, str]
