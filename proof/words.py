@@ -157,7 +157,7 @@ def _page(text: str) -> Iterator[tuple[int, str]]:
         r"<!--.*?-->",
         r"(?<=\])\([^)\s]*\)",
         r"https?://\S+",
-        r"`[^`\s]+(?:\s[^`\s]+){0,3}`",
+        r"`[^`\s]+(?:\s+[^`\s]+){0,3}`",
     ):
         text = re.sub(code, _blanked, text, flags=re.MULTILINE | re.DOTALL)
     yield 1, text.replace("[", " ").replace("]", " ")
@@ -232,7 +232,7 @@ def _python_comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _without_code(text: str) -> str:
-    return re.sub(r"`[^`\s]+(?:\s[^`\s]+){0,3}`", _blanked, text)
+    return re.sub(r"`[^`\s]+(?:\s+[^`\s]+){0,3}`", _blanked, text)
 
 
 def _cases(file: str, first: int, passage: str, patterns: Sequence[Pattern]) -> Iterator[Case]:
