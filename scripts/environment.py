@@ -151,8 +151,8 @@ def _install(folder: Path, requirements: Iterable[str]) -> None:
 
 
 def _compile(folder: Path, *, besides: str = "tests") -> None:
-    """Compile what is in a folder, while pip installs Spark: a user who may not write there would
-    compile it anew at each start.
+    """Compile a folder's modules, while pip installs Spark: a user who may not write there would
+    compile them at each start.
     """
     command = [str(VENV / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0"]
     # A package may hold files that this Python cannot read.

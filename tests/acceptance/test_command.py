@@ -1,13 +1,14 @@
 """`./spark-submit.sh`, as a person or a cron job runs it."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from duesweep.queues.rabbitmq import topology
+from support.commands import ROOT, run_program
 from support.commands import run_on_shell as run
-from support.commands import run_program
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker
@@ -121,6 +122,13 @@ def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
     for table in ("tombstones", "retries", "errors", "sweeps"):
         assert table in done.out
     assert str(folder) in done.out.replace("\n", "")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    *_, shown = readme.partition("\n## Try it\n")[2].partition("\n## ")[0].split("```\n")[1::2]
+    assert _without_numbers(shown) <= _without_numbers(done.out)
+
+
+def _without_numbers(text: str) -> set[str]:
+    return {" ".join(re.sub(r"\d[\d,]*", "N", line).split()) for line in text.splitlines()}
 
 
 def test_commands_on_rabbitmq_need_no_java(broker: Broker) -> None:

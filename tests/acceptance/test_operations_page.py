@@ -85,4 +85,3 @@ class _World:
         self._store(range(12, 14), "Archive")
         self.run(["sweep"])
         self.endpoint.create_queue("Archive")
-

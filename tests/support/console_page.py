@@ -7,11 +7,13 @@ names an event between two commands. A line `…` stands for any lines.
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 _PART = re.compile(r"<!-- world: (.+?) -->|```console\n(.*?)```", re.DOTALL)
+# A command, and the output that the page shows.
+_COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _ANY = "…"
 # Values that differ from run to run, and their placeholders.
 _VOLATILE = (
@@ -62,14 +64,8 @@ def _run(world: World, part: re.Match[str], different: list[tuple[str, str]]) ->
     if part[1] is not None:
         world.change(" ".join(part[1].split()))
         return part[0]
-    blocks = list(_commands(part[2]))
-    return "```console\n" + "".join(_run_one(world, *each, different) for each in blocks) + "```"
-
-
-def _commands(block: str) -> Iterator[tuple[str, str]]:
-    """Each command of a block, with the output that the page shows."""
-    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
-        yield command, output
+    commands = _COMMAND.findall(part[2])
+    return "```console\n" + "".join(_run_one(world, *one, different) for one in commands) + "```"
 
 
 def _run_one(world: World, command: str, shown: str, different: list[tuple[str, str]]) -> str:
