@@ -1,8 +1,8 @@
 """Count the words and phrases that our texts avoid.
 
 `proof/run words` prints the counts of each folder, and `proof/run words PATH...` lists the cases
-in a page or a folder. proof/words.txt has the patterns, proof/words-budget.txt what each folder may
-have; `--lower` lowers the budgets to the counts, and never raises one.
+in a page or a folder. proof/words.txt has the patterns, proof/words-budget.txt the budgets of the
+folders. `--lower` lowers the budgets to the counts; it raises none.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def folder_of(path: str) -> str:
 
 
 def count(texts: Mapping[str, str], patterns: Sequence[Pattern]) -> dict[str, Count]:
-    """Words and cases by folder. `texts` are those of files by their paths."""
+    """Words and cases by folder. `texts` has texts by the paths of their files."""
     counts: dict[str, Count] = defaultdict(Count)
     for file, text in texts.items():
         found = counts[folder_of(file)]
@@ -109,7 +109,7 @@ def count(texts: Mapping[str, str], patterns: Sequence[Pattern]) -> dict[str, Co
 
 
 def files_of(paths: Sequence[str] = ()) -> dict[str, str]:
-    """The texts of the repository's files, or of those in these paths, that we read."""
+    """The texts that we read: of all files of the repository, or of these paths."""
     asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
     listed = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     files = [file for file in sorted(set(listed.splitlines())) if _reader(file)]
@@ -176,13 +176,17 @@ def _notebook(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _comments(mark: str) -> _Reader:
-    """Comments that fill whole lines; neighbours are one passage."""
-    comment = re.compile(rf"(?:^[ \t]*{mark}[^\n]*\n?)+", re.MULTILINE)
+    """Comments, also after code. Neighbouring lines are one passage."""
+    comment = re.compile(rf"(?:^|\s){mark}+(?:\s(.*))?$")
 
     def read(text: str) -> Iterator[tuple[int, str]]:
-        for block in comment.finditer(text):
-            bare = re.sub(rf"^[ \t]*{mark}+!?", " ", block[0], flags=re.MULTILINE)
-            yield text.count("\n", 0, block.start()) + 1, _without_code(bare)
+        block: list[str] = []
+        for number, line in enumerate([*text.splitlines(), ""], 1):
+            if found := comment.search(line):
+                block.append(found[1] or "")
+            elif block:
+                yield number - len(block), _without_code("\n".join(block))
+                block = []
 
     return read
 
