@@ -38,10 +38,14 @@ app = typer.Typer(
     "may stand anywhere on the command line.",
 )
 
-app.add_typer(errors.app, name="errors", short_help="Show, replay and discard what failed.")
+app.add_typer(errors.app, name="errors", short_help="Show, replay and discard exhausted messages.")
 app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
-app.add_typer(queues.rabbitmq, name="rabbitmq", short_help="Create and verify what RabbitMQ needs.")
-app.add_typer(upkeep.schedule, name="schedule", short_help="Print what runs it regularly.")
+app.add_typer(queues.rabbitmq, name="rabbitmq", short_help="Create and check queues on RabbitMQ.")
+app.add_typer(
+    upkeep.schedule,
+    name="schedule",
+    short_help="Print a schedule for cron, systemd, Kubernetes or Airflow.",
+)
 app.add_typer(
     queues.subscriptions, name="subscriptions", short_help="Read and change subscriptions."
 )

@@ -186,12 +186,14 @@ def _refuse_passwords(settings: Sequence[str] | None) -> Sequence[str] | None:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="TOML file; default: duesweep.toml if it exists."),
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="TOML file; default: duesweep.toml if it exists."
+    ),
 ]
 EndpointName = Annotated[
     str | None,
     typer.Option(
-        "--endpoint", metavar="NAME", help="Which endpoint, where the configuration has several."
+        "--endpoint", metavar="NAME", help="The endpoint, if the configuration has several."
     ),
 ]
 ConfigFiles = Annotated[
@@ -199,6 +201,7 @@ ConfigFiles = Annotated[
     typer.Option(
         "--config",
         "-c",
+        metavar="FILE",
         help="TOML file, or a folder of them; may be repeated; default: duesweep.toml if it "
         "exists.",
     ),
@@ -213,7 +216,7 @@ Overrides = Annotated[
     ),
 ]
 PrintSql = Annotated[
-    bool, typer.Option("--print-sql", help="Print the statements; connect to nothing.")
+    bool, typer.Option("--print-sql", help="Print the SQL statements without connecting.")
 ]
 OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
@@ -230,9 +233,7 @@ MessageType = Annotated[
 ]
 ScanLimit = Annotated[
     int,
-    typer.Option(
-        metavar="N", min=1, help="Look at N messages at most, where headers have to be read."
-    ),
+    typer.Option(metavar="N", min=1, help="Read the headers of at most N messages."),
 ]
 
 
@@ -334,7 +335,7 @@ class Which:
         typer.Option(
             "--header",
             metavar="NAME=PATTERN",
-            help="A header's value; * stands for any text. May be repeated: then all have to fit.",
+            help="A header's value; * stands for any text. If repeated, all must match.",
         ),
     ] = None
     due_after: Annotated[
@@ -342,7 +343,7 @@ class Which:
         typer.Option(
             parser=parse_moment,
             metavar="TIME",
-            help="Due at this time or later, as in 2026-12-01T08:00:00Z, +2h or -1d.",
+            help="Due at this time or later: 2026-12-01T08:00:00Z, +2h or -1d.",
         ),
     ] = None
     due_before: Annotated[
@@ -411,13 +412,11 @@ class Act:
 
     reason: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Why; required for more than one message."),
+        typer.Option(metavar="TEXT", help="The reason; required for more than one message."),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it changes messages.")] = (
-        False
-    )
+    yes: Annotated[bool, typer.Option("--yes", help="Change messages without asking.")] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it would change; change nothing.")
+        bool, typer.Option("--dry-run", help="Show the messages; change nothing.")
     ] = False
 
     def on(

@@ -53,7 +53,7 @@ class Shown:
     app,
     "demo",
     ending="run it again: it begins anew",
-    short="See it work on a PostgreSQL of its own.",
+    short="Try duesweep with its own PostgreSQL server.",
     document=None,
 )
 def demo(

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 app = group("Show, replay and discard messages that exhausted their attempts.")
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Message ids or keys.")]
-All = Annotated[bool, typer.Option("--all", help="All errors that are open.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Message ids or keys.")]
+All = Annotated[bool, typer.Option("--all", help="All open errors.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WhichErrors:
     """By what errors are chosen. All conditions have to hold."""
 
     group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="A group, as `errors list` names it.")
+        str | None, typer.Option(metavar="GROUP", help="A group of `errors list`.")
     ] = None
     error: Annotated[
         str | None,
@@ -56,7 +56,7 @@ class WhichErrors:
         typer.Option(
             parser=parse_moment,
             metavar="TIME",
-            help="Failed at this time or later, as in 2026-12-01T08:00:00Z or -12h.",
+            help="Failed at this time or later: 2026-12-01T08:00:00Z or -12h.",
         ),
     ] = None
     until: Annotated[
@@ -84,13 +84,14 @@ def list_errors(
     common: Common,
     which: WhichErrors,
     discarded: Annotated[
-        bool, typer.Option("--discarded", help="Show those that were discarded, too.")
+        bool, typer.Option("--discarded", help="Also show discarded errors.")
     ] = False,
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show N groups, or errors of a group.")
     ] = 50,
 ) -> Result:
-    """List errors by class, destination and message type; with --group each of them, newest first.
+    """List errors in groups by class, destination and message type; with --group, each error of the
+    group, newest first.
 
     Example: duesweep errors list --since -12h
     """
@@ -113,7 +114,7 @@ def show(
     *,
     common: Common,
 ) -> Result:
-    """Show an error: what was done with it, headers, body and stack.
+    """Show an error: replays, headers, body and stack.
 
     Example: duesweep errors show 5b0f3a52-6a1c-4b7e-9d0a-3c1f5f0e8a11
     """
@@ -136,17 +137,18 @@ def replay(
         typer.Option(
             parser=parse_moment,
             metavar="TIME",
-            help="Put them back into the store, due at this time, as in +10m.",
+            help="Store them again with this due time, such as +10m.",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Also what was replayed or discarded before.")
+        bool,
+        typer.Option("--again", help="Also replay errors that were replayed or discarded before."),
     ] = False,
     act: Act,
 ) -> Result:
     """Deliver errors again, each once: to their destinations, or through the store with --due.
 
-    Exits with 3 if something was not replayed.
+    Exits with 3 if an error was not replayed.
 
     Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
@@ -168,7 +170,7 @@ def discard(
     everything: All = False,
     act: Act,
 ) -> Result:
-    """Mark errors as done without a replay. The ledger keeps them, and why.
+    """Mark errors as done without a replay. The ledger keeps them and the reason.
 
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
     """

@@ -36,26 +36,26 @@ app = typer.Typer()
 
 Keys = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY]...", help="Keys, as `duesweep list` prints them."),
+    typer.Argument(metavar="KEY", help="The keys that `duesweep list` prints."),
 ]
-Everything = Annotated[bool, typer.Option("--all", help="All messages that wait.")]
+Everything = Annotated[bool, typer.Option("--all", help="All waiting messages.")]
 Pattern = Annotated[
     str,
     typer.Argument(
         metavar="DESTINATION",
-        help="A destination as messages name it, with * for any text; the endpoint's own queue has "
-        "the endpoint's name; * alone is the whole endpoint.",
+        help="A destination; * stands for any text. The endpoint's name is its own queue; * alone "
+        "is the whole endpoint.",
     ),
 ]
 NewTime = Annotated[
     Moment | None,
     typer.Option(
-        "--to", parser=parse_moment, metavar="TIME", help="The new Due, as in +2h, or in full."
+        "--to", parser=parse_moment, metavar="TIME", help="The new due time: +2h, or a full time."
     ),
 ]
 
 
-@command(app, "list", ending=NOTHING, short="List what waits.")
+@command(app, "list", ending=NOTHING, short="List waiting messages.")
 def list_waiting(
     *,
     common: Common,
@@ -65,20 +65,21 @@ def list_waiting(
         typer.Option("--key", metavar="KEY", help="A key in the delayed table; may be repeated."),
     ] = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Show the N messages that are due first.")
+        int,
+        typer.Option(metavar="N", min=1, help="Show the N messages with the earliest due times."),
     ] = 20,
     scan_limit: ScanLimit = SCAN_LIMIT,
     count: Annotated[
-        bool, typer.Option("--count", help="Show no messages, only how many there are.")
+        bool, typer.Option("--count", help="Show only the numbers of messages.")
     ] = False,
     failing: Annotated[
         bool,
         typer.Option(
-            "--failing", help="Only messages that have failed: why, and when they are tried again."
+            "--failing", help="Show only failed messages, with the reason and the next attempt."
         ),
     ] = False,
 ) -> Result:
-    """List the messages that wait, and count how soon they come due. Changes and locks nothing.
+    """List the waiting messages, and count how soon they fall due. Changes and locks nothing.
 
     Example: duesweep list --destination 'Billing*' --due-before +1h
     """
@@ -94,14 +95,14 @@ def list_waiting(
     return Result(listing, views.counts(listing))
 
 
-@command(app, "plan", ending=NOTHING, short="Say what a sweep would do now.")
+@command(app, "plan", ending=NOTHING, short="Preview the next sweep.")
 def plan(
     *,
     several: Several,
-    sql: Annotated[bool, typer.Option("--sql", help="Show the query of the plan, too.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Also show the query of the plan.")] = False,
 ) -> Result:
-    """Say what a sweep would do now: how much is due, for which destinations, what is held back,
-    which engine would work, and for how long. Changes and locks nothing.
+    """Preview the next sweep: due messages by destination, messages that are held back, the engine
+    and the time. Changes and locks nothing.
 
     Example: duesweep plan
     """
@@ -115,27 +116,27 @@ def plan(
     return several.each(planned)
 
 
-@command(app, "show", ending=NOTHING, short="Show a message, whole, with its history.")
+@command(app, "show", ending=NOTHING, short="Show one message with its history.")
 def show(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="Its key, as `duesweep list` prints it.")
+        str | None, typer.Argument(metavar="KEY", help="The key that `duesweep list` prints.")
     ] = None,
     *,
     common: Common,
     message_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its message id, in place of its key.")
+        str | None, typer.Option(metavar="ID", help="The message id, instead of the key.")
     ] = None,
     form: Annotated[
         BodyForm | None,
-        typer.Option("--as", help="How to show the body; default: as fits its content."),
+        typer.Option("--as", help="How to show the body; default: by its content."),
     ] = None,
     body_to: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the body, byte for byte, to a new file."),
+        typer.Option(metavar="FILE", help="Write the unchanged body to a new file."),
     ] = None,
 ) -> Result:
-    """Show a waiting message with headers, body, failures, and its history in the ledger. Changes
-    and locks nothing.
+    """Show a message with headers, body, failures and its history in the ledger. Changes and locks
+    nothing.
 
     Exits with 3 if neither the store nor the ledger knows the message.
 
@@ -175,10 +176,10 @@ def cancel(
     everything: Everything = False,
     act: Act,
 ) -> Result:
-    """Cancel messages: take them out of the store, whole into the ledger. `restore` undoes it.
+    """Cancel messages: move them out of the store into the ledger. `restore` undoes it.
 
-    A filter shows what it means and asks. Exits with 3 if a message was not cancelled, because a
-    sweep holds it or it is gone.
+    With a filter, it lists the messages and asks for confirmation. Exits with 3 if a message was
+    not cancelled, because a sweep holds it or it is gone.
 
     Example: duesweep cancel --destination 'Reminders*' --reason 'wrong template'
     """
@@ -190,14 +191,14 @@ def cancel(
     return act.on(common, chosen, views.chosen_messages(chosen), do)
 
 
-@command(app, "reschedule", ending=CHANGES, short="Give messages a new Due.")
+@command(app, "reschedule", ending=CHANGES, short="Change the due time of messages.")
 def reschedule(
     keys: Keys = None,
     *,
     to: NewTime = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Move each Due by this time, as in 2h or -30m."),
+        typer.Option(metavar="TIME", help="Move each due time by this much, such as 2h or -30m."),
     ] = None,
     common: Common,
     which: Which,
@@ -205,10 +206,10 @@ def reschedule(
     everything: Everything = False,
     act: Act,
 ) -> Result:
-    """Reschedule messages: give them another Due. They keep their keys and their failures.
+    """Reschedule messages: change their due time. They keep their keys and their failures.
 
-    A filter shows what it means and asks. Exits with 3 if a message was not rescheduled, because a
-    sweep holds it or it is gone.
+    With a filter, it lists the messages and asks for confirmation. Exits with 3 if a message was
+    not rescheduled, because a sweep holds it or it is gone.
 
     Example: duesweep reschedule --destination 'Billing*' --by 2h --reason 'Billing is down'
     """
@@ -227,7 +228,7 @@ def reschedule(
 def restore(
     keys: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY]...", help="The keys that the messages had."),
+        typer.Argument(metavar="KEY", help="The keys that the messages had."),
     ] = None,
     *,
     cancelled_by: Annotated[
@@ -235,19 +236,23 @@ def restore(
         typer.Option(
             "--command",
             metavar="ID",
-            help="All that this command cancelled; `cancel` prints its id.",
+            help="All messages that this command cancelled; `cancel` prints its id.",
         ),
     ] = None,
     to: NewTime = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Also those that were restored already: doubles them.")
+        bool,
+        typer.Option(
+            "--again",
+            help="Restore messages again that were restored before; this duplicates them.",
+        ),
     ] = False,
     common: Common,
     act: Act,
 ) -> Result:
-    """Restore cancelled messages: store them again as they were, due when they were, or at --to.
+    """Restore cancelled messages: store them again, due at their old time or at --to.
 
-    Each is restored once. What is overdue by now goes with the next sweep. Exits with 3 if a
+    Each message is restored once. The next sweep delivers overdue messages. Exits with 3 if a
     message was not restored.
 
     Example: duesweep restore --command 4b1d6f0e-8f53-4c7b-9f0f-6a0f3f1f2c55 --to +1h
@@ -258,25 +263,26 @@ def restore(
     return act.on(common, chosen, views.chosen(chosen), do)
 
 
-@command(app, "pause", ending=AGAIN, short="Let nothing go to a destination.")
+@command(app, "pause", ending=AGAIN, short="Stop delivery to a destination.")
 def pause(
     destination: Pattern,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who meet the pause.")],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, which `paused` and `plan` show.")
+    ],
     common: Common,
     until: Annotated[
         Moment | None,
         typer.Option(
             parser=parse_moment,
             metavar="TIME",
-            help="When it ends by itself, as in +2h, or in full; default: when somebody resumes "
-            "it.",
+            help="The end of the pause: +2h, or a full time; default: until `resume`.",
         ),
     ] = None,
 ) -> Result:
-    """Let no sweep deliver to a destination. Its messages stay, and no attempt is counted.
+    """Stop delivery to a destination. Its messages stay in the store, and no attempt is counted.
 
-    Sweeps that run obey from their next batch on. Batches under way end within about 5 seconds.
+    Running sweeps obey from their next batch. Current batches end within about 5 seconds.
 
     Example: duesweep pause 'Billing*' --until +2h --reason 'the bank is down'
     """
@@ -286,7 +292,7 @@ def pause(
 
 @command(app, "resume", ending=AGAIN, short="End a pause.")
 def resume(destination: Pattern, *, common: Common) -> Result:
-    """End the pause of just this destination or pattern. Exits with 3 if there is none.
+    """End the pause of exactly this destination or pattern. Exits with 3 if it is not paused.
 
     Example: duesweep resume 'Billing*'
     """

@@ -120,7 +120,7 @@ class Content:
         Path | None, typer.Option(help="A file with the body; - for standard input.")
     ] = None
     time_to_be_received: Annotated[
-        str | None, typer.Option(help="The time until it expires, as in 30s; not with --delay.")
+        str | None, typer.Option(help="The time until it expires, such as 30s; not with --delay.")
     ] = None
 
     def message(self, delay: str | None) -> OutgoingMessage:
@@ -192,7 +192,9 @@ def send(
     content: Content,
     delay: Annotated[
         str | None,
-        typer.Option(help="Send it after this time, as in 1d2h3m4s5ms, through the delayed table."),
+        typer.Option(
+            help="Send it after this time, such as 1d2h3m4s5ms, through the delayed table."
+        ),
     ] = None,
     on: On,
 ) -> Result:
@@ -424,7 +426,8 @@ def send_to_endpoint(
     delay: Annotated[
         str | None,
         typer.Option(
-            help="Send it after this time, in seconds or as in 1d2h3m4s, through the delay ladder."
+            help="Send it after this time, in seconds or such as 1d2h3m4s, through the delay "
+            "ladder."
         ),
     ] = None,
     on: On,
@@ -469,7 +472,7 @@ def create_delays(*, on: On) -> Result:
 
 @command(delays, "verify", ending=NOTHING)
 def verify(*, on: On) -> Result:
-    """Compare the delay ladder with the expected one, and list what would fail. Changes nothing.
+    """Compare the delay ladder with the expected one, and list the differences. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
 

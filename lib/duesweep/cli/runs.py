@@ -33,7 +33,7 @@ def _failure() -> dict[str, Any]:
     return failure()
 
 
-@app.command(short_help="Move the messages that are due, once.")
+@app.command(short_help="Deliver the due messages once.")
 @ends("no message is lost, and the next sweep continues", _failure)
 def sweep(
     config: ConfigFiles = None,
@@ -46,7 +46,7 @@ def sweep(
             metavar="N",
             min=1,
             max=604_800,
-            help="Stop N seconds after the start: finish the batches in hand, and leave the rest "
+            help="Stop after N seconds: finish the current batches, and leave the other messages "
             "to the next sweep.",
         ),
     ] = None,
@@ -56,12 +56,12 @@ def sweep(
             metavar="N",
             min=1,
             max=2**31 - 1,
-            help="Claim at most N messages, those that have been due for the longest, and leave "
-            "the rest to the next sweep.",
+            help="Claim at most N messages, earliest due time first, and leave the others to the "
+            "next sweep.",
         ),
     ] = None,
 ) -> int:
-    """Sweep once: move the messages that are due now to their queues.
+    """Deliver the due messages to their queues, once.
 
     Example: duesweep sweep --max-seconds 50 --json
     """
@@ -77,7 +77,7 @@ def sweep(
     )
 
 
-@app.command(short_help="Sweep as messages come due, until a signal.")
+@app.command(short_help="Deliver messages as they fall due, until a signal.")
 @ends("no message is lost, and the next watcher or sweep continues", None)
 def watch(
     config: ConfigFiles = None,
@@ -90,31 +90,33 @@ def watch(
             metavar="SECONDS",
             min=0.1,
             max=_MOST_SECONDS,
-            help="Look at the store after so many seconds at the latest: so late may a message be "
-            "that an endpoint stores with a short delay.",
+            help="Look at the store at least this often, in seconds: a message with a short delay "
+            "can be this late.",
         ),
     ] = 1.0,
     health_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Touch this file whenever all is well."),
+        typer.Option(metavar="FILE", help="Touch this file while everything works."),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=0,
             max=65_535,
-            help="Serve the report at /, and /health, /live and /metrics, on this port; 0: a free "
-            "one.",
+            help="Serve the report, /health, /live and /metrics on this port; 0: a free port.",
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; 0.0.0.0: all of this machine's.")
+        str,
+        typer.Option(metavar="ADDRESS", help="The address to listen on; 0.0.0.0: all addresses."),
     ] = "127.0.0.1",
 ) -> int:
-    """Sweep as messages come due: wait for the next one, sweep in this process, and on Spark while
-    much is due. Two watchers of one endpoint do no harm: each is the other's stand-by.
+    """Deliver messages as they fall due: wait for the next one, and sweep in this process, or on
+    Spark if many messages are due. You can run two watchers of one endpoint: each is the stand-by
+    of the other.
 
-    SIGTERM and Ctrl-C end it after the batch in hand, with 0. SIGHUP reads the configuration again.
+    SIGTERM and Ctrl-C end it after the current batch, with 0. SIGHUP reads the configuration again.
 
     Example: duesweep watch --port 10187
     """
@@ -135,19 +137,19 @@ def handover(
     *,
     configured: Configured,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count where messages would go; move nothing.")
+        bool, typer.Option("--dry-run", help="Count the messages by destination; move nothing.")
     ] = False,
     cutoff: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Leave messages that are due before this time in the store, as in "
-            "2026-12-01T08:00:00Z; default: leave none.",
+            help="Leave messages that are due before this time in the store: 2026-12-01T08:00:00Z; "
+            "default: none.",
         ),
     ] = None,
     abort: Annotated[
         bool,
-        typer.Option("--abort", help="Stop a handover that runs elsewhere, before its next batch."),
+        typer.Option("--abort", help="Stop a handover of another process before its next batch."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> Result:

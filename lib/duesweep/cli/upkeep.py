@@ -38,21 +38,21 @@ app = typer.Typer()
 _STANDARD_OUTPUT = Path("-")
 
 schedule = group(
-    "Print what runs it: a crontab's lines, systemd's units, Kubernetes' objects, a DAG."
+    "Print a schedule: lines for a crontab, systemd units, Kubernetes objects or an Airflow DAG."
 )
 
 
-@command(app, "setup", ending=AGAIN, short="Create what is missing in the database.")
+@command(app, "setup", ending=AGAIN, short="Create missing tables in the database.")
 def setup(
     *,
     common: Common,
     print_sql: PrintSql = False,
     grant_to: Annotated[
         str | None,
-        typer.Option(metavar="ROLE", help="With --print-sql: print what ROLE needs to sweep, too."),
+        typer.Option(metavar="ROLE", help="With --print-sql: also print the grants for this role."),
     ] = None,
     rebind: Annotated[
-        bool, typer.Option("--rebind", help="Bind the journal to the ledger of ledger.root again.")
+        bool, typer.Option("--rebind", help="Bind the journal to the ledger at ledger.root.")
     ] = False,
 ) -> Result:
     """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
@@ -71,7 +71,7 @@ def setup(
     return Result(done, views.set_up(done))
 
 
-@command(app, "doctor", ending=NOTHING, short="Say what is wrong, and what to do.")
+@command(app, "doctor", ending=NOTHING, short="Check the setup and explain each problem.")
 def doctor(
     *,
     several: Several,
@@ -79,9 +79,10 @@ def doctor(
         bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
     ] = False,
     print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print only the SQL statements that mend findings.")
+        bool,
+        typer.Option("--print-sql", help="Print only the SQL statements that correct findings."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print passed checks, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also print passed checks.")] = False,
     ignore: Annotated[
         list[str] | None,
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
@@ -103,7 +104,9 @@ def doctor(
     return several.each(examined, "-- " if print_sql else "== ")
 
 
-@command(app, "config", ending=NOTHING, short="Print all settings, secrets masked.", document=None)
+@command(
+    app, "config", ending=NOTHING, short="Print all settings with masked secrets.", document=None
+)
 def show_config(*, configured: Configured) -> Result:
     """Print the effective configuration as one JSON document, with secrets masked.
 
@@ -119,7 +122,7 @@ def show_config(*, configured: Configured) -> Result:
     app,
     "report",
     ending="nothing was changed, and a page that is there stays as it was",
-    short="Write a page about what was swept and what waits.",
+    short="Write an HTML status report.",
 )
 def report(
     *,
@@ -127,18 +130,18 @@ def report(
     endpoint: EndpointName = None,
     settings: Overrides = None,
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The page; - is standard output.")
+        Path, typer.Option(metavar="FILE", help="The HTML file; - is standard output.")
     ] = Path("duesweep-report.html"),
     days: Annotated[
-        int, typer.Option(metavar="N", min=1, max=400, help="Look back so many days.")
+        int, typer.Option(metavar="N", min=1, max=400, help="Show the last N days.")
     ] = 7,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, and write no page.")
+        bool, typer.Option("--json", help="Print one JSON document; write no report.")
     ] = False,
 ) -> Result:
-    """Say whether all is well, and write one page of HTML: what is due and why it is still there,
-    the last sweeps, how late messages were, what comes due, what fails, the errors that wait for a
-    hand, pauses, and the doctor's findings. It needs no network.
+    """Write an HTML status report: due messages and the reasons that hold them back, the last
+    sweeps, lateness, the next messages, failures, open errors, pauses, and the doctor's findings.
+    The page needs no network.
 
     Exits with 4 if neither the store nor the ledger of an endpoint could be read.
 
@@ -165,9 +168,9 @@ def report(
 @command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")
 def audit(*, common: Common) -> Result:
     """Compare store, journal and ledger: each message that left has one tombstone, and the sums of
-    the sweeps are those of the tombstones. Changes and locks nothing; sweeps may run meanwhile.
+    sweeps and tombstones agree. Changes and locks nothing; sweeps may run at the same time.
 
-    Exits with 3 if something does not agree.
+    Exits with 3 if it finds a difference.
 
     Example: duesweep audit --json
     """
@@ -175,7 +178,7 @@ def audit(*, common: Common) -> Result:
     return Result(found, views.audited(found))
 
 
-@command(app, "maintain", ending=AGAIN, short="Tidy up the journal and the ledger.")
+@command(app, "maintain", ending=AGAIN, short="Clean up the journal and the ledger.")
 def maintain(
     *,
     common: Common,
@@ -183,13 +186,13 @@ def maintain(
         list[str] | None,
         typer.Option(
             metavar="SOURCE",
-            help="Delete what is kept of a source whose delayed table is gone; may be repeated.",
+            help="Delete the data of a source without a delayed table; may be repeated.",
         ),
     ] = None,
 ) -> Result:
-    """Settle what dead sweeps left, remove retry counters of messages that are gone, compact the
-    ledger's files, and delete files and rows that are too old (ledger.vacuum_days and
-    ledger.keep_days). Sweeps may run meanwhile.
+    """Settle interrupted sweeps, remove retry counters of messages that are gone, merge the
+    ledger's files, and delete old files and rows (ledger.vacuum_days and ledger.keep_days). Sweeps
+    may run at the same time.
 
     Example: duesweep maintain --set ledger.keep_days=400
     """
@@ -201,9 +204,9 @@ def maintain(
 class Scheduled(Configured):
     """What is run, and how often."""
 
-    every: Annotated[str, typer.Option(metavar="TIME", help="Sweep so often, as in 30s or 5m.")] = (
-        "1m"
-    )
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="The time between two sweeps, such as 30s or 5m.")
+    ] = "1m"
 
     def form(self, name: str) -> Result:
         from duesweep.operations.schedule import schedule
@@ -218,7 +221,7 @@ _form = partial(command, schedule, ending=NOTHING, document=None)
 
 @_form("cron")
 def cron(*, scheduled: Scheduled) -> Result:
-    """Print lines for a crontab: a sweep so often, and every night `maintain` and `audit`.
+    """Print lines for a crontab: regular sweeps, and every night `maintain` and `audit`.
 
     Example: duesweep schedule cron --every 5m
     """
