@@ -108,6 +108,11 @@ def count(texts: Mapping[str, str], patterns: Sequence[Pattern]) -> dict[str, Co
     return dict(sorted(counts.items()))
 
 
+def is_counted(file: str) -> bool:
+    """Whether a file is a page of docs that counts: the table of parity does not."""
+    return file.startswith("docs/") and file.endswith(".md") and file != "docs/parity.md"
+
+
 def files_of(paths: Sequence[str] = ()) -> dict[str, str]:
     """The texts that we read: of all files of the repository, or of these paths."""
     asked = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths]
@@ -161,6 +166,13 @@ def _page(text: str) -> Iterator[tuple[int, str]]:
     ):
         text = re.sub(code, _blanked, text, flags=re.MULTILINE | re.DOTALL)
     yield 1, text.replace("[", " ").replace("]", " ")
+
+
+def hand_written(text: str) -> int:
+    """The words of a page without blocks of code and the parts that a test writes."""
+    text = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^ *```.*?^ *```$|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL)
+    return sum(any(map(str.isalnum, word)) for word in text.split())
 
 
 def _blanked(code: re.Match[str]) -> str:
@@ -319,6 +331,9 @@ def main() -> int:
         budget = lowered(counts, budget)
         write_budget(budget)
     print(table(counts, budget))
+    pages = {file: hand_written(text) for file, text in files_of(["README.md", "docs"]).items()}
+    rest = sum(words for file, words in pages.items() if is_counted(file))
+    print(f"hand-written words: README.md {pages['README.md']:,}, docs {rest:,}")
     return 0
 
 

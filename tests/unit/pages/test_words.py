@@ -10,6 +10,8 @@ from proof.words import (
     Count,
     count,
     files_of,
+    hand_written,
+    is_counted,
     lowered,
     passages,
     read_budget,
@@ -41,6 +43,27 @@ def test_no_folder_has_more_cases_or_longer_lines_than_its_budget() -> None:
     }
 
     assert over == {}, "`proof/run words FOLDER` lists the cases of a folder"
+
+
+def test_pages_stay_short() -> None:
+    pages = files_of(["README.md", "docs"])
+
+    assert hand_written(pages["README.md"]) <= 900
+    assert sum(hand_written(pages[file]) for file in pages if is_counted(file)) <= 22_000
+
+
+def test_blocks_of_code_and_generated_parts_are_not_written_by_hand() -> None:
+    page = """
+Two words, `and code` - also.
+```
+not this
+```
+<!-- settings: begin -->
+| not | this |
+<!-- settings: end -->
+<!-- nor this -->
+"""
+    assert hand_written(page) == 5
 
 
 def test_each_pattern_has_a_reason() -> None:
