@@ -1,7 +1,7 @@
 """Every `duesweep …` and `./spark-submit.sh …` in the pages is a command line of today, and figures
 are those that the code decides.
 
-What the commands of docs/operations.md print is tests/acceptance/test_operations_page.py's affair.
+Outputs are compared by tests/acceptance/test_first_pages.py and test_operations_page.py.
 """
 
 import re
@@ -22,7 +22,7 @@ from duesweep.queues.rabbitmq.topology import LONGEST_DELAY_SECONDS
 _ROOT = Path(__file__).parents[3]
 _PAGES = [
     *(_ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    *sorted((_ROOT / "docs").glob("*.md")),
+    *sorted((_ROOT / "docs").glob("**/*.md")),
 ]
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SHELLS = {"", "console", "sh", "bash"}
