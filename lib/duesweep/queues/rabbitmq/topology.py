@@ -246,7 +246,7 @@ class RabbitMqSetup:
 
     def grants(self, role: str) -> str:  # noqa: ARG002 - RabbitMQ has no roles
         """A comment: rights on a broker are not given by statements."""
-        return "-- Set the rights in RabbitMQ by `rabbitmqctl set_permissions` (docs/rabbitmq.md)."
+        return "-- Set the rights in RabbitMQ by `rabbitmqctl set_permissions` (docs/security.md)."
 
     def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
         """Create what is missing, and return its names. An endpoint's existing queue may be of any
