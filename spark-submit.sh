@@ -5,14 +5,14 @@
 # Options of Spark's spark-submit may stand anywhere: --master (default $MASTER, else local[*,4]),
 # --conf key=value, --driver-memory, --executor-memory, --total-executor-cores, --jars, --packages,
 # --properties-file (instead of conf/spark-defaults.conf), and the like. Python takes them, and makes
-# ready what a command needs of Spark: lib/duesweep/drivers/spark_start.py.
+# Spark ready for a command: lib/duesweep/drivers/spark_start.py.
 set -euo pipefail
 
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=scripts/environment.sh
 source "$root/scripts/environment.sh"
 
-# One document on stdout, whatever happens: those that Python prints itself come later.
+# One document on stdout, whatever happens: Python's own documents come later.
 tell_failure() {
   local status=$?
   ((status == 0)) || printf '{"outcome": "error", "exit_code": %d, "error": "%s"}\n' "$status" \

@@ -1,7 +1,7 @@
-"""Measures duesweep beside its peers: bench/run [benchmark] [options]. See README.md.
+"""Compares duesweep with its peers: bench/run [benchmark] [options]. See README.md.
 
 Without a benchmark, all that need no server of others run in a size for ten minutes in all, one
-after the other, and one table shows what they have found. Exits with 1 if a message was lost,
+after the other, and one table shows their results. Exits with 1 if a message was lost,
 doubled or early, or a ratio is not enough, and with 2 if a server is missing.
 """
 
@@ -28,7 +28,7 @@ _NOT_BY_DEFAULT = {"sqlserver", "scale", "frozen"}
 
 
 def benchmark(name: str) -> tuple[Options, Benchmark]:
-    """The options of a benchmark, and what it does."""
+    """The options of a benchmark, and its function."""
     match name:
         case "throughput" | "scale":
             import throughput as module

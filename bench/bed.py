@@ -14,7 +14,7 @@ from measure import Faults
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
+from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
 from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
 from duesweep_testing.folder import write_config
@@ -32,7 +32,7 @@ _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What waits in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
+    """The messages in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
     more that are not. `one_due`: all that are due have the same Due. `waiting` messages more become
     due in a week; `paused` more are due, and their destination is paused. `made_once`: without
     those 2 %, made by the server, and not kept for another round, which would take twice the disk.
@@ -169,7 +169,8 @@ class Bed:
             )
 
     def count(self, *, is_first_hop: bool = False) -> Faults:
-        """Count what arrived: in the destinations, or after a first hop in the own queue."""
+        """Count the arrived messages: in the destinations, or after a first hop in the own queue.
+        """
         found: Sequence[tuple[str, TableName]] = (
             [("headers::json ->> 'NServiceBus.SqlServer.ForwardDestination'", self.own_queue)]
             if is_first_hop
@@ -239,7 +240,7 @@ FROM {delayed}
 _ONE_DUE = """
 UPDATE bench_pristine SET due = (SELECT min(due) FROM bench_pristine) WHERE is_due
 """
-# Headers like those of the others, and no body.
+# Headers like all others, and no body.
 _WAITING = """
 INSERT INTO {delayed} (id, headers, body, due)
 SELECT gen_random_uuid(), p.headers, '', now() + interval '7 days' + n * interval '1 millisecond'

@@ -1,4 +1,4 @@
-"""What a command costs: a small tick, a start of Spark, many endpoints at once, and `audit` and
+"""The cost of commands: a small tick, a start of Spark, many endpoints at once, and `audit` and
 `maintain` over a large ledger.
 """
 
@@ -84,7 +84,7 @@ def start_options(parser: ArgumentParser) -> None:
 
 
 _START_ROWS = 1_000
-# What anybody needs for a Delta table, and nothing else.
+# The least that a Delta table needs.
 _BARE = """
 import sys
 from pyspark.sql import SparkSession
@@ -98,7 +98,8 @@ _BARE_SETTINGS = {
 
 
 def start(options: Namespace, folder: Path) -> list[Figure]:
-    """A sweep on Spark, and a bare spark-submit that opens a table of the same ledger, in turns."""
+    """A sweep on Spark, and a bare spark-submit that opens a table of the same ledger, alternately.
+    """
     with open_bed(folder, Load(_START_ROWS)) as bed:
         _start_once(bed, folder)  # makes the ledger
         bare, firsts, ends = [], [], []
@@ -180,7 +181,7 @@ def fleet_options(parser: ArgumentParser) -> None:
 
 def fleet(options: Namespace, folder: Path) -> list[Figure]:
     """Many endpoints with one command, and one after another; one of three databases is down."""
-    # From 1 to `most`, each so many times as large as the one before.
+    # From 1 to `most`, each by one factor larger than the one before.
     steps = max(1, options.endpoints - 1)
     counts = [round(options.most ** (number / steps)) for number in range(options.endpoints)]
     together, apart = [], []
@@ -308,7 +309,7 @@ def audit(options: Namespace, folder: Path) -> list[Figure]:
 
 
 def _write_sweep(ledger: Path, source: str, number: int) -> None:
-    """A sweep of so many messages, in both tables."""
+    """The rows of a sweep, in both tables."""
     rng = random.Random(number)
     sweep_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
     at = datetime.now(UTC) - timedelta(days=1)
@@ -347,8 +348,8 @@ def maintain_options(parser: ArgumentParser) -> None:
 
 
 def maintain(options: Namespace, folder: Path) -> list[Figure]:
-    """`maintain` by each writer on a copy of a ledger of many small ticks; and once more, with
-    `ledger.vacuum_days=0`, which does to new files what a week does.
+    """`maintain` by each writer on a copy of a ledger of many small ticks; and again, with
+    `ledger.vacuum_days=0`, which treats new files as a week old.
     """
     figures = []
     with open_bed(folder, Load(options.rows)) as bed:
@@ -375,7 +376,7 @@ def maintain(options: Namespace, folder: Path) -> list[Figure]:
 
 
 def _ticks(config: Config, bed: Bed, count: int) -> list[float]:
-    """The seconds of so many sweeps in this process, with the config's writer of the ledger."""
+    """The seconds of `count` sweeps in this process, with the config's writer of the ledger."""
     context, seconds = sweep_context(config), []
     with opened_engine(context, on_spark=config.ledger.writer == "spark") as engine:
         for _ in range(count):

@@ -1,6 +1,6 @@
 """Runs seeded trials, and writes the results into docs/reliability.md and proof/trials.md.
 
-Each seed is printed with what it came to, and `--seed N --runs 1` runs it again. Exits with 1 if
+Each seed is printed with its result, and `--seed N --runs 1` runs it again. Exits with 1 if
 anything was lost or early, doubled beyond the bound, or not true.
 """
 
@@ -142,7 +142,7 @@ def _run_until_failure(services: Services, tasks: Any, done: Any) -> bool:
     while (trial := tasks.get()) is not None:
         try:
             done.put((trial, run_trial(trial, services)))
-        except Exception:  # noqa: BLE001 - whatever it is, the other trials go on
+        except Exception:  # noqa: BLE001 - whatever it is, the other trials continue
             done.put((trial, traceback.format_exc()))
             return False
     return True

@@ -1,4 +1,4 @@
-"""How late messages are that a watcher delivers: under load, in a burst, and beside a watcher that
+"""How late messages are that a watcher delivers: under load, in a burst, and next to a watcher that
 is killed or frozen.
 """
 
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.trials.points import FREEZE, WHEN, Plan
 
 _EVERY_SECONDS = 10
-# Messages wait for so long before the first of them is due, and after the last one at most.
+# The time before the first message is due, and the longest time after the last one.
 _LEAD_SECONDS, _MOST_SECONDS = 3, 300
 _STORE = """
 INSERT INTO {delayed} (id, headers, body, due)
@@ -34,7 +34,7 @@ SELECT id, headers, body,
        (now() AT TIME ZONE 'UTC') + make_interval(secs => %s + n / %s::float8)
 FROM (SELECT *, row_number() OVER () AS n FROM bench_pristine LIMIT %s) p
 """
-# What is due is told to everybody, in the order in which it is due.
+# All watchers get the due messages, in the order of their Dues.
 _EXPECT = """
 CREATE TABLE bench_expected AS
 SELECT headers::json ->> 'NServiceBus.MessageId' AS message_id, due FROM {delayed}
@@ -60,7 +60,7 @@ FROM late
 
 
 class Arrivals(NamedTuple):
-    """What became of the messages: faults, and seconds from Due to the commit of their delivery."""
+    """The arrived messages: faults, and seconds from Due to the commit of their delivery."""
 
     faults: Faults
     p50: float
@@ -68,7 +68,7 @@ class Arrivals(NamedTuple):
     latest: float
 
     def figure(self, name: str, note: str = "", cpu: Cpu | None = None) -> Figure:
-        """The 99th percentile, with the others beside it."""
+        """The 99th percentile, and the others."""
         beside = f"p50 {self.p50:.2f} s, latest {self.latest:.1f} s"
         told = "; ".join(filter(None, [beside, note]))
         return Figure(name, (self.p99,), "s, p99", cpu=cpu, faults=self.faults, note=told)
@@ -107,7 +107,7 @@ def _running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[by
         try:
             yield process
         finally:
-            # One that was frozen goes on before it ends, and gives back what it has claimed.
+            # A frozen one continues before it ends, and releases its claims.
             process.send_signal(signal.SIGCONT)
             process.terminate()
             process.wait(120)
@@ -146,7 +146,7 @@ def _killed(bed: Bed, rate: int, first: "subprocess.Popen[bytes]", seconds: int 
 
 
 def _store(bed: Bed, rows: int, rate: float, lead: float = _LEAD_SECONDS) -> None:
-    """Store so many messages, which come due one after another."""
+    """Store `rows` messages, which come due one after another."""
     bed.reset(rows=1)
     with psycopg.connect(bed.dsn) as connection:
         connection.execute(f"TRUNCATE {bed.delayed}".encode())
@@ -197,7 +197,7 @@ POINTS = (
     *(f"{when} DriverSession.delete_settled" for when in WHEN),
 )
 _WARM_SECONDS, _LATE_SECONDS = 4, 8
-# The tick at which a watcher freezes: its first ones settle what the part before has left.
+# The tick at which a watcher freezes: its first ones settle the rest of the part before.
 _OCCURRENCE = 3
 
 
@@ -210,8 +210,8 @@ def frozen_options(parser: ArgumentParser) -> None:
 
 def frozen(options: Namespace, folder: Path) -> list[Figure]:
     """Two watchers serve an endpoint, and one is frozen (SIGSTOP) at a point of its tick: how late
-    the other's messages are, how long a sweep beside them takes, and whether the audit at the end
-    finds nothing. What it finds counts as lost.
+    the other's messages are, how long another sweep takes, and whether the audit at the end
+    finds nothing. Its findings count as lost.
     """
     load = Load(options.rate * options.seconds)
     with open_bed(folder, load, track_commit_timestamp="on") as bed:

@@ -1,4 +1,4 @@
-"""What a benchmark finds: figures, the CPU behind them, and the table of all results."""
+"""The results of a benchmark: figures, the CPU behind them, and the table of all results."""
 
 import json
 import os
@@ -66,7 +66,7 @@ class Figure:
     """One line of the table: the median of `values`, one for each round.
 
     `ratio` is that to `peer`, the median of the rounds' ratios; below `enough` the run has failed.
-    `cpu` is in microseconds a message. `faults`: of all rounds; None where nothing is counted.
+    `cpu` is in microseconds a message. `faults`: of all rounds; None if messages are not counted.
     """
 
     name: str
@@ -114,7 +114,7 @@ def write(name: str, figures: Sequence[Figure]) -> None:
 
 
 def show(names: Sequence[str]) -> None:
-    """Print one table of what these benchmarks have found at last."""
+    """Print one table of the last results of these benchmarks."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
@@ -163,7 +163,7 @@ def _cells(figure: Figure) -> Sequence[str]:
 
 
 def say(text: str) -> None:
-    """Report what is being done."""
+    """Report the current step."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -178,7 +178,7 @@ class _Process:
 def cpu_now(server: int | None, *, with_jvm: bool = True) -> Cpu:
     """The CPU times until now of this process, its descendants and the server with this id. None: a
     server elsewhere, of which nothing is known. Without the JVM and its descendants in runs that do
-    not use it: its idle Python workers end, and take what they have used with them.
+    not use it: its idle Python workers end, and their CPU time is lost with them.
 
     A process counts with its children that have ended. So a backend of the server that ended during
     the run counts as the server, and a Python worker that the JVM started as Python; so does a JVM

@@ -3,7 +3,7 @@ receive that brings them from there to their destinations, one message a transac
 Python processes, without a plan, a ledger or handling of failures.
 
 As a script, this is one of the plain processes. Such a process waits for "go". Its job has a dsn,
-so it comes by stdin, which nobody sees.
+so it comes by stdin, which other users cannot see.
 """
 
 import json
@@ -45,8 +45,8 @@ ORDER BY Due LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 
 
-# Its receive and its send, without what the benchmark has no use for: expiry, and the sequence's
-# number that comes back.
+# Its receive and its send, without parts that the benchmark does not need: expiry, and the
+# sequence's number that comes back.
 _RECEIVE = """
 WITH message AS (SELECT seq FROM {0} FOR UPDATE SKIP LOCKED LIMIT 1)
 DELETE FROM {0} r USING message WHERE r.seq = message.seq RETURNING r.headers, r.body

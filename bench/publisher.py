@@ -1,4 +1,4 @@
-"""RabbitMQ: the pipelined publisher beside one confirm at a time, and beside RabbitMQ's own load
+"""RabbitMQ: the pipelined publisher, one confirm at a time, and RabbitMQ's own load
 generator, https://github.com/rabbitmq/rabbitmq-perf-test, on one broker with one kind of queue.
 """
 
@@ -43,7 +43,7 @@ def publisher_options(parser: ArgumentParser) -> None:
 
 
 def publisher(options: Namespace, folder: Path) -> list[Figure]:
-    """All contenders in turns, into an empty quorum queue."""
+    """All contenders alternately, into an empty quorum queue."""
     contenders: dict[str, tuple[Callable[[str, int], float | None], int]] = {
         _PIPELINED: (_pipelined, options.messages),
         _ONE_BY_ONE: (_one_by_one, options.one_by_one),
@@ -108,7 +108,7 @@ def _one_by_one(url: str, count: int) -> None:
     channel = connection.channel()
     channel.confirm_delivery()
     for _ in range(count):
-        # Returns after the confirm, and raises if there is none.
+        # Returns after the confirm, and raises without one.
         channel.basic_publish("", _QUEUE, _BODY, properties, mandatory=True)
     connection.close()
 
@@ -126,7 +126,7 @@ def _perf_test(url: str, count: int) -> float:
     command = ["java", "-cp", _perf_test_jars(), "com.rabbitmq.perf.PerfTest", "--predeclared"]
     command += [text for option in options.items() for text in map(str, option)]
     command += ["--flag", "persistent", "--flag", "mandatory"]
-    # A command line can be seen by everybody, and the URL has a password.
+    # All users can see a command line, and the URL has a password.
     environment = os.environ | {"RABBITMQ_PERF_TEST_ENV_PREFIX": "BENCH", "BENCH_URI": url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = _RATE.search(done.stdout)
@@ -167,7 +167,7 @@ def _empty_queue(url: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _broker(url: str | None, folder: Path) -> Iterator[str]:
-    """The broker at `url`; None: a node like that of the tests, which ends with the block."""
+    """The broker at `url`; None: a node as in the tests, which ends with the block."""
     if url is not None:
         yield url
         return

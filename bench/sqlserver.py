@@ -1,4 +1,4 @@
-"""A sweep on SQL Server beside two plain processes.
+"""A sweep on SQL Server, and two plain processes.
 
 As a script, this is one of the plain processes.
 """
@@ -25,7 +25,7 @@ from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.drivers.statements import statement  # noqa: TID251 - creates what it measures
+from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
 from duesweep.operations.setup import set_up
 from duesweep.sweep.sweep import InProcessEngine, sweep
 from duesweep_testing.folder import write_config
@@ -54,7 +54,7 @@ def sqlserver_options(parser: ArgumentParser) -> None:
 
 
 def sqlserver(options: Namespace, folder: Path) -> list[Figure]:
-    """All contenders in turns, in a database of its own."""
+    """All contenders alternately, in a database of its own."""
     if not options.dsn:
         say(f"name a server with --dsn or {VARIABLE}")
         sys.exit(NOT_RUN)
@@ -66,7 +66,8 @@ def sqlserver(options: Namespace, folder: Path) -> list[Figure]:
         config = write_config(folder / "duesweep.toml", settings, "Written by bench/run.")
         _prepare(connection, config, options.rows)
         session = WarmSession()
-        # What is not measured, and then what is; each returns the seconds.
+        # The step before the measurement, which returns the measured step; that returns the
+        # seconds.
         contenders: dict[str, Callable[[], Callable[[], float]]] = {
             _PLAIN: lambda: partial(_seconds, _plain(dsn, options.rows).run),
             "sweep on Spark, dispatch": lambda: lambda: session.sweep(config)["run_slices"],
@@ -105,7 +106,7 @@ def _database(dsn: str) -> Iterator[str]:
     """A database of its own on the server."""
     connection = _connect(dsn)
     if connection.execute(f"SELECT DB_ID('{_DATABASE}')").fetchval() is not None:
-        sys.exit(f"There is a database {_DATABASE} already: delete it, if nobody needs it")
+        sys.exit(f"There is a database {_DATABASE} already: delete it, if it is not needed")
     connection.execute(f"CREATE DATABASE {_DATABASE}")
     kept = [pair for pair in dsn.rstrip(";").split(";") if not pair.lower().startswith("database=")]
     try:
@@ -151,7 +152,7 @@ def _reset(connection: "pyodbc.Connection") -> None:
 
 
 def _count_faults(connection: "pyodbc.Connection") -> Faults:
-    """How many messages are not in their queue, and how many are there, or elsewhere, once more."""
+    """How many messages are not in their queue, and how many are there, or elsewhere, twice."""
     rows = connection.execute("SELECT Headers FROM bench_pristine")
     expected = Counter(_id_and_destination(headers) for (headers,) in rows)
     found: Counter[tuple[str, str]] = Counter()
@@ -160,7 +161,7 @@ def _count_faults(connection: "pyodbc.Connection") -> Faults:
         found.update((json.loads(headers)["NServiceBus.MessageId"], name) for (headers,) in rows)
     left = connection.execute(f"SELECT COUNT(*) FROM {_DELAYED}").fetchval()
     missing = (expected - found).total()
-    # What is in the store and in a queue is doubled as well.
+    # A message in the store and in a queue is doubled as well.
     return Faults(missing, (found - expected).total() + max(0, left - missing))
 
 

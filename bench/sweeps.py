@@ -24,7 +24,7 @@ from duesweep.drivers.spark import spark_session
 from duesweep.stores.due import SqlDriver
 
 STAGES = ("plan", "dispatch", "settle")
-# What a sweep on Spark calls, and the stage of each.
+# The functions that a sweep on Spark calls, and the stage of each.
 STAGE_OF = {
     "settle_first": "settle",
     "plan": "plan",
@@ -53,8 +53,8 @@ class WarmSession:
 
 
 def shell_command() -> list[str]:
-    """What runs duesweep: the command of the checkout, or where the jars come from elsewhere, this
-    Python.
+    """The program that runs duesweep: the command of the checkout, or this Python if the jars come
+    from elsewhere.
     """
     if "DUESWEEP_JARS" in os.environ:
         return [sys.executable, "-m", "duesweep"]
@@ -62,8 +62,8 @@ def shell_command() -> list[str]:
 
 
 def sweep_in_process(file: Path, *, at_once: int = 1) -> None:
-    """So many sweeps at once, each in a process of its own, without Spark, Python's start
-    included.
+    """`at_once` sweeps at the same time, each in a process of its own, without Spark, Python's
+    start included.
     """
     command = [sys.executable, "-m", "duesweep", "sweep", "--config", str(file), "--json"]
     sweeps = [
@@ -91,11 +91,11 @@ class ShellRun:
 def run_from_shell(
     command: list[str], *, watches_memory: bool = True, **environment: str
 ) -> ShellRun:
-    """Run a command that prints a document. Raises where it fails. To watch the memory takes CPU of
+    """Run a command that prints a document. Raises if it fails. To watch the memory takes CPU of
     this process, which counts in a comparison.
     """
     started = time.monotonic()
-    # Into a file: nobody reads a pipe until the command has ended.
+    # Into a file: no process reads a pipe until the command has ended.
     with tempfile.TemporaryFile() as written:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=written, env=os.environ | environment
@@ -129,7 +129,7 @@ def sweep_from_shell(
 
 
 def _peak_mb(pid: int) -> float:
-    """The peak since the process began its program; `ru_maxrss` would count its parent's, too."""
+    """The peak since the process began its program; `ru_maxrss` would also count its parent's."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,4 +1,4 @@
-"""How fast whole sweeps are, beside their peers and in many sizes."""
+"""How fast whole sweeps are, compared with their peers and in many sizes."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ _WARM_UP_ROWS = 50_000
 _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 _DEADLOCKS, _PEAK_MB = "deadlocks", "MB at the peak"
 
-# The measured action. It returns what it knows: the seconds of its steps, deadlocks, or a peak.
+# The measured action. It returns its numbers: the seconds of its steps, deadlocks, or a peak.
 Measured = Callable[[], dict[str, float]]
 
 
@@ -101,7 +101,7 @@ def _note(runs: Sequence[Run]) -> str:
 
 
 def _options_of_both(parser: ArgumentParser) -> None:
-    parser.add_argument("--only", default="", help="those with this in the name")
+    parser.add_argument("--only", default="", help="contenders with this in the name")
     parser.add_argument("--dsn", help=f"of a database {DATABASE} elsewhere; it is emptied")
     parser.add_argument("--ledger", help="a root for the ledger that a cluster can reach")
 
@@ -115,7 +115,7 @@ def throughput_options(parser: ArgumentParser) -> None:
 
 
 def throughput(options: Namespace, folder: Path) -> list[Figure]:
-    """All contenders in turns, on one server with the same rows."""
+    """All contenders alternately, on one server with the same rows."""
     durability = _DURABLE if options.durable else {}
     with open_server(folder, options.dsn, **durability) as dsn:
         file = folder / "duesweep.toml"
@@ -198,8 +198,8 @@ _TWENTY_MILLION = Load(20_000_000, body_bytes=0, made_once=True)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What waits, and how many slices there are; 0: as many as cores. `on_spark`: in a warm Spark
-    session; False: from the shell without Spark; None: from the shell, as the settings say.
+    """The stored messages, and the number of slices; 0: as many as cores. `on_spark`: in a warm
+    Spark session; False: from the shell without Spark; None: from the shell, as the settings say.
     """
 
     name: str

@@ -35,6 +35,6 @@ if __name__ == "__main__":
     from duesweep.cli.app import main
 
     status = main(["sweep", *take_secrets(sys.argv[1:])])
-    # A notebook-like host may take any SystemExit for a failure, that of 0 included.
+    # A notebook-like host may take any SystemExit for a failure, also SystemExit(0).
     if status:
         sys.exit(status)

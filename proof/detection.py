@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not asked for. As an argument, a test that is gone would end this."""
+    """Leave out tests that are not wanted. As an argument, a test that is gone would end this."""
     if file := config.getoption("select"):
         selected = file.read_text("utf-8").splitlines()
         parts = tuple(name + part for name in selected for part in ("::", "["))
@@ -64,7 +64,7 @@ def _is_long(item: pytest.Item) -> bool:
 
 
 class Detection:
-    """Writes what becomes of tests: `started`, `passed`, `detected`, `private`, `other`."""
+    """Writes the outcome of each test: `started`, `passed`, `detected`, `private`, `other`."""
 
     def __init__(self, file: Path, *, goes_on: bool) -> None:
         # Kept open: a test may have replaced what opens files.
@@ -83,7 +83,7 @@ class Detection:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Classify what a test has ended with."""
+        """Classify the end of a test."""
         report = yield
         if report.passed and call.when == "call":
             self._write("passed", item.nodeid, "")
@@ -131,8 +131,9 @@ def _is_of_the_product(error: AssertionError) -> bool:
 
 
 def private_names(file: Path, test: str | None) -> list[str]:
-    """The private names that a test uses: those that its module imports, and those in the test
-    itself and in its fixtures and helpers of the same module. Without a test, all of the module.
+    """The private names that a test uses: the names that its module imports, and the names in the
+    test itself and in its fixtures and helpers of the same module. Without a test, all of the
+    module.
     """
     module = ast.parse(file.read_bytes())
     found = {name for node in ast.walk(module) for name in _imported(node)}

@@ -1,9 +1,9 @@
 """Print the figures by which we judge the structure of the code.
 
-`proof/run house [--at COMMIT] [--json]` has those of the work tree, or of a commit. Each rule is a
-function here, and its docstring says what it counts; the page has them below the table. `--json`
-prints the figures alone. proof/house-d91097e.json has those of d91097e, and proof/house.md is this
-page.
+`proof/run house [--at COMMIT] [--json]` has the figures of the work tree, or of a commit. Each rule
+is a function here; its docstring describes the count, and the page has it below the table. `--json`
+prints the figures alone. proof/house-d91097e.json has the figures of d91097e, and proof/house.md is
+this page.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ROOT = PROOF.parent
 BEFORE = "d91097e"
 PACKAGE = Path("lib", "duesweep")
 # Test code that is shipped: the contracts of stores and queues, and a store in memory. The first
-# name is that of d91097e, the second today's.
+# name is the name in d91097e, the second is today's.
 TESTING = (PACKAGE / "testing", Path("lib", "duesweep_testing"))
 SMALL_LINES = 120
 NOT_MEASURED = "not measured"
@@ -97,7 +97,7 @@ class Tree:
 
     @property
     def modules(self) -> dict[Path, str]:
-        """Those of the texts that are Python."""
+        """The texts that are Python."""
         return {path: text for path, text in self.texts.items() if path.suffix == ".py"}
 
     @cached_property
@@ -172,10 +172,10 @@ def entries(tree: Tree) -> int:
 @rule("imports against the layers", "45", "0")
 def imports_against(tree: Tree) -> int:
     """Pairs of modules: the first imports the second, at the top or in a function, although the
-    second's layer is above its own, or beside it in one group. proof/layers.toml has the layers and
+    second's layer is above its own, or in the same group. proof/layers.toml has the layers and
     which module belongs to which. Imports of and by `duesweep` itself and the shipped tests do not
-    count. The plan's figure for d91097e counts lines of a drawing of packages, which nobody can
-    repeat.
+    count. The plan's figure for d91097e counts lines of a drawing of packages, which cannot be
+    repeated.
     """
     return sum(1 for _ in _imports_against(tree))
 
@@ -196,7 +196,7 @@ def protocols(tree: Tree) -> int:
 def files_of_a_message(tree: Tree) -> int:
     """Python files of which a function is called, in any thread, between the call of the function
     `sweep` and its return, while it sweeps one message of PostgreSQL's transport in process. The
-    plan's figure for d91097e is of somebody who read the code along the message's way, so it is
+    plan's figure for d91097e comes from reading the code along the message's way, so it is
     lower: the sweep's own checks, locks and limits run too.
     """
     return len(tree.traces["sweep"])
@@ -205,7 +205,7 @@ def files_of_a_message(tree: Tree) -> int:
 @rule("files of `cancel --destination X` before the store", "47, by reading", "≤ 19")
 def files_of_cancel(tree: Tree) -> int:
     """Python files of which a function is called during the whole command, which finds one message
-    and cancels it; without those of the layers ledger, queues, stores and drivers.
+    and cancels it; without files of the layers ledger, queues, stores and drivers.
     """
     behind = {"ledger", "queues", "stores", "drivers"}
     return sum(1 for name in tree.traces["cancel"] if tree.layers.of(name) not in behind)

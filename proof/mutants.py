@@ -76,7 +76,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a fault; `test` has detected it."""
+    """The outcome of a fault; `test` has detected it."""
 
     mutant: Mutant
     name: str
@@ -393,7 +393,7 @@ def main() -> int:
         "--record", action="store_true", help="write the detecting tests to the list"
     )
     parser.add_argument(
-        "--stages", type=int, help="end after so many (0: the recorded tests, 1: unit tests near)"
+        "--stages", type=int, help="end after stage N (0: the recorded tests, 1: unit tests near)"
     )
     options = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)

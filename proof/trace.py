@@ -1,8 +1,8 @@
 """Run `duesweep`, and write the modules of which functions are called.
 
 `trace.py OUT BEGIN ARGUMENTS...`: OUT takes them, a name a line; BEGIN is the `MODULE:FUNCTION`
-whose call and return begin and end the count, or empty. The package is the one of PYTHONPATH. What
-runs while a module is imported does not count.
+whose call and return begin and end the count, or empty. PYTHONPATH has the package. Code
+that runs while a module is imported does not count.
 """
 
 import runpy
@@ -32,7 +32,8 @@ class Modules:
         module = str(getattr(frame.f_globals.get("__spec__"), "name", None))
         if module.partition(".")[0] != _PACKAGE:
             return
-        # The body of a module or of a class is no function. The command runs in that of `__main__`.
+        # The body of a module or of a class is no function. The command runs in the body of
+        # `__main__`.
         if not frame.f_code.co_flags & CO_OPTIMIZED:
             if frame.f_globals["__name__"] == "__main__":
                 return

@@ -78,8 +78,8 @@ def locked_packages(lock: str) -> set[Pin]:
 
 
 def files_of(pins: set[Pin]) -> Iterator[str]:
-    """The packages as files of requirements. pip-audit would leave out what this Python does not
-    install, so they have no markers; and it takes one version of a package in one file.
+    """The packages as files of requirements. pip-audit would leave out packages that this Python
+    does not install, so they have no markers; and it takes one version of a package in one file.
     """
     left = sorted(pins)
     while left:
@@ -106,7 +106,7 @@ def report(requirements: str) -> list[dict[str, Any]]:
 
 
 def judge(packages: list[dict[str, Any]], locked: set[Pin]) -> int:
-    """Print what was found about the locked packages; the exit code."""
+    """Print the findings on the locked packages; the exit code."""
     # pip-audit itself succeeds if it could compare nothing.
     compared = [package for package in packages if "skip_reason" not in package]
     known = [(package, vuln) for package in compared for vuln in package["vulns"]]

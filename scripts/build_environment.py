@@ -1,10 +1,10 @@
 """Build build/environment-<hash>.tar.gz, a Python for executors, and print its URI.
 
 An archive of links into this machine's Python would be of no use on another one: this one holds the
-interpreter itself, its standard library and the packages that tasks import, with what those load
-from this machine. Not PySpark, which the cluster's own Spark brings. Workers need the C library of
-this machine, or a newer one. Without unixODBC, of this machine or unpacked by scripts/services.py,
-the archive is one without SQL Server.
+interpreter itself, its standard library and the packages that tasks import, with the libraries that
+these load from this machine. Not PySpark, which the cluster's own Spark brings. Workers need the C
+library of this machine, or a newer one. Without unixODBC, of this machine or unpacked by
+scripts/services.py, the archive is one without SQL Server.
 """
 
 import hashlib
@@ -41,13 +41,13 @@ LEFT_OUT = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip"),
     *("site-packages", "dist-packages", "config-*", "sitecustomize.py"),
 )
-# What the extension modules of pyarrow are compiled from.
+# The sources of pyarrow's extension modules.
 SOURCES = {".pxd", ".pxi", ".pyx"}
 # A worker has the C library and the compiler's; of OpenSSL it needs its own, which alone knows
 # where it keeps the authorities that it trusts.
 OF_WORKER = re.compile(r"ld-|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|crypto|ssl)\.so")
 _LINK = re.compile(r"^\s+(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", re.MULTILINE)
-# Nobody listens there; where the driver cannot be loaded, the state is another one.
+# No server listens there; if the driver cannot be loaded, the state is another one.
 CONNECT = """
 import mssql_python_odbc, pyodbc
 try:
@@ -70,7 +70,7 @@ def interpreter() -> Path:
 
 
 def libpython() -> Path | None:
-    """The shared library that this interpreter runs from; None where all is in the binary."""
+    """The shared library that this interpreter runs from; None if the binary has everything."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if Path(path).name.startswith("libpython"):
@@ -85,8 +85,8 @@ def sqlserver_driver() -> metadata.PackagePath:
 
 
 def sqlserver_libraries() -> dict[str, str]:
-    """Path by name of what pyodbc and the driver load from this machine, or "not found". What it
-    lacks may be unpacked.
+    """The libraries that pyodbc and the driver load from this machine: path by name, or "not
+    found". Missing ones may be unpacked.
     """
     extension = find_spec("pyodbc")
     if extension is None or extension.origin is None:
@@ -96,7 +96,7 @@ def sqlserver_libraries() -> dict[str, str]:
     if "not found" in found.values():
         folders = (*UNPACKED.glob("usr/lib/*-linux-*"), *UNPACKED.glob("lib/*-linux-*"))
         found = linked(files, folders)
-    # What came with a package is copied with it, and found where it is.
+    # Libraries of a package are copied with it, and found where they are.
     return {
         name: path
         for name, path in found.items()

@@ -1,6 +1,6 @@
 """Make a Python environment of this checkout: environment.py program|tests|site|audit.
 
-scripts/environment.sh says what they are, and calls this. Needs Python 3.11 with venv alone.
+scripts/environment.sh describes them, and calls this. Needs Python 3.11 with venv alone.
 """
 
 import fcntl
@@ -24,14 +24,15 @@ LOCK = ROOT / "requirements.lock"
 # `otel`: scripts/renew_locks.py writes them.
 PROGRAM = ROOT / "scripts" / "program.txt"
 VENV = ROOT / ".venv"
-# Its archive is no wheel, but 430 MB that pip makes one of. The others are installed meanwhile.
+# Its archive is no wheel, but 430 MB that pip makes one of. The others are installed at the same
+# time.
 _SPARK = "pyspark"
 _INTERRUPTED = 130
 _BLOCK = re.compile(r"^([\w.-]+)==.*(?:\n .*)*\n", re.MULTILINE)
 
 
 def main(what: str) -> int:
-    """Make it, unless another start has made it meanwhile. Returns 2 where this user may not."""
+    """Make it, unless another start has just made it. Returns 2 if this user may not."""
     held = ROOT / ".cache" / "lock"
     try:
         held.parent.mkdir(exist_ok=True)

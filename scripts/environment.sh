@@ -4,7 +4,7 @@
 #   program    .venv, with the packages that duesweep needs
 #   tests      .venv, with every package of requirements.lock
 #   site|audit tools of their own, .cache/<name>, from scripts/<name>.lock
-# What is made carries a copy of the lock that it was made from, written last: a step that was
+# An environment has a copy of the lock that it was made from, written last: a step that was
 # interrupted, or whose lock has changed since, is done again.
 
 : "${root:?}"
@@ -15,7 +15,7 @@ need() {
     lock=$root/scripts/$what.lock copy=tools.lock folder=$root/.cache/$what
   fi
   python=$folder/bin/python
-  # What is ready is used without a right to write, by whatever user.
+  # Any user can use a ready environment, without the right to write.
   if [[ -x $python ]]; then
     if is_same "$lock" "$folder/$copy"; then return; fi
     if [[ $what == program ]] && is_same "$lock" "$folder/program.lock"; then return; fi

@@ -59,8 +59,8 @@ def locked(lock: str) -> Iterator[Jar]:
 
 
 def fetch(folder: Path) -> None:
-    """Put all jars in place at once. Raises `OSError` or `ValueError` where one cannot be had, or
-    is another one.
+    """Put all jars in place at once. Raises `OSError` or `ValueError` if one cannot be
+    fetched, or is another one.
     """
     jars = list(locked(LOCK.read_text(encoding="utf-8")))
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _fetch_one(jar: Jar, folder: Path) -> None:
 
 
 def _request(path: str) -> urllib.request.Request:
-    """A mirror's URL may have a password, which is sent as HTTP wants it, and never printed."""
+    """A mirror's URL may have a password, which is sent as HTTP wants it, but not printed."""
     repository = urlsplit(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL))
     person, _, host = repository.netloc.rpartition("@")
     url = urlunsplit(repository._replace(netloc=host, path=f"{repository.path.rstrip('/')}/{path}"))
@@ -101,7 +101,7 @@ def _request(path: str) -> urllib.request.Request:
 
 
 def main() -> int:
-    """Fetch them. Returns 1 where one cannot be had."""
+    """Fetch them. Returns 1 if one cannot be fetched."""
     try:
         fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else JARS)
     except (OSError, ValueError) as error:

@@ -1,9 +1,9 @@
 """Renew the locks: scripts/renew_locks.py [--jars] [argument of uv ...]. Needs uv.
 
 requirements.lock is for every extra and every Python from 3.11, with hashes; scripts/program.txt
-names those of its packages that duesweep itself needs; scripts/audit.lock and scripts/site.lock are
-the tools of scripts/audit.sh and scripts/site.sh, from the .in files beside them. What is locked
-already keeps its version; `--upgrade` takes new ones of everything, `--upgrade-package <name>` of
+names its packages that duesweep itself needs; scripts/audit.lock and scripts/site.lock are
+the tools of scripts/audit.sh and scripts/site.sh, from the .in files next to them. Locked packages
+keep their versions; `--upgrade` takes new ones of everything, `--upgrade-package <name>` of
 one. `--jars` renews jars.lock alone, from the coordinates in it; Spark resolves them.
 """
 
@@ -80,7 +80,7 @@ def resolve(coordinates: list[str], ivy: Path) -> Path:
 
 
 def renew_jars() -> None:
-    """Replace the hashes in jars.lock by those of what its coordinates resolve to."""
+    """Replace the hashes in jars.lock by the hashes of the jars that its coordinates name."""
     text = JARS_LOCK.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as ivy:
         files = sorted(resolve(_COORDINATE.findall(text), Path(ivy)).glob("*.jar"))

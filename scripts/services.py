@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Bring what Python's packages do not: scripts/services.py odbc|rabbitmq ...
 
-What the machine has is used. Where it lacks something and has apt-get, Debian's packages are
-unpacked into .cache/services/<name>; nothing is installed, and nobody has to be root. The driver of
+The machine's own services are used. If one is missing and apt-get exists, Debian's packages are
+unpacked into .cache/services/<name>; nothing is installed, and no root is needed. The driver of
 SQL Server (drivers/sqlserver/dsn.py) and the tests (tests/support/services.py) look there. Exits
 with 2 if something could not be brought.
 """
@@ -142,7 +142,7 @@ def _run(command: list[str], output: IO[bytes]) -> None:
 
 
 def _say(*lines: str) -> bool:
-    """Not done, and why."""
+    """Not done, with the reason."""
     print(*lines, sep="\n", file=sys.stderr)
     return False
 

@@ -14,7 +14,7 @@ from mkdocs.structure.pages import Page
 
 _ROOT = Path(__file__).resolve().parents[1]
 _DOCS = _ROOT / "docs"
-# Pages that are not in docs/, and what they are called on the site.
+# Pages that are not in docs/, and their names on the site.
 _OUTSIDE = {
     _ROOT / "README.md": "index.md",
     _ROOT / "CONTRIBUTING.md": "contributing.md",

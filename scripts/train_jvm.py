@@ -1,4 +1,4 @@
-"""Do once what a sweep has Spark do, so that the JVM archives the classes that this loads."""
+"""Use Spark once as a sweep does, so that the JVM archives the classes that this loads."""
 
 import sys
 import tempfile

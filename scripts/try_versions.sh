@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests with another Python, or with the lowest versions that pyproject.toml allows:
 #   scripts/try_versions.sh <python> locked|lowest [test ...]        by default tests/unit
-# Needs uv. Java is the one of JAVA_HOME. Environments are in .cache/try, and are made anew each time.
+# Needs uv. JAVA_HOME names Java. Environments are in .cache/try, and are made again each time.
 set -euo pipefail
 base=${1:?the Python to try, such as python3.13} versions=${2:?locked or lowest}
 shift 2
