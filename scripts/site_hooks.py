@@ -34,8 +34,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links lead to where their targets are on the site."""
-    if page.is_homepage:
-        # It is alone in its section: the menu would have one entry, this page.
+    if page.parent is None:
+        # No other page is in its section: the menu would have one entry, this page.
         page.meta["hide"] = ["navigation"]
     folder = Path(str(page.file.abs_src_path)).parent
 
