@@ -1,8 +1,8 @@
-"""What a sweep did, as journal and ledger keep it: the account of each slice, its breakers, what
-held messages back, and the number of the format.
+"""The results of a sweep, as journal and ledger keep them: the account of each slice, its breakers,
+the reasons why messages are held back, and the number of the format.
 
 In an account, `given = claimed + skipped + gone + later + held + left`. Each number
-is counted where it is known, and never derived from the others. The rest, if the sum is too small,
+is counted where it is known, not derived from the others. The rest, if the sum is too small,
 is `unexplained`.
 
 The number of the format is raised by a change with which an older version would lose or double what
@@ -21,14 +21,14 @@ from typing import Any
 from duesweep.core.errors import Problem
 from duesweep.core.policy import Pause
 
-# What the breaker of a slice's sessions is called.
+# The name of the breaker of a slice's sessions.
 SERVICES = "store and queues"
-# A slice may have thousands of destinations; those with the most messages are told.
+# A slice may have thousands of destinations; a report has those with most messages.
 MOST_REPORTED = 20
 
 
 class BreakerState(StrEnum):
-    """`CLOSED`: in use. `OPEN`: left alone, and tried again after a pause. `TRIGGERED`: left alone
+    """`CLOSED`: in use. `OPEN`: not used, and tried again after a pause. `TRIGGERED`: not used
     for the rest of the slice.
     """
 
@@ -39,7 +39,7 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerReport:
-    """A breaker that opened. `name` is a destination's address, or what the service is called;
+    """A breaker that opened. `name` is a destination's address, or the service's name;
     `state` is that at the end: `closed`, `open` or `triggered`. `since` is when it opened the last
     time, in ISO 8601; `seconds` is for how long it was open. `left` messages of the destination
     were left because of it.
@@ -59,12 +59,12 @@ class BreakerReport:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the `given` messages of a run of a task, of a slice, or of a sweep. A run is
+    """The outcomes of the `given` messages of a run of a task, of a slice, or of a sweep. A run is
     given the claim keys that it read.
 
     `claimed` were delivered, failed or exhausted; `skipped` were locked by others; `gone` were not
     in the store any more; `later` were there, but not due, or in back-off; `held` are for
-    paused destinations; `left` were not reached, or their destination took nothing.
+    paused destinations; `left` were not reached, or their destination was unavailable.
     """
 
     given: int = 0
@@ -87,7 +87,7 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class SliceEnd:
     """The end of a slice as one run of its task journalled it, or of one slice or all. `reason` is
-    why it is not complete, None: it is. `breakers` are those that opened in it.
+    why it is not complete, None: it is. `breakers` are its opened breakers.
     """
 
     account: Account
@@ -113,7 +113,7 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
         seen = _without_claimed(end.account, planned, claimed)
         return SliceEnd(_close(planned, claimed, replace(seen, left=planned)), end.reason, breakers)
     last = complete[-1]
-    # The journal has what other runs of the task claimed. This run may have seen it as gone.
+    # The journal has the claims of other runs of the task. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
     # The read was complete. So messages that it did not find left after the plan was made.
     before = max(0, planned - last.given - by_others)
@@ -123,7 +123,7 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
 
 
 def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
-    """The end of a sweep from those of its slices."""
+    """The end of a sweep from the ends of its slices."""
     parts = list(ends)
     return SliceEnd(
         sum((end.account for end in parts), Account()),
@@ -134,7 +134,7 @@ def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
 
 def _without_claimed(seen: Account, planned: int, claimed: int) -> Account:
     """The account of a run without messages that it saw as gone because they had been claimed: by
-    another run, or by a batch of its own whose COMMIT was not answered. Those that failed it saw as
+    another run, or by a batch of its own whose COMMIT was not answered. It saw failed ones as
     not eligible, and those whose COMMIT was under way as locked.
     """
     twice = max(0, claimed - seen.claimed - max(0, planned - seen.given))
@@ -164,7 +164,7 @@ def _close(given: int, claimed: int, seen: Account) -> Account:
 
 
 def report_as_text(reports: Iterable[BreakerReport]) -> str | None:
-    """Reports as the journal keeps them; None if there are none."""
+    """Reports as the journal keeps them; None without any."""
     found = [asdict(report) for report in _most_important(reports)]
     return json.dumps(found) if found else None
 
@@ -202,7 +202,7 @@ def _most_important(reports: Iterable[BreakerReport]) -> Sequence[BreakerReport]
 
 @dataclass(frozen=True, slots=True)
 class FailureReason:
-    """Why `count` messages of a sweep failed; one of them was for `destination`, None where that
+    """Why `count` messages of a sweep failed; one of them was for `destination`, None if that
     cannot be read.
     """
 
@@ -214,16 +214,16 @@ class FailureReason:
 @dataclass(frozen=True, slots=True)
 class SweepSummary:
     """The row of one sweep in the ledger's `sweeps`, derived from its journal; the same names in
-    `--json`. Times are aware datetimes, `bytes` those of the bodies dispatched. `found` is
+    `--json`. Times are aware datetimes, `bytes` the sizes of the dispatched bodies. `found` is
     `claimed + skipped + gone + eligible_later + held + left`, `claimed` is
     `dispatched + failed + exhausted`. `skipped` were locked by others, `gone` were taken or removed
     by others, `eligible_later` came to have a later Due or attempt, `held` are for paused
     destinations, `left` were not reached.
     `engine` is what dispatched its slices.
-    `over_limit` are those of `failed` that the limit of exhausted messages kept in the store.
+    `over_limit` are the `failed` ones that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
-    have the reason of each message. Nor are `breakers`: the destinations and services that took
-    nothing for some time.
+    have the reason of each message. Nor are `breakers`: the destinations and services that were
+    unavailable for some time.
     """
 
     sweep_id: str
@@ -258,7 +258,7 @@ class SweepSummary:
 class SweepReport(SweepSummary):
     """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
     sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
-    `sweep_ids` are those of all sweeps that a large backlog took, oldest first; `sweep_id` is the
+    `sweep_ids` are the ids of all sweeps that a large backlog took, oldest first; `sweep_id` is the
     last.
     """
 
@@ -275,7 +275,7 @@ _MOST_REASONS = 3
 
 def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
     """What two sweeps of one backlog did together. Their percentiles cannot be added: the larger
-    ones are at least as large as those of all messages.
+    ones are at least as large as the percentiles of all messages.
     """
     both = (earlier, later)
     counts: dict[str, Any] = {name: sum(getattr(one, name) for one in both) for name in _COUNTS}
@@ -323,11 +323,11 @@ def add_rest(report: SweepReport, rest: int, *, is_stopped: bool) -> SweepReport
 
 
 class Holder(StrEnum):
-    """Why messages that are due stay in the store, although nobody else holds them.
+    """Why messages that are due stay in the store, although no other process holds them.
 
     - `paused`: an operator paused their destination.
     - `limited`: their destination has got as many a second as its limit allows.
-    - `breaker`: their destination, or a service, takes nothing.
+    - `breaker`: their destination, or a service, is unavailable.
     - `back-off`: they have failed, and are tried again later.
     - `kept`: they are out of attempts, and the sweep gave up as many as it may.
     """
@@ -341,9 +341,9 @@ class Holder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """`messages` are held back by `holder`; None: so many as are due, which was not counted. `what`
-    is the destination, or the pattern of destinations; None: it is about all. `until` None: nobody
-    knows.
+    """`messages` are held back by `holder`; None: all due ones, which were not counted. `what`
+    is the destination, or the pattern of destinations; None: it is about all. `until` None:
+    unknown.
     """
 
     holder: Holder
@@ -354,7 +354,7 @@ class HeldBack:
 
 
 def held_by_pause(pause: Pause, messages: int | None = None) -> HeldBack:
-    """What a pause holds back."""
+    """The messages that a pause holds back."""
     why = f"{pause.reason} ({pause.given_by})"
     return HeldBack(Holder.PAUSED, pause.pattern, why, messages, pause.until)
 
@@ -385,7 +385,7 @@ _MARK = re.compile(r"duesweep format (?P<number>\d+)(?: \((?P<since>\S+) or newe
 
 
 def unknown_format(what: str, mark: str | None) -> Problem | None:
-    """What is wrong if `what` has a newer format than this version knows; None: nothing."""
+    """The fault if `what` has a newer format than this version knows; else None."""
     found = _MARK.search(mark or "")
     if found is None or int(found["number"]) <= FORMAT:
         return None

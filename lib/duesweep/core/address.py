@@ -1,5 +1,5 @@
-"""Transport addresses, and the queues or tables that they name. Two grammars, each that of the
-transport's own parser; no address has a NUL or half of a surrogate pair.
+"""Transport addresses, and the queues or tables that they name. Two grammars, each the
+grammar of the transport's own parser; no address has a NUL or half of a surrogate pair.
 
 - PostgreSQL (`QueueAddress.Parse`): the schema ends at the first dot outside quotes. Each part may
   be quoted, with quotes doubled inside. Names are case-sensitive.
@@ -120,7 +120,7 @@ def bracket_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SqlServerAddresses:
-    """How an endpoint on SQL Server reads addresses. Where an address has no schema or no catalog,
+    """How an endpoint on SQL Server reads addresses. If an address has no schema or no catalog,
     `default_schema` and `default_catalog` apply.
     """
 
@@ -164,7 +164,7 @@ def _next_part(text: str) -> tuple[str, str]:
     """The first part of `text`, without its brackets ("" if blank), and the rest."""
     bracketed_part = text.startswith("[")
     in_brackets = bracketed_part
-    # The transport looks for an `@` from the second character on: `t@@c` is table t in schema @c.
+    # The transport looks for an `@` after the first character: `t@@c` is table t in schema @c.
     for index in range(1, len(text)):
         if text[index] == "]":
             in_brackets = bracketed_part and not in_brackets

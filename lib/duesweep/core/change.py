@@ -1,5 +1,5 @@
 """What operators see and do, as values: the messages that wait in a store, the choice of some of
-them, and what a command did to them, which stores carry out and journal.
+them, and the changes by a command, which stores carry out and journal.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from duesweep.core.routing import fits_any, fits_destination
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.
 _SAGA_IDS = (SAGA_ID, "NServiceBus.OriginatingSagaId")
-# A scan of so many messages takes about half a minute.
+# A scan of this many messages takes about half a minute.
 SCAN_LIMIT = 1_000_000
 
 
@@ -26,7 +26,7 @@ class WaitingMessage(NamedTuple):
 
     `message` is as a claim returns it, but its body is None unless it was asked for; `body_bytes`
     is the body's size. `lock_key` is the text by which the store finds and locks it again (its key,
-    or where no key is indexed its Due and its key). `due` is the instant at which it is due; None:
+    or if no key is indexed its Due and its key). `due` is the instant at which it is due; None:
     never, or an infinite time. `next_attempt_at` and `error`: why it is in back-off; None: it has
     not failed.
     """
@@ -39,7 +39,7 @@ class WaitingMessage(NamedTuple):
     error: str | None = None
 
     def destination(self, own_queue: str) -> str | None:
-        """Where the message goes, if it can be read; to the endpoint itself: `own_queue`."""
+        """The destination, if it can be read; to the endpoint itself: `own_queue`."""
         message = self.message
         if message.destination is None:
             return None if isinstance(message.headers, MessageError) else own_queue
@@ -48,8 +48,8 @@ class WaitingMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DueSpan:
-    """Instants from `start` (included) to `end` (not included); None: no limit. What is never due
-    is in all spans without an end.
+    """Instants from `start` (included) to `end` (not included); None: no limit. Messages that are
+    never due are in all spans without an end.
     """
 
     start: datetime | None = None
@@ -80,7 +80,7 @@ class MessageFilter:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether the store cannot tell what it means: each message has to be looked at."""
+        """Whether the store cannot apply it: each message must be looked at."""
         return self != MessageFilter(keys=self.keys, due=self.due)
 
     def matches(self, waiting: WaitingMessage, own_queue: str) -> bool:
@@ -155,7 +155,7 @@ _DONE = dict(zip(CommandName, ChangeKind, strict=True))
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An operator's command: its name, who gave it, and why. It is journalled and settled as a
+    """An operator's command: its name, its giver and its reason. It is journalled and settled as a
     sweep is.
     """
 
@@ -176,10 +176,10 @@ class Change(NamedTuple):
     """One message that a command changed, a row of the ledger's `changes`.
 
     Dues are instants in microseconds since 1970-01-01 UTC: `due_before` None where the message did
-    not wait, `due_after` None where it does not wait any more. `queue` is where it was delivered
+    not wait, `due_after` None if it does not wait any more. `queue` is where it was delivered
     to. `of` is the sweep or command whose ledger row this undoes: the sweep that exhausted a
     message that is replayed or discarded, the command that cancelled one that is restored.
-    `message.key` is its key at that time; `new_key` is what the store calls it now, None where it
+    `message.key` is its key at that time; `new_key` is its key in the store now, None if it
     keeps its key or is not stored. `message.attempts` are its failures so far.
     """
 

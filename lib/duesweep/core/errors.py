@@ -1,4 +1,4 @@
-"""The errors of duesweep, by whose fault they are, and how texts of others are told.
+"""The errors of duesweep, by whose fault they are, and how texts of others are shown.
 
 Two families, never mixed: a :class:`MessageError` is one message's own fault and costs that
 message an attempt; every other :class:`DuesweepError` is the fault of a setting or a service and
@@ -17,7 +17,7 @@ from typing import Any, Self
 _LONGEST = 500
 _TAIL = 100
 # Characters that a terminal obeys, does not show, or shows in another order: control characters
-# (but a tab), those that Unicode calls format characters, line separators, and halves of surrogate
+# (but a tab), format characters of Unicode, line separators, and halves of surrogate
 # pairs.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
@@ -52,7 +52,7 @@ def worst(codes: Iterable[int]) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`text` says what happened, and to what; `advice` says what to do, None if nothing is to do.
+    """`text` says what happened, and names the object; `advice` says what to do, None: no action.
 
     As text it is one sentence: `<text>; <advice>`.
     """
@@ -67,8 +67,8 @@ class Problem:
 class DuesweepError(Exception):
     """Base of all errors that duesweep raises on purpose.
 
-    `text` says what happened, and to what; `advice` says what to do. `str` gives both. All fields
-    survive pickling: tasks send errors to the driver.
+    `text` says what happened, and names the object; `advice` says what to do. `str` gives both. All
+    fields survive pickling: tasks send errors to the driver.
 
     `stored_name` is what journal, ledger and fault headers call the class. It has to stay as it is:
     groups of errors are found by it. So a class of this module that moves, or is renamed, has to
@@ -168,11 +168,11 @@ class MissingRightError(StoreError):
 
 
 class SilentServiceError(StoreError):
-    """The service took what it was sent, and did not answer in time. It may still act on it."""
+    """The service accepted the request, and did not answer in time. It may still act on it."""
 
 
 class DestinationError(QueueError):
-    """One destination takes no messages now; the others do. Its messages are left to the next
+    """One destination accepts no messages now; the others do. Its messages are left to the next
     sweep, unless it takes them again within the slice: see `transient`.
     """
 
@@ -197,7 +197,7 @@ class TransactionLostError(StoreError):
 
 class UnusualBatchError(DuesweepError):
     """Something in this batch is unusual, so it has to be rolled back and run in the careful form.
-    Nobody's fault, and nobody is charged.
+    It is no message's fault, so no attempt is counted.
     """
 
 
@@ -231,7 +231,7 @@ class SweepClosedError(DuesweepError):
 
 
 class SweepStoppedError(DuesweepError):
-    """The sweep is to stop, so its tasks begin no other batch. Nobody's fault."""
+    """The sweep is to stop, so its tasks begin no other batch. It is no message's fault."""
 
 
 class MessageError(DuesweepError):
@@ -272,7 +272,7 @@ class DeliveryFailedError(MessageError):
 def may_pass(error: DuesweepError) -> bool:
     """Whether the fault of a service may pass within seconds, so that to try again makes sense.
 
-    Not if the service is silent: it may still do what it was asked, and then do it twice. Not if a
+    Not if the service is silent: it may still do its work, and then do it twice. Not if a
     transaction was lost: it has been tried again several times.
     """
     if isinstance(error, SilentServiceError | TransactionLostError):
@@ -315,7 +315,8 @@ def format_stack(error: BaseException) -> str:
 
 
 def make_storable(text: str) -> str:
-    """`text` without what a text column or UTF-8 cannot hold: NUL and lone surrogates."""
+    """`text` without characters that a text column or UTF-8 cannot hold: NUL and lone surrogates.
+    """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Messages that exhausted their attempts, as the ledger's `errors` tell of them, and the message
+"""Messages that exhausted their attempts, as the ledger's `errors` has them, and the message
 that is made of such a row to be delivered again.
 """
 
@@ -36,7 +36,7 @@ class ErrorId(NamedTuple):
 
 
 class ErrorRow(NamedTuple):
-    """A row of `errors`, less what is large. `destination` None: the endpoint's own queue."""
+    """A row of `errors` without large columns. `destination` None: the endpoint's own queue."""
 
     id: ErrorId
     message_id: str | None
@@ -103,13 +103,13 @@ class ErrorFilter:
 
 @lru_cache(maxsize=1)
 def _names(ids: tuple[str, ...]) -> set[str | None]:
-    """What an error with one of these ids may be called; the same for all rows."""
+    """The possible spellings of these ids; the same for all rows."""
     return {*spellings(ids)}
 
 
 @dataclass(frozen=True, slots=True)
 class KeptMessage:
-    """What a row of `errors` has. `headers` are None where they could not be read; `headers_text`
+    """A whole row of `errors`. `headers` are None if they could not be read; `headers_text`
     is the text that the store had: JSON, or the MSMQ transport's XML.
     """
 

@@ -1,5 +1,5 @@
-"""Findings: what a check says of one thing. The doctor shows all; a sweep is refused by the first
-that stops it.
+"""Findings: the result of a check for one thing. The doctor shows all; a sweep is refused by the
+first that stops it.
 """
 
 import difflib
@@ -18,7 +18,7 @@ _SKEW = timedelta(seconds=5)
 
 
 class Severity(StrEnum):
-    """How bad a finding is, worst first. Faults and warnings are for somebody to correct."""
+    """How bad a finding is, worst first. Faults and warnings must be corrected."""
 
     FAULT = "fault"
     WARNING = "warning"
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 
 class Check(StrEnum):
-    """The checks' names; stable, for scripts. What each means is in docs/doctor.md."""
+    """The checks' names; stable, for scripts. docs/doctor.md has their meanings."""
 
     DRIVER_IMPORT = "driver-import"
     ROUTE = "route"
@@ -144,7 +144,7 @@ def skipped(check: Check, about: str, reason: str) -> Finding:
 
 
 def is_to_mend(finding: Finding) -> bool:
-    """Whether somebody has to do something."""
+    """Whether a person must act."""
     return finding.severity in {Severity.FAULT, Severity.WARNING}
 
 
@@ -155,7 +155,7 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding]:
-    """The findings, with those of `ignored` checks marked as ignored.
+    """The findings; findings of `ignored` checks are marked.
 
     Raises `ConfigError` for an unknown name of a check.
     """

@@ -8,7 +8,7 @@ escapes stay.
 The MSMQ transport's delayed message store keeps keys and values in XML, as NServiceBus's
 `MsmqUtilities` does, a list of HeaderInfo by .NET's XmlSerializer: UTF-8, a null without its
 `<Value>`, and characters that XML 1.0 forbids as references (`&#x1;`). The transport refuses
-document types, and ignores what follows the last end tag.
+document types, and ignores text after the last end tag.
 """
 
 import json
@@ -61,7 +61,7 @@ def read_json_text(text: str) -> str:
 
 
 def _find_fault(text: str) -> tuple[str, Exception | None]:
-    """What is wrong with headers that were refused, and its cause. msgspec does not name the
+    """The fault in refused headers, and its cause. msgspec does not name the
     header.
     """
     try:
@@ -162,7 +162,7 @@ _NIL = f"{{{_SCHEMA}-instance}}nil"
 _ENCODING = re.compile(r"""<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"']*)""")
 
 # Expat refuses these characters even as references. Each is replaced by two private characters: a
-# mark and a letter. A mark in the original text is doubled, so that the two can be told apart.
+# mark and a letter. A mark in the original text is doubled, so that the two are different.
 _FORBIDDEN = [*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0xFFFE, 0xFFFF]
 _MARK = "\ue000"
 _STAND_INS: dict[int, str] = {ord(_MARK): _MARK * 2} | {
@@ -171,7 +171,7 @@ _STAND_INS: dict[int, str] = {ord(_MARK): _MARK * 2} | {
 _ORIGINALS = {stand_in: chr(code) for code, stand_in in _STAND_INS.items()}
 _STAND_IN = re.compile(_MARK + ".")
 
-# A construct without an end matches all the rest: another search from the next character on would
+# A construct without an end matches all the rest: another search after the next character would
 # take quadratic time.
 _TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)"
@@ -188,10 +188,10 @@ _ESCAPES = {code: f"&#x{code:X};" for code in _FORBIDDEN} | {
 def read_xml(data: bytes | None) -> Headers:
     """The headers in `data`, in their order, with the dispatch properties. Empty data: no headers.
 
-    Raises `UnreadableHeadersError` for what the transport refuses: bytes that are not UTF-8, text
-    that is not XML, a document type, another root element, a key twice, elements inside a key or a
-    value; and for a reference to a surrogate. As in the transport, an entry without a key is left
-    out.
+    Raises `UnreadableHeadersError` for text that the transport refuses: bytes that are not UTF-8,
+    text that is not XML, a document type, another root element, a key twice, elements inside a key
+    or a value; and for a reference to a surrogate. As in the transport, an entry without a key is
+    left out.
     """
     if data is None:
         raise UnreadableHeadersError("There are no headers")

@@ -1,8 +1,8 @@
-"""A delayed message as a claim returns it, what becomes of it, as values on which stores act, its
+"""A delayed message as a claim returns it, its outcome, as values on which stores act, its
 error message, and messages as the transports' own operations send and receive them.
 
-Names, order and formats of the headers that a message gets on its way to the error queue are those
-of `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of NServiceBus, as seen in the
+Names, order and formats of the headers that a message gets on its way to the error queue are as
+in `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of NServiceBus, as seen in the
 transport's error queue. ServicePulse reads them.
 """
 
@@ -68,7 +68,7 @@ class Message(NamedTuple):
 
     @property
     def body_bytes(self) -> int:
-        """Length of the body in bytes; 0 where there is none."""
+        """Length of the body in bytes; 0 without one."""
         return len(self.body) if self.body is not None else 0
 
     def _header(self, name: str) -> str | None:
@@ -90,7 +90,7 @@ def _first_type(enclosed_types: str) -> str:
 _cached_first_type = lru_cache(maxsize=1024)(_first_type)
 
 
-# A message, and why it could not be delivered.
+# A message, and the reason why it could not be delivered.
 Fault = tuple[Message, MessageError]
 
 
@@ -130,14 +130,14 @@ class Exhausted(NamedTuple):
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of a batch's messages. Delivery and giving up fill it, and stores and the slice
+    """The outcomes of a batch's messages. Delivery and giving up fill it, and stores and the slice
     act on it.
 
     - `delivered` ones are in their queue.
     - `faulty` ones could not be delivered; each with its error. Each becomes one of the `failed`,
-      which stay, or of the `exhausted`. `over_limit` counts those of the failed that are out of
+      which stay, or of the `exhausted`. `over_limit` counts the failed ones that are out of
       attempts but stay, because the sweep has exhausted as many as it may.
-    - `blocked` ones wait in the store, since their destination takes nothing, or has a limit;
+    - `blocked` ones wait in the store, since their destination is unavailable, or has a limit;
       `held` ones because it is paused; `early` ones since they are not due yet; `undeferred` ones
       since their destination cannot defer messages now.
     - `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
@@ -236,7 +236,7 @@ def fault_headers(error: MessageError, failed_queue: str, now: datetime) -> Head
 
 
 def is_fault_header(name: str) -> bool:
-    """Whether the header tells of a failure, also of one that another endpoint has noted."""
+    """Whether the header describes a failure, also one that another endpoint has noted."""
     return name in {TIME_OF_FAILURE, FAILED_QUEUE} or name.startswith(_EXCEPTION_PREFIX)
 
 
@@ -302,7 +302,7 @@ class ReceivedMessage:
         columns: Mapping[str, str | None] | None = None,
     ) -> "ReceivedMessage":
         """The message of a row. As in the transports, empty text means no headers, not a fault.
-        `columns` are headers that the row has as columns: they fill what the headers lack.
+        `columns` are headers that the row has as columns: they add missing headers.
         """
         headers: Headers | MessageError
         try:
@@ -319,12 +319,12 @@ class ReceivedMessage:
 
     @property
     def forward_destination(self) -> str | None:
-        """Where a delayed message goes next; None: nowhere."""
+        """The next destination of a delayed message; None: without one."""
         return self._header(FORWARD_DESTINATION)
 
     @property
     def time_to_be_received(self) -> timedelta | None:
-        """The time to be received in the sender's header; None if there is none."""
+        """The time to be received in the sender's header; None without one."""
         return read_time_span(self._header(TIME_TO_BE_RECEIVED))
 
     def _header(self, name: str) -> str | None:

@@ -23,17 +23,17 @@ CLAIM_SECONDS = 5.0
 # taken 5,000 locks on it. Locks on pages count too.
 SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
-# Where that does not matter: 1,000 cost a tenth more CPU a message, and 4,000 no less.
+# On other servers: 1,000 cost a tenth more CPU a message, and 4,000 no less.
 BATCH_ROWS = 2_000
-# So many due messages are worth the seconds that Spark needs to start (docs/performance.md). SQL
+# This many due messages are worth the seconds that Spark needs to start (docs/performance.md). SQL
 # Server takes ten times as long for a message, so there Spark catches up sooner.
 SPARK_FROM, SPARK_FROM_ON_SQL_SERVER = 200_000, 50_000
 _LEAST_MARGIN_SECONDS = 5.0
 
-# What is tried in vain may take its time, such as the wait for a lock. So much longer is the pause
-# after it: a slice spends at most a quarter of its time on what is dead.
+# A failed try may take its time, such as the wait for a lock. The pause after it is this many times
+# as long: a slice spends at most a quarter of its time on dead services.
 PAUSE_PER_TRY = 3.0
-# What is reserved reaches the queue a little earlier or later than planned. So less than the limit
+# Reserved messages reach the queue a little earlier or later than planned. So less than the limit
 # is reserved, and no second has more.
 _SHARE_RESERVED = 0.94
 # How long the messages of one reservation take at the limit: short, so that slices take turns.
@@ -154,14 +154,14 @@ class Slicing:
     most_rows: int = MAX_SLICE_ROWS
 
     def count(self, found: int) -> int:
-        """The number of slices for `found` messages; 1 if there are none."""
+        """The number of slices for `found` messages; 1 for no messages."""
         useful = -(-found // self.least_rows)
         return max(1, min(self.slices, useful), -(-found // self.most_rows))
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerLimits:
-    """`trigger_seconds`: for how long a slice tries again what fails; 0: never again.
+    """`trigger_seconds`: for how long a slice repeats failed tries; 0: never again.
     `failures_per_second`: how often it tries in vain at the most.
     """
 
@@ -169,7 +169,7 @@ class BreakerLimits:
     failures_per_second: float = 1.0
 
     def pause_seconds(self, took_seconds: float) -> float:
-        """How long to leave alone what has just failed, after so many seconds."""
+        """How long to wait after a try that failed and took `took_seconds`."""
         return max(1 / self.failures_per_second, PAUSE_PER_TRY * took_seconds)
 
 
@@ -209,7 +209,7 @@ class RateLimits:
 @dataclass(frozen=True, slots=True)
 class Pause:
     """Nothing goes to the destinations that fit `pattern`, in which `*` stands for any text, from
-    `paused_at` until `until`; None: until somebody resumes them. Times are aware datetimes.
+    `paused_at` until `until`; None: until they are resumed. Times are aware datetimes.
     """
 
     pattern: str
@@ -263,7 +263,7 @@ _LONGEST_DRIVER_LOCK_SECONDS = 30.0
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many seconds one session waits: for its opening (login included), for one answer, and
-    on the server for a lock. `idle_seconds`: if a client sends nothing for so long within a
+    on the server for a lock. `idle_seconds`: if a client sends nothing for this time within a
     transaction, the server takes it for dead; 0: no limit.
     """
 
@@ -358,8 +358,8 @@ def wait_for_next(next_due: datetime | None, now: datetime | None, most_seconds:
 
 
 def wait_after(times: int, most_seconds: float = MOST_WAIT_AFTER_ERRORS_SECONDS) -> float:
-    """How many seconds to wait after so many ticks in a row that failed, or moved nothing although
-    something was due: a rest for 0, and twice as long each time, up to `most_seconds`.
+    """How many seconds to wait after this many ticks in a row that failed, or moved nothing
+    although something was due: a rest for 0, and twice as long each time, up to `most_seconds`.
     """
     doublings = min(max(times, 0), 20)
     return _within(REST_SECONDS * 2**doublings, most_seconds)
@@ -369,7 +369,7 @@ def _within(seconds: float, most_seconds: float) -> float:
     return max(LEAST_WAIT_SECONDS, min(seconds, most_seconds))
 
 
-# A row's instant and those of its sweep may be rounded differently.
+# The instants of a row and of its sweep may be rounded differently.
 _MARGIN = timedelta(seconds=1)
 
 
@@ -378,7 +378,7 @@ def cut_before(wanted: datetime, spans: Iterable[tuple[datetime, datetime]]) -> 
     cut = wanted
     for start, end in sorted(spans, key=lambda span: span[1], reverse=True):
         if end + _MARGIN < cut:
-            # Those that follow end earlier still.
+            # The next ones end earlier still.
             break
         cut = min(cut, start - _MARGIN)
     return cut

@@ -2,7 +2,7 @@
 route of each: its connection, and the queue's name there.
 
 In the patterns of commands and settings `*` stands for any text, all else is itself. Routes are the
-exception: their patterns are those of a shell.
+exception: they have the patterns of a shell.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from duesweep.core.errors import MessageError
 # As PostgreSQL's addresses are written in full: "schema"."table".
 _QUOTED_TABLE = re.compile(r'(?:"(?:[^"]|"")*"\.)?"((?:[^"]|"")*)"')
 _MOST_SIMILAR = 3
-# The pattern that fits all destinations, also those that cannot be read.
+# The pattern that fits all destinations, also unreadable ones.
 EVERYTHING = "*"
 
 
@@ -49,7 +49,7 @@ def fits_any(pattern: str | None, texts: Iterable[str | None]) -> bool:
 
 def fits_destination(address: str | None, pattern: str) -> bool:
     """Whether a pattern fits a destination: all of its address or, unless the pattern has an `@`,
-    the queue's name in it. So `Billing` fits `Billing@[dbo]@[shop]` and `"public"."Billing"`, too.
+    the queue's name in it. So `Billing` also fits `Billing@[dbo]@[shop]` and `"public"."Billing"`.
     None, which cannot be read, fits `EVERYTHING` only.
     """
     if address is None:
@@ -151,7 +151,7 @@ def own_route(routes: Sequence[Route], names: Sequence[str]) -> tuple[Route, str
 
 
 def first_route(routes: Sequence[Route], destination: str) -> Route:
-    """The first route that takes the destination; `NoRouteError` where none does."""
+    """The first route that fits the destination; `NoRouteError` if none does."""
     for route in routes:
         if route.takes(destination):
             return route

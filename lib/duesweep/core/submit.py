@@ -86,5 +86,5 @@ def take_options(arguments: Sequence[str]) -> tuple[SubmitOptions, list[str]]:
     return SubmitOptions(tuple(taken), loads_defaults), rest
 
 
-# Those of this process's command line.
+# The options of this process's command line.
 command_line = SubmitOptions()

@@ -1,5 +1,5 @@
 """Time, chance and ids: all that is not a function of its input; how long to wait for a lock that
-another process holds, and what one source waits for at this moment.
+another process holds, and the current waits of a source.
 """
 
 import logging
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock:
-    """This machine's clock. It limits how long something may take, and dates what is told. It never
+    """This machine's clock. It limits how long something may take, and dates reports. It never
     decides whether a message is due: the store's server decides that. Any two are equal.
     """
 
@@ -60,7 +60,7 @@ class SettableClock(Clock):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where a sweep, its store, its queues and its ledger get time, random numbers and ids from. It
+    """The origin of time, random numbers and ids for a sweep, its store, queues and ledger. It
     travels to tasks.
     """
 
@@ -115,7 +115,7 @@ class StoreClock:
         return max(0, message.instant_us - self.now_us())
 
     def waits(self, messages: Iterable[Message]) -> dict[str, int]:
-        """Whole seconds, rounded up, until those of the messages are due that are not due yet, by
+        """Whole seconds, rounded up, until the messages that are not due yet become due, by
         their keys. The clock is read once.
         """
         now_us = self.now_us()
@@ -175,9 +175,9 @@ class Patience:
 NO_PATIENCE = Patience(0)
 
 
-# Shorter ones are told to nobody.
+# Shorter ones are not reported.
 LONG_SECONDS = 2.0
-# What is waited for with no message in hand.
+# The services that a sweep waits for while it holds no message.
 STORE, QUEUES, STORAGE = "store", "queues", "ledger storage"
 # What rows of the journal wait for.
 LEDGER = "ledger"
@@ -199,15 +199,15 @@ class Wait:
 
 
 class Waits:
-    """The waits of one source that are under way, those that block nothing too: rows that wait for
-    a lock of the ledger while messages go on. Any thread may ask.
+    """The current waits of one source, also waits that block no message, such as rows that wait for
+    a lock of the ledger. Any thread may ask.
     """
 
     def __init__(self) -> None:
         self._under_way: dict[str, Wait] = {}
 
     def begin(self, what: str, why: str) -> None:
-        """Note a wait. One that is under way goes on, and has the reason that was given last."""
+        """Note a wait. A current one continues, with the last given reason."""
         before = self._under_way.get(what)
         since = time.monotonic() if before is None else before.since
         self._under_way[what] = Wait(what, why, since)
@@ -225,5 +225,5 @@ class Waits:
             self.end(what)
 
     def long(self) -> Sequence[Wait]:
-        """Those that have taken longer than two seconds."""
+        """The waits that have taken longer than two seconds."""
         return [each for each in list(self._under_way.values()) if each.seconds > LONG_SECONDS]

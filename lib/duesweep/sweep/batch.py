@@ -1,9 +1,9 @@
-"""One batch: the forms in which it can run, and what it comes to.
+"""One batch: the forms in which it can run, and its results.
 
 The *careful* form claims, delivers, gives up, finishes and commits, in one transaction. In the
-*moved* form the store itself puts the messages into queue tables beside it, all or none, and their
-bodies stay in the server. It knows no failures: whatever is unusual rolls the batch back, and it
-runs in the careful form.
+*moved* form the store itself puts the messages into queue tables of its database, all or none, and
+their bodies stay in the server. It knows no failures: whatever is unusual rolls the batch back, and
+it runs in the careful form.
 """
 
 import logging
@@ -35,15 +35,15 @@ from duesweep.sweep.waiting import Destinations, Waiting
 
 _log = logging.getLogger(__name__)
 
-# After so many in a session the careful form alone is cheaper: an unusual batch is run twice.
+# After this many in a session the careful form alone is cheaper: an unusual batch is run twice.
 _MOST_UNUSUAL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
-    """What a batch came to that is committed. `again` are claim keys for another batch of the
+    """The results of a committed batch. `again` are claim keys for another batch of the
     slice. `blocked` messages wait until their destination may get messages again, each with its
-    destination; `others` are left alone for the whole slice.
+    destination; `others` are not tried again in this slice.
     """
 
     account: Account
@@ -52,7 +52,7 @@ class BatchEnd:
     others: Sequence[Waiting] = ()
 
 
-# Runs a batch. None: it is unusual, and nothing was done.
+# Runs a batch. None: it is unusual, so it did nothing.
 Form = Callable[[Sequence[Forwarded]], BatchEnd | None]
 
 
@@ -121,7 +121,7 @@ class Batches:
         return end
 
     def _give_up(self, result: BatchResult) -> None:
-        """Let faulty messages fail or exhaust, with what the sweep's limit grants. That is asked
+        """Let faulty messages fail or exhaust, within the sweep's limit. That is asked
         before any error message is sent.
         """
         job, context, retry = self._job, self._job.context, self._job.context.retry

@@ -1,6 +1,6 @@
-"""Delivers a batch's messages to their destinations, and finds out what became of each.
+"""Delivers a batch's messages to their destinations, and finds out the outcome of each.
 
-A destination that takes nothing is left alone until its breaker lets one message try it. A message
+An unavailable destination is not used until its breaker lets one message try it. A message
 that may have arrived or not is released: the slice claims and delivers it again.
 """
 
@@ -74,7 +74,7 @@ class SliceDelivery:
     ) -> tuple[str | None, frozenset[str]]:
         """Deliver messages to one destination, and wait for its answer.
 
-        Returns the queue's name, None where the destination takes nothing; and the keys of the
+        Returns the queue's name, None if the destination is unavailable; and the keys of the
         messages that arrived.
         """
         if not self._destinations.is_due(address):
@@ -124,8 +124,8 @@ class SliceDelivery:
         early: Sequence[Message],
         store_clock: StoreClock,
     ) -> BatchResult:
-        """Defer messages that are not due yet. Where that fails, the destination is not blocked:
-        it still takes what is due, and may have taken some already.
+        """Defer messages that are not due yet. If that fails, the destination is not blocked:
+        it still takes due messages, and may have taken some already.
         """
         if address in self._destinations.cannot_defer:
             return BatchResult(undeferred=list(early))
@@ -207,7 +207,7 @@ def _one_that_is_due(
     group: list[Message], store_clock: StoreClock
 ) -> tuple[list[Message], list[Message]]:
     """The message that tries a destination, and the others. One that is not due yet says nothing of
-    the destination; where none is due, all are as good as one.
+    the destination; if none is due, all are as good as one.
     """
     waits = store_clock.waits(group)
     first = next((message for message in group if message.key not in waits), None)
@@ -233,7 +233,7 @@ def group_by_destination(
 def send_span(
     queue: QueueSession, destination: Destination, messages: Sequence[Message]
 ) -> tuple[str, Attributes, Sequence[Message]]:
-    """What a span tells of messages that are sent, by OpenTelemetry's names (semantic conventions
+    """The attributes of a span of sent messages, by OpenTelemetry's names (semantic conventions
     1.45); `duesweep.queue` is the queue as the ledger names it.
     """
     system, name = queue.described(destination)

@@ -1,5 +1,5 @@
-"""What a sweep works with, as plain values, and what of it every slice gets; spans, which tell what
-took how long, and about which messages.
+"""The parts of a sweep as plain values, and the part that every slice gets; spans, which say how
+long steps took, and about which messages.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ Attributes = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """A plain value: tasks get one that goes on from the driver's. It never raises. This one
+    """A plain value: tasks get one that continues the driver's. It never raises. This one
     records nothing; one that does `records`.
     """
 
@@ -41,19 +41,19 @@ class Tracing:
 
     def recording(
         self,
-        name: str,  # noqa: ARG002 - for those that record
+        name: str,  # noqa: ARG002 - for spans that record
         attributes: Attributes,  # noqa: ARG002
     ) -> AbstractContextManager[None]:
-        """A span that has those of its block below it, and sends them all at its end."""
+        """A span above the spans of its block; it sends them all at its end."""
         return nullcontext()
 
     def span(
         self,
-        name: str,  # noqa: ARG002 - for those that record
+        name: str,  # noqa: ARG002 - for spans that record
         attributes: Attributes,  # noqa: ARG002
         messages: Iterable[Message] = (),  # noqa: ARG002
     ) -> AbstractContextManager[None]:
-        """A span below the one that is open in this thread, with links to the spans in which these
+        """A span below this thread's open span, with links to the spans in which these
         messages were sent.
         """
         return nullcontext()
@@ -122,7 +122,7 @@ def _never() -> bool:
 
 
 def _tell_nobody() -> None:
-    """For a job whose progress nobody asks for."""
+    """For a job whose progress is not used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Such a connection is a wrong setting, for example a typo in a route. Each message would fail, and an
 MSMQ message would be exhausted at once. So the sweep ends before it claims any message. All stored
-messages count, not only those that are due. So one missing queue stops nothing while its connection
-has another of the queues. If it has no other, somebody has to say where the messages belong, for
+messages count, not only due ones. So one missing queue stops nothing while its connection
+has another of the queues. If it has no other, a person must state their destination, for
 example with a route.
 """
 

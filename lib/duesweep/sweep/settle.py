@@ -5,11 +5,11 @@ append to the ledger has the sweep's id as its transaction, and Delta takes each
 So any process can repeat a settle that died, and settle a journal that was restored from a backup.
 An operator's command is settled in the same way.
 
-A source has one settler at a time, and a local ledger one writer. Whoever holds these locks may be
+A source has one settler at a time, and a local ledger one writer. The holder of these locks may be
 frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
 
 The lock of a driver's session shows that its sweep lives, and it is lost with the session. Then a
-new session holds the sweep, to close and settle it, unless another process has closed it meanwhile.
+new session holds the sweep, to close and settle it, unless another process has closed it by then.
 """
 
 from collections.abc import Iterator
@@ -30,11 +30,12 @@ from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import CircuitBreaker
 
-# What a journal may hold while the ledger cannot be written. A million dispatched messages take
-# about 250 MB; exhausted messages are stored whole.
+# The most that a journal may hold while the ledger cannot be written. A million dispatched messages
+# take about 250 MB; exhausted messages are stored whole.
 MOST_UNSETTLED_MESSAGES = 5_000_000
 MOST_UNSETTLED_BYTES = 2_000_000_000
-# Due messages wait while dead sweeps are settled, so many dead sweeps are settled in turns.
+# Due messages wait while dead sweeps are settled, so a long list of dead sweeps is settled step by
+# step.
 BRIEFLY_SECONDS = 1.0
 
 
@@ -65,11 +66,11 @@ def settle_last(
     seconds: float = inf,
 ) -> SweepReport:
     """Settle a sweep that its own driver has closed, and then what dead sweeps left; begin none of
-    those after `seconds`. Where the ledger cannot be written, or is gone, the report says why.
+    those after `seconds`. If the ledger cannot be written, or is gone, the report says why.
     """
     summary = ledger_error = None
     try:
-        # Check again: if a table was lost since the sweep began, an append would create it anew.
+        # Check again: if a table was lost since the sweep began, an append would create it again.
         check_binding(journal, ledger, patience)
         with settling(journal, patience):
             summary = _settle(journal, ledger, sweep_id, patience)
@@ -85,8 +86,8 @@ def settle_last(
 def settle_leftovers(
     journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
 ) -> None:
-    """Settle what dead sweeps and commands left; begin none after `seconds`, or after a stop. Those
-    that nobody closed are closed as `abandoned`.
+    """Settle dead sweeps and commands; begin none after `seconds`, or after a stop. Ones
+    that are still open are closed as `abandoned`.
     """
     check_binding(journal, ledger, patience)
     if any(not journal.still_alive(one.sweep_id) for one in journal.unsettled()):
@@ -97,7 +98,7 @@ def settle_leftovers(
 def _settle_dead(
     journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float
 ) -> None:
-    """Ask what is not settled once the settle lock is held: another process may have settled some
+    """Ask for unsettled sweeps once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
     end = patience.clock.seconds() + seconds
@@ -107,7 +108,8 @@ def _settle_dead(
         if not sweep.is_closed and not journal.close_sweep(
             sweep.sweep_id, abandoned=True, remaining=0, waits=False
         ):
-            # A task of it is frozen in a batch. It has to end first, and nobody waits for that.
+            # A task of it is frozen in a batch. It has to end first, and this process does not wait
+            # for that.
             continue
         _check_age(sweep, patience.clock.now())
         _settle_any(journal, ledger, sweep.sweep_id, patience)
@@ -134,7 +136,7 @@ def settling(journal: DriverSession, patience: Patience) -> Iterator[None]:
 
 
 def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
-    """Whether nobody holds a lock that settling needs. Never waits."""
+    """Whether the locks that settling needs are free. Never waits."""
     try:
         with settling(journal, NO_PATIENCE), ledger.lock_for_writing(NO_PATIENCE):
             return True
@@ -221,8 +223,8 @@ def _settle(
 
 
 def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
-    """Delete from the journal what the ledger has. Raises if another ledger took the place of the
-    journal's while it was written: that one may have got rows which the journal's ledger lacks.
+    """Delete rows from the journal that the ledger has. Raises if another ledger took the place of
+    the journal's while it was written: that one may have got rows which the journal's ledger lacks.
     """
     found = ledger.read().ledger_id
     if found != journal.binding():

@@ -1,8 +1,9 @@
 """One slice: its claim keys, its batches, new sessions after a service has failed, and its end.
 
-A slice is safe to run twice: rows that are gone or locked are somebody else's work. If a service
-fails, the slice goes on with new sessions; if it fails for too long, the slice ends, and the reason
-is journalled. An unforeseen error is raised: Spark runs the slice again, up to four times.
+A slice is safe to run twice: rows that are gone or locked are the work of another process. If a
+service fails, the slice continues with new sessions; if it fails for too long, the slice ends, and
+the reason is journalled. An unexpected error is raised: Spark runs the slice again, up to four
+times.
 """
 
 import gc
@@ -32,7 +33,7 @@ from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.job import Attributes, Job
 from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn
 
-# With more destinations, those of so many messages are sorted together.
+# With more destinations, this many messages are sorted together.
 _MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000
 
 
@@ -50,9 +51,9 @@ class ClaimKeys:
     forwards: Sequence[str | None] = ()
 
     def places(self, *, in_order: bool) -> Sequence[int]:
-        """The places of the keys in the order in which they are claimed: that of their Due. Where
-        there are many destinations, and it need not be `in_order`, those of some 100,000 that go to
-        one destination come together, so that a batch has few statements.
+        """The places of the keys in the order in which they are claimed: by their Due. If there are
+        many destinations, and it need not be `in_order`, the keys of some 100,000 messages that go
+        to one destination come together, so that a batch has few statements.
         """
         count = len(self.keys)
         if in_order or len(set(self.forwards)) <= _MANY_FORWARDS:
@@ -91,7 +92,7 @@ class ClaimKeys:
 def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
     """All claim keys of a slice, from the rows of `Slices.claim_keys_query`. They are read to the
     end before anything is claimed: an open JDBC cursor holds a snapshot, and the server cannot
-    vacuum what the sweep removes.
+    vacuum the rows that the sweep removes.
     """
     keys: list[str] = []
     sizes = array("q")
@@ -108,7 +109,7 @@ def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
 
 
 def _forwards(joined: str | None, count: int) -> list[str | None]:
-    """So many destinations; None each where what joins them is in one of them."""
+    """The `count` destinations; None each if one of them has the separator."""
     found = [] if joined is None else joined.split(BETWEEN_FORWARDS)
     return [intern(each) for each in found] if len(found) == count else [None] * count
 
@@ -138,7 +139,7 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
             told = make_printable(str(error))
             _log.warning("Slice %d of sweep %s is cut: %s", number, sweep_id, told)
             job.context.tracing.fail(type(error).__name__, str(error))
-            # On a new session. Where none can be opened, the missing row says the slice was cut.
+            # On a new session. If it cannot be opened, the missing row says the slice was cut.
             with suppress(DuesweepError), job.context.store.open_task() as store:
                 store.end_slice(job.run, number, of_slice.end(str(error)))
 
@@ -164,7 +165,7 @@ class _Slice:
         # Messages of one Due may have one claim key: a batch with only some of them is unusual.
         together = [claim_keys.keys[place] for place in places]
         self._to_do = self._cut(job.context.limits.batches(places, sizes, together))
-        # What is not done yet of the batch under way. If the sessions fail, it is claimed again.
+        # The rest of the current batch. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
         self.breaker = SessionBreaker(job)
         context = job.context
@@ -175,7 +176,7 @@ class _Slice:
         self._account = Account(given=len(claim_keys.keys))
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
-        """Run what is left of the slice, batch after batch, and journal its end."""
+        """Run the rest of the slice, batch after batch, and journal its end."""
         job = self._job
         self._store, self._queue = store, queue
         self._batches = Batches(
@@ -212,7 +213,7 @@ class _Slice:
             self._give_turns(self._destinations.turns(self._store.reserve))
 
     def _room(self, wanted: int) -> int:
-        """How many of so many messages the slice may still claim. Messages that are held back,
+        """How many of `most` messages the slice may still claim. Messages that are held back,
         locked or gone use up none of its share: otherwise the same ones could use up all of it in
         each sweep, and no other message would ever go.
         """
@@ -232,7 +233,7 @@ class _Slice:
                 rest = rest[end:]
 
     def _leave_all(self) -> None:
-        """Leave to the next sweep what is not done."""
+        """Leave the rest to the next sweep."""
         left = sum(len(group.keys) for group in self._in_hand) + sum(map(len, self._to_do))
         self._in_hand = ()
         self._account += Account(left=left)
@@ -258,10 +259,10 @@ class _Slice:
                 raise SweepStoppedError("The slice has claimed its share")
 
     def _wait(self, seconds: float) -> None:
-        """Let so much time pass; raise if the sweep is to stop meanwhile, or is closed."""
+        """Let this time pass; raise if the sweep is to stop by then, or is closed."""
         end = self._clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
         while end > self._clock.seconds():
-            # Before the rest, not after it: what may go on at the end of it goes at once.
+            # Before the rest, not after it: messages that may go at its end go at once.
             with self._store.transaction():
                 self._store.claim(self._job.run, ())
             self._job.progressed()
@@ -285,7 +286,7 @@ class _Slice:
     def _undo_lost(self, reason: str) -> None:
         """Be ready to claim the batch again whose transaction was lost."""
         self._queue.rollback()
-        # What went to RabbitMQ is sent again, and only this line says so.
+        # RabbitMQ gets these messages again, and only this line says so.
         _log.warning(
             "Slice %d of sweep %s claims a batch again: %s",
             self.slice_number,
@@ -310,7 +311,7 @@ _STOP_POLL_SECONDS = 0.2
 class SessionBreaker:
     """The circuit breaker of a slice's sessions with store and queues.
 
-    It also counts what a queue got in vain, if that cannot take it back: it gets a batch once more,
+    It also counts useless deliveries, if a queue cannot take them back: it gets a batch again,
     and not again until a batch succeeds.
     """
 
@@ -324,7 +325,7 @@ class SessionBreaker:
         self._is_sending = self._doubles
 
     def succeed(self, claimed: int) -> None:
-        """Note that a batch is committed, with what became of so many messages."""
+        """Note that a batch is committed, with the outcomes of its messages."""
         self._is_sending = False
         if claimed:
             self._sent_in_vain = 0
@@ -341,7 +342,7 @@ def run_on_sessions(
     job: Job, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
 ) -> None:
     """Call `run` with sessions with store and queues, and again with new ones if a service fails.
-    It has to go on where it was cut.
+    It has to continue where it was cut.
 
     Raises the service's error when the breaker is triggered.
     """
@@ -385,8 +386,8 @@ class _Rarely:
 
 @contextmanager
 def collect_rarely() -> Iterator[None]:
-    """In the block, the collector runs once for so many new objects. Several threads may be in it:
-    the last one to leave lets it run as before.
+    """In the block, the collector runs once for this many new objects. Several threads may be in
+    it: the last one to leave lets it run as before.
     """
     with _Rarely.lock:
         _Rarely.threads += 1

@@ -51,10 +51,10 @@ class SparkEngine:
             return partitions_df.distinct().count()
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
-        """Dispatch all slices. Returns why Spark ended before all were done; None where all
+        """Dispatch all slices. Returns why Spark ended before all were done; None if all
         were.
         """
-        # Nothing is journalled while all slices wait for what is blocked.
+        # Nothing is journalled while all slices wait for blocked messages.
         patience = self.timeouts.plan_seconds(plan.found) + job.context.breaker.trigger_seconds
         store, world = job.context.store, job.context.world
         with (
@@ -67,7 +67,7 @@ class SparkEngine:
                 run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)
             except SPARK_ERRORS as error:
                 raise_interruption(error)
-                # The journal has what was done; slices without an end count as cut.
+                # The journal has all batches; slices without an end count as cut.
                 reason = watching.reason or f"Spark ended the job: {sentence(error)}"
                 _log.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=reason)
                 return reason
@@ -112,7 +112,7 @@ class Watchdog:
     calls `progressed` when it makes some.
 
     It asks `store` for the progress. It does not judge before the first batch: executors may still
-    be starting. Nor does it judge while the store takes no session or does not answer: then the
+    be starting. Nor does it judge while the store accepts no session or does not answer: then the
     tasks' own limits end them.
     """
 
@@ -125,7 +125,7 @@ class Watchdog:
     progressed: Callable[[], object] | None = None
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
-    # When progress was last seen; None: there is nothing to judge by.
+    # When progress was last seen; None: without a measure.
     _since: float | None = None
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Stops a sweep early: batches in hand are finished, and the rest is left to the next sweep.
+"""Stops a sweep early: current batches are finished, and the rest is left to the next sweep.
 
 The store's database knows when a sweep is to stop, because each batch asks there whether the sweep
 is still open. So it does not matter which engine runs the slices, or where.
@@ -16,17 +16,17 @@ _POLL_SECONDS = 0.2
 
 
 class _Asked:
-    """Whether somebody asked for a stop; shared by a stop and its parts."""
+    """Whether a stop was asked for; shared by a stop and its parts."""
 
     is_asked = False
 
 
 class Stop:
-    """Says when one sweep is to stop: as soon as somebody calls `ask`, and at `at` at the latest,
+    """Says when one sweep is to stop: as soon as `ask` is called, and at `at` at the latest,
     in seconds since 1970-01-01 UTC; None: only when asked.
 
-    `most`: it may claim so many messages, those that have been due for the longest; None: all.
-    `waits` are told of each wait that may take long; parts share them.
+    `most`: it may claim this many messages, the longest due ones first; None: all.
+    `waits` notes each wait that may take long; parts share them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Stop:
         return self._seconds_left() == 0
 
     def wait(self, seconds: float) -> None:
-        """Wait for so long, or until it is wanted."""
+        """Wait for `seconds`, or until it is wanted."""
         end = self._clock.seconds() + seconds
         # In short naps: the handler of a signal does no more than `ask`.
         while not self.is_wanted and (left := end - self._clock.seconds()) > 0:
@@ -73,7 +73,7 @@ class Stop:
         )
 
     def most_of(self, found: int) -> int:
-        """How many of so many messages the sweep may claim."""
+        """How many of the `found` messages the sweep may claim."""
         return found if self._most is None else min(found, self._most)
 
     @contextmanager
@@ -83,7 +83,7 @@ class Stop:
         if seconds is not None:
             session.stop_sweep(run.sweep_id, seconds)
         is_over = threading.Event()
-        # The session of the block may be waiting for an answer when somebody asks.
+        # The session of the block may be waiting for an answer at that time.
         thread = threading.Thread(
             target=self._tell, args=(store, run, is_over), name="duesweep stop", daemon=True
         )

@@ -2,7 +2,7 @@
 
 First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
 as slices. A sweep that looks ahead has a horizon in the future. The engine dispatches the slices:
-Spark does, or this process. At the end, what they journalled is settled into the ledger.
+Spark does, or this process. At the end, their journal is settled into the ledger.
 
 A large backlog is planned once and swept in parts. Each part is a sweep of its own and settled
 before the next one begins, so the journal is bounded.
@@ -65,18 +65,18 @@ class Engine(Protocol):
 
     @property
     def spark(self) -> "SparkSession | None":
-        """The session with which the ledger may be written; None: there is none."""
+        """The session with which the ledger may be written, or None."""
 
     def slices(self, wanted: int) -> int:
         """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
-        """Dispatch all slices. Returns why the engine ended before all were done; None where all
+        """Dispatch all slices. Returns why the engine ended before all were done; None if all
         were.
         """
 
 
-# Who interrupts a sweep waits at most so long for the batch of the other thread.
+# An interrupted sweep waits at most this long for the batch of the other thread.
 _INTERRUPTED_SECONDS = 0.5
 
 
@@ -96,7 +96,7 @@ class InProcessEngine:
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
-        limits of its waits end a slice whose services are silent. Returns an unforeseen error,
+        limits of its waits end a slice whose services are silent. Returns an unexpected error,
         whose slice counts as cut.
         """
         if self.progressed is not None:
@@ -117,7 +117,7 @@ class InProcessEngine:
 
 
 def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
-    """Dispatch a slice. Returns an unforeseen error: as on Spark the other slices go on, and the
+    """Dispatch a slice. Returns an unexpected error: as on Spark the other slices continue, and the
     sweep is closed with the reason.
     """
     try:
@@ -135,9 +135,9 @@ def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
 
 @contextmanager
 def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[str | None]]:
-    """Dispatch a slice in a thread beside the block, and wait for its end after the block.
+    """Dispatch a slice in a thread while the block runs, and wait for its end after the block.
 
-    If the block raises, the slice ends after its batch in hand, and counts as cut. A batch whose
+    If the block raises, the slice ends after its current batch, and counts as cut. A batch whose
     server does not answer is not awaited: it commits as a whole or not at all.
     """
     end: Future[str | None] = Future()
@@ -194,8 +194,8 @@ def sweep(
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `stop` ends it
-    early: before the plan, else after the batches in hand. Raises the `DuesweepError`s of its
-    parts; in every case the journal has what was done.
+    early: before the plan, else after the current batches. Raises the `DuesweepError`s of its
+    parts; in every case the journal has all batches.
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
@@ -224,13 +224,13 @@ def sweep(
 
 
 def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
-    """Sweep what is due, or the next part of what has been planned."""
+    """Sweep the due messages, or the next part of the plan."""
     engine, context, stop = dispatching.engine, dispatching.context, dispatching.stop
     ledger = context.open_ledger(engine.spark)
     with context.store.open_driver() as session:
         session.check()
         if context.rate_limits.limits:
-            # The store has to count what is reserved.
+            # The store has to count reservations.
             operators_of(context.store, "[[limit]]")
         with stop.waits.waiting(STORAGE, _UNANSWERED):
             ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
@@ -240,7 +240,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
             horizon = reach(session.horizon())
             refuse_missing_queues(context, session, horizon)
             if ledger_error is not None and not session.count_pending(horizon, most=1):
-                # Otherwise each run would add an empty sweep to what has to be settled.
+                # Otherwise each run would add an empty sweep that has to be settled.
                 raise NothingDueError(
                     ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
                 )
@@ -284,7 +284,7 @@ def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
         return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
-    # A sweep that was stopped may have failures, too.
+    # A sweep that was stopped may also have failures.
     has_failures = summary.failed or summary.exhausted
     if has_failures:
         return ExitCode.MESSAGES_FAILED
@@ -324,8 +324,9 @@ class _Dispatching:
         return bool(self.parts) and not (self.is_cut_short or self.stop.is_wanted)
 
     def run(self, session: DriverSession, run: SweepRun) -> str | None:
-        """Plan what is due by the run's horizon, unless parts of a plan are left, and dispatch the
-        first part. Returns why the engine ended before all slices were done; None if all were.
+        """Plan the messages that are due by the run's horizon, unless parts of a plan are left, and
+        dispatch the first part. Returns why the engine ended before all slices were done; None if
+        all were.
         """
         engine, context = self.engine, self.context
         self.horizon = run.horizon
@@ -342,7 +343,7 @@ class _Dispatching:
             cut_short = engine.dispatch(session, part.plan, job)
         self.is_full = job.shares is not None
         if self.is_full:
-            # So that what is left counts as left by a stop.
+            # So that the rest counts as left by a stop.
             session.stop_sweep(run.sweep_id, 0)
         return cut_short
 
@@ -389,10 +390,11 @@ def _go_on(
     ledger: Ledger,
     ledger_error: LedgerError,
 ) -> tuple[SweepRun, str | None]:
-    """Dispatch what comes due in the same sweep, until the ledger can be written or the sweep is to
-    stop. With a sweep for each tick, a watcher would leave 200,000 sweeps a day to be settled.
+    """Dispatch messages that come due in the same sweep, until the ledger can be written or the
+    sweep is to stop. With a sweep for each tick, a watcher would leave 200,000 sweeps a day to be
+    settled.
 
-    Returns the run with its last horizon, and why dispatch was cut short, if it was.
+    Returns the run with its last horizon, with the reason if dispatch was cut short.
     """
     stop = dispatching.stop
     clock = dispatching.context.world.clock
@@ -401,7 +403,8 @@ def _go_on(
     try:
         moved = session.progress(run.sweep_id)
         while not (cut_short or dispatching.is_full or stop.is_wanted):
-            # What nobody can move now, such as paused messages, would be claimed in each round.
+            # Messages that cannot be moved now, such as paused ones, would be claimed in each
+            # round.
             is_idle = clock.seconds() - moved_at > _IDLE_SECONDS
             if is_idle or _is_free(session, ledger, ledger_error):
                 break
@@ -421,7 +424,7 @@ def _go_on(
                 break
             moved_at = clock.seconds()
     except (ConfigError, LedgerError, StoreError) as error:
-        # Whoever comes next sees it, too. What was dispatched by now is to be settled.
+        # The next sweep sees it as well. The dispatched messages are to be settled.
         _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
     return run, cut_short
 

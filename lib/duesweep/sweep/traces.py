@@ -30,7 +30,7 @@ from duesweep.sweep.job import Attributes, Tracing
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 2.0
-# A collector that did not answer is left alone for so long: each sweep would wait for it.
+# A collector that did not answer is not used for this time: each sweep would wait for it.
 _REST_SECONDS = 60.0
 # Of one slice; a slice of millions would need too much memory.
 _MOST_SPANS = 2_000
@@ -50,7 +50,7 @@ def described_service() -> tuple[tuple[str, str], ...]:
 
 
 class _Rest:
-    """Until when a collector that did not answer is left alone, in this process."""
+    """Until when a collector that did not answer is not used, in this process."""
 
     until = 0.0
 
@@ -69,7 +69,7 @@ class OtlpTracing(Tracing):
 
     @contextmanager
     def recording(self, name: str, attributes: Attributes) -> Iterator[None]:
-        """A span that has those of its block below it, and sends them all at its end."""
+        """A span above the spans of its block; it sends them all at its end."""
         kept = _Kept()
         provider = TracerProvider(resource=Resource(dict(self.resource)), shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(kept))
@@ -87,7 +87,7 @@ class OtlpTracing(Tracing):
     def span(
         self, name: str, attributes: Attributes, messages: Iterable[Message] = ()
     ) -> Iterator[None]:
-        """A span below the one that is open in this thread."""
+        """A span below this thread's open span."""
         tracer = _tracer.get()
         if tracer is None:
             yield
@@ -135,7 +135,7 @@ class OtlpTracing(Tracing):
             timeout=_PATIENCE_SECONDS,
         )
         try:
-            # It logs what went wrong.
+            # It logs errors.
             return exporter.export(spans) is SpanExportResult.SUCCESS
         finally:
             exporter.shutdown()  # type: ignore[no-untyped-call]
@@ -143,7 +143,7 @@ class OtlpTracing(Tracing):
 
 @contextmanager
 def _opened(tracer: Tracer, name: str, **options: Any) -> Iterator[None]:
-    """A span that is the open one of this thread. What the block raises is an event of it, and its
+    """The open span of this thread. An error of the block is an event of it, and its
     status.
     """
     with tracer.start_as_current_span(name, **options) as span:

@@ -1,10 +1,11 @@
-"""What may not go yet, and when it may: circuit breakers, limits, and the destinations of a slice.
+"""When messages may go that may not go yet: circuit breakers, limits, and the destinations of a
+slice.
 
-A breaker says when to leave alone what has failed, and when to try it again: closed → open at a
+A breaker says when to avoid a failed service, and when to try it again: closed → open at a
 failure → tried again after a pause → closed at a success. A breaker that has been open for the time
 to trigger, or whose fault does not pass by itself, is not tried again.
 
-Without I/O: the store counts what all slices and sweeps have reserved (`TaskSession.reserve`).
+Without I/O: the store counts the reservations of all slices and sweeps (`TaskSession.reserve`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,8 +23,8 @@ from duesweep.core.world import Clock
 class CircuitBreaker:
     """The breaker of one service or one destination, within one slice.
 
-    A failure after a success begins a new time to trigger. Unless `forgives_at_once`, it goes on
-    with the time before if it worked for a shorter time than it had failed.
+    A failure after a success begins a new time to trigger. Unless `forgives_at_once`, it continues
+    the time before if it worked for a shorter time than it had failed.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class CircuitBreaker:
 
     @property
     def seconds_to_try(self) -> float:
-        """How long to leave it alone from now on, if it is open."""
+        """How long not to use it, if it is open."""
         return max(0.0, self._try_at - self._clock.seconds())
 
     def fail(self, reason: str, *, took_seconds: float = 0.0, is_lasting: bool = False) -> None:
-        """Note a failure that took so long. `is_lasting`: the fault does not pass by itself."""
+        """Note a failure that took `took_seconds`. `is_lasting`: the fault does not pass by itself.
+        """
         now = self._clock.seconds()
         if self.is_closed:
             # The time in which it worked does not count.
@@ -73,13 +75,13 @@ class CircuitBreaker:
         self._closed_at = None
         self.reason = reason
         self._is_lasting = is_lasting
-        # Nobody waits longer than until it is triggered.
+        # No wait is longer than until it is triggered.
         pause_seconds = self._limits.pause_seconds(took_seconds)
         self._try_at = min(now + pause_seconds, self._triggers_at)
 
     @property
     def _counts_on(self) -> bool:
-        """Whether a failure goes on with the time before: it worked for a shorter time than it had
+        """Whether a failure continues the time before: it worked for a shorter time than it had
         failed.
         """
         if self._forgives_at_once or self._closed_at is None:
@@ -93,8 +95,8 @@ class CircuitBreaker:
 
     @property
     def _triggers_at(self) -> float:
-        """When it is triggered. An instant, because differences are rounded: what is open has to be
-        tried later than now.
+        """When it is triggered. An instant, because differences are rounded: an open breaker has to
+        be tried later than now.
         """
         opened_at = self._clock.seconds() if self._opened_at is None else self._opened_at
         return opened_at + self._limits.trigger_seconds
@@ -105,7 +107,7 @@ class CircuitBreaker:
             self._is_lasting = False
 
     def report(self, name: str, left: int, now: datetime) -> BreakerReport:
-        """What is to be told of a breaker that opened. `now` is this machine's time."""
+        """The report of a breaker that opened. `now` is this machine's time."""
         opened_at = self._clock.seconds() if self._opened_at is None else self._opened_at
         opened = now - timedelta(seconds=self._clock.seconds() - opened_at)
         return BreakerReport(
@@ -120,8 +122,8 @@ class CircuitBreaker:
 
 _NEVER = float("inf")
 
-# A reservation that is used later than this would add to the next second's. What is reserved and
-# what is so late add up to less than the limit.
+# A reservation that is used later than this would add to the next second's. Reserved
+# and late messages add up to less than the limit.
 _LONGEST_LATE_SECONDS = 0.05
 
 
@@ -134,14 +136,14 @@ class Reservation(NamedTuple):
 
 
 class Reservations:
-    """What one slice has reserved of the limits: for each, one reservation at most at any time."""
+    """The reservations of one slice: for each, one reservation at most at any time."""
 
     def __init__(self, limits: RateLimits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
         self._known: dict[Address, RateLimit | None] = {}
         self._reserved: dict[RateLimit, Reservation] = {}
-        # The limits whose last reservation was used by nobody, because its time was over.
+        # The limits whose last reservation was not used, because its time was over.
         self._dropped: set[RateLimit] = set()
 
     def has(self, address: Address) -> bool:
@@ -150,8 +152,8 @@ class Reservations:
     def reserve(
         self, waiting: Mapping[Address, int], ask: Callable[[RateLimit, int], float]
     ) -> None:
-        """Reserve for destinations with so many messages waiting. `ask` reserves that many at the
-        store, and returns after how many seconds they may go.
+        """Reserve for destinations with these numbers of waiting messages. `ask` reserves that many
+        at the store, and returns after how many seconds they may go.
         """
         for address, count in waiting.items():
             limit = self._of(address)
@@ -197,7 +199,7 @@ _SHOWN_REASONS = 20
 
 
 class Waiting(NamedTuple):
-    """A message that is left alone for now: its claim key, its key, and the size of its headers and
+    """A message that has to wait: its claim key, its key, and the size of its headers and
     body in bytes.
     """
 
@@ -217,8 +219,8 @@ class Turn(NamedTuple):
 
 
 class Destinations:
-    """The destinations of one slice: which of them take nothing, which have a limit, what waits for
-    each, and when it is whose turn.
+    """The destinations of one slice: which of them are unavailable, which have a limit, the
+    messages that wait for each, and when it is whose turn.
 
     A destination that failed is tried again with one message. All destinations together are tried
     in vain as often as one may be.
@@ -228,7 +230,7 @@ class Destinations:
         self, breaker: BreakerLimits, rates: RateLimits, batches: BatchLimits, clock: Clock
     ) -> None:
         self._limits, self._batches, self._clock = breaker, batches, clock
-        # Of those that have failed in this slice.
+        # Of the destinations that have failed in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = 0.0
         self._reservations = Reservations(rates, clock)
@@ -237,7 +239,7 @@ class Destinations:
         self._claimed = 0
         # What claims leave alone: keys of messages by their claim keys, where these are not keys.
         self.left_alone: dict[str, set[str]] = {}
-        # Why a destination cannot defer messages. It still takes what is due.
+        # Why a destination cannot defer messages. It still takes due messages.
         self.cannot_defer: dict[Address, str] = {}
 
     @property
@@ -247,7 +249,7 @@ class Destinations:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why destinations take nothing now, or cannot defer messages; None: all can."""
+        """Why destinations are unavailable now, or cannot defer messages; None: all can."""
         closed = {one.reason for one in self._breakers.values() if not one.is_closed}
         reasons = sorted(closed | set(self.cannot_defer.values()))
         more = len(reasons) - _SHOWN_REASONS
@@ -262,7 +264,7 @@ class Destinations:
     def reports(
         self, own_queue: str, services: CircuitBreaker, now: datetime
     ) -> Iterator[BreakerReport]:
-        """What is to be told of each destination that took nothing for some time, and of the
+        """The report of each destination that was unavailable for some time, and of the
         services.
         """
         for address, breaker in self._breakers.items():
@@ -289,11 +291,11 @@ class Destinations:
     def fail(
         self, address: Address, reason: str, *, took_seconds: float, is_lasting: bool = False
     ) -> None:
-        """Note that a destination took nothing, which was found out within so many seconds.
+        """Note that a destination is unavailable, which was found out within `took_seconds`.
         `is_lasting`: the fault does not pass by itself.
         """
         if address not in self._breakers:
-            # What takes one message and refuses the many that follow has not recovered.
+            # A destination that takes one message and refuses the next ones has not recovered.
             breaker = CircuitBreaker(self._limits, self._clock, forgives_at_once=False)
             self._breakers[address] = breaker
         breaker = self._breakers[address]
@@ -311,7 +313,7 @@ class Destinations:
         blocked: Sequence[tuple[Address, Waiting]] = (),
         others: Sequence[Waiting] = (),
     ) -> None:
-        """Note a batch that claimed so many messages. Leave the others of it alone: `blocked` ones
+        """Note a batch that claimed this many messages. Its others have to wait: `blocked` ones
         until their destination may get messages again, each with its destination; `others` for the
         whole slice.
         """
@@ -324,13 +326,13 @@ class Destinations:
 
     @property
     def seconds_to_next(self) -> float | None:
-        """After how many seconds the next messages may go on; None: none ever may."""
+        """After how many seconds the next messages may go; None: none ever may."""
         tries = map(self._seconds_to_try, self._failing())
         seconds = min(self._reservations.seconds_to_next, *tries, _NEVER)
         return None if seconds == _NEVER else seconds
 
     def tries(self) -> Iterator[Turn]:
-        """The turns of destinations that can be tried, or used, again. What became of one is to be
+        """The turns of destinations that can be tried, or used, again. The outcome of one is to be
         noted before the next is asked for.
         """
         while addresses := self._failing():
@@ -340,8 +342,9 @@ class Destinations:
             yield Turn(address, self._take(address))
 
     def turns(self, ask: Callable[[RateLimit, int], float]) -> Iterator[Turn]:
-        """The turns of all that may go on now, what waits for a limit too. Not between other
-        batches: they take longer than a reservation may wait. `ask`: see `Reservations.reserve`.
+        """The turns of all that may go now, also of messages that wait for a limit. Not between
+        other batches: they take longer than a reservation may wait. `ask`: see
+        `Reservations.reserve`.
         """
         yield from self.tries()
         self._reservations.reserve(self._limited(), ask)
@@ -384,7 +387,7 @@ class Destinations:
         return min(max(pause, breaker.seconds_to_try), breaker.seconds_left)
 
     def _failing(self) -> Collection[Address]:
-        """The destinations that messages wait for because they took nothing."""
+        """The destinations that messages wait for because they are unavailable."""
         limited = self._limited()
         return [address for address in self._waiting if address not in limited]
 
