@@ -62,6 +62,16 @@ def test_settings_in_pages_are_settings_of_today() -> None:
     assert len(blocks) > 8
 
 
+def test_rates_in_the_readme_are_those_of_the_page_about_performance() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+
+    rates = re.findall(r"\d+,\d{3}", readme.partition("\n## Why\n")[2].partition("\n## ")[0])
+
+    assert len(rates) == 3
+    assert [rate for rate in rates if f"| {rate} |" not in measured] == []
+
+
 def _errors(content: dict[str, Any]) -> Iterator[str]:
     defaults, endpoints = content.pop("defaults", {}), content.pop("endpoint", [content])
     for endpoint in [defaults, *endpoints]:
