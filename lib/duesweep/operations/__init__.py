@@ -1,4 +1,4 @@
-"""What can be done with an endpoint: one function a command, one frozen value back.
+"""The operations on an endpoint: one function a command, one frozen value back.
 
 `duesweep.Duesweep` is the door for the command line, notebooks and tests (docs/python.md).
 """

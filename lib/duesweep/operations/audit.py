@@ -1,7 +1,7 @@
 """Compares store, journal and ledger of a source, also while sweeps run.
 
-What is read at one moment can differ from what is read at the next, so a difference is only a
-suspicion. Whatever is suspected is looked at again, in an order in which nothing healthy differs:
+Two reads at different moments can differ, so a difference is only a
+suspicion. Suspects are looked at again, in an order in which nothing healthy differs:
 work that the journal still has is left out before the ledger is read again; a message that the
 ledger knows as gone is looked for in the store after that. What still differs is a finding.
 """
@@ -40,7 +40,7 @@ _DISPATCHED = {"dispatched", "deferred"}
 
 
 class AuditCheck(StrEnum):
-    """The names of findings; stable, for scripts. What each means is in docs/commands.md."""
+    """The names of findings; stable, for scripts. docs/commands.md has their meanings."""
 
     TOMBSTONE_TWICE = "tombstone-twice"
     TOMBSTONE_MISSING = "tombstone-missing"
@@ -100,7 +100,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """What one check found: `count` things, some as examples."""
+    """The result of one check: `count` things, some as examples."""
 
     check: AuditCheck
     count: int
@@ -110,7 +110,7 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What is not true, and how much was looked at. `unsettled`: sweeps and commands that the
+    """The differences, and how much was looked at. `unsettled`: sweeps and commands that the
     journal still has; the ledger's rows of them were not judged. `findings` are the suspects by
     their checks.
     """
@@ -128,7 +128,7 @@ class AuditReport:
 
 @dataclass(slots=True)
 class SweepFacts:
-    """What the ledger's tables have of one sweep or command. `row` are the `SWEEP_NUMBERS` of its
+    """The ledger's rows of one sweep or command. `row` are the `SWEEP_NUMBERS` of its
     row in `sweeps`, of which there are `rows`.
     """
 
@@ -157,7 +157,7 @@ class SweepFacts:
 
     @property
     def tombstones(self) -> int:
-        """Those of a sweep, whatever their outcome."""
+        """All tombstones of a sweep, whatever their outcome."""
         return self.dispatched + self.exhausted + self.others
 
     def numbers(self) -> dict[str, int | None]:
@@ -175,7 +175,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(slots=True)
 class LedgerCount:
-    """What the ledger has of sweeps and commands, by their ids. `last_start`: when its last sweep
+    """The ledger's rows of sweeps and commands, by their ids. `last_start`: when its last sweep
     began.
     """
 
@@ -255,7 +255,7 @@ def _sweeps(
 ) -> Iterator[Suspect]:
     """Sweeps and commands whose rows do not agree, and that are settled."""
     suspected = {one.about for one in judge_sweeps(counted.sweeps)}
-    # What was in the ledger and is not in the journal now is settled: the ledger has all of it.
+    # A sweep in the ledger that is not in the journal now is settled: the ledger has all its rows.
     suspected -= {str(one.sweep_id) for one in session.unsettled()}
     if suspected:
         yield from judge_sweeps(account.count(suspected).sweeps)
@@ -276,7 +276,7 @@ def _stored_and_gone(session: OperatorDriver, tombstones: Iterable[Tombstone]) -
 
 
 def _is_same(tombstone: Tombstone, waiting: WaitingMessage) -> bool:
-    """Where its id is its key, a message that its endpoint delays again has the same key."""
+    """If its id is its key, a message that its endpoint delays again has the same key."""
     return tombstone.key != tombstone.message_id or tombstone.due == waiting.due
 
 
@@ -291,7 +291,7 @@ def _counters(session: OperatorDriver) -> Iterator[Suspect]:
 
 
 def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]:
-    """Work that nobody settled, at two looks: a driver may have ended between its row and lock."""
+    """Unsettled work, at two looks: a driver may have ended between its row and lock."""
     work = (
         (str(one.sweep_id), one.started_at, session.still_alive(one.sweep_id))
         for one in session.unsettled()
@@ -369,8 +369,8 @@ class LedgerAccount:
             yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
 
     def final_tombstones(self, keys: Sequence[str]) -> Iterator[Tombstone]:
-        """The tombstones of these messages, without those that a command has undone: it stored the
-        message again under its key, and noted which sweep or command had removed it.
+        """The tombstones of these messages, without the ones that a command has undone: it stored
+        the message again under its key, and noted which sweep or command had removed it.
         """
         columns = ("message_key", "message_id", "due", "outcome", "sweep_id")
         conditions = (self._source, *self._kept("dispatched_at"), Among("message_key", keys))
@@ -383,7 +383,7 @@ class LedgerAccount:
                 stored_again[undone] -= 1
             else:
                 final.append(Tombstone(*(row[name] for name in columns[:-1])))
-        # A message that was restored once more, although it was not cancelled again, may go again.
+        # A message that was restored again, although it was not cancelled again, may go again.
         more: Counter[str] = Counter()
         for (key, _), count in stored_again.items():
             more[key] += count
@@ -433,7 +433,7 @@ def _among(only: Collection[str] | None) -> Iterator[Condition]:
 
 
 def judge_sweeps(facts: Mapping[str, SweepFacts]) -> Iterator[Suspect]:
-    """What is not true of the sweeps and commands of a ledger."""
+    """The differences in the sweeps and commands of a ledger."""
     for sweep_id, one in facts.items():
         yield from _judge_command(sweep_id, one)
         if one.rows:
@@ -445,7 +445,7 @@ def judge_sweeps(facts: Mapping[str, SweepFacts]) -> Iterator[Suspect]:
 
 def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -> Iterator[Suspect]:
     """Work of the journal that a later sweep should have settled: (id, start, is alive) of each.
-    `last_start`: when the last sweep in the ledger began; None: there is none.
+    `last_start`: when the last sweep in the ledger began; or None.
     """
     for sweep_id, start, is_alive in unsettled:
         if not is_alive and last_start is not None and start < last_start:

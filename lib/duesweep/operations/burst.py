@@ -1,10 +1,10 @@
-"""A sweep on Spark beside a watcher, while more is due than a watcher should sweep by itself.
+"""A sweep on Spark next to a watcher, while more is due than a watcher should sweep alone.
 
 It is an ordinary `duesweep sweep --json` in a process of its own: a JVM takes seconds to start and
-half a gigabyte, and whatever becomes of it, the watcher goes on. Both sweep at once, as any number
-of sweeps may. It ends by itself; if much is due again, it is started again. Its standard input ends
-with the watcher, and it stops then: a watcher that is killed and started again would otherwise
-start a second JVM beside the first.
+half a gigabyte, and whatever happens to it, the watcher continues. Both sweep at once, as any
+number of sweeps may. It ends by itself; for the next backlog it is started again. Its standard
+input ends with the watcher, and it stops then: a watcher that is killed and started again would
+otherwise start a second JVM next to the first.
 """
 
 import json
@@ -28,14 +28,14 @@ from duesweep.operations.watch import Observer
 _log = structlog.get_logger(__name__)
 
 _MOST_BACK_OFF_SECONDS = 1_800.0
-# 77 s after the first failure: a second start would most likely fail, too.
+# 77 s after the first failure: a second start would most likely fail as well.
 _FIRST_BACK_OFF = 8
 _STOP_SECONDS = 60.0
 
 
 class Burst:
     """Starts `command` when a run says that there was enough for Spark, one at a time, and tells
-    what came of it to those who are told of the watcher's own ticks. One that fails is started
+    its results to the observers of the watcher's own ticks. One that fails is started
     again after a while. Watchers of several endpoints share it.
     """
 
@@ -47,13 +47,13 @@ class Burst:
         self._failures = 0
         self._not_before = 0.0
         self._is_wanted, self._is_asked = True, False
-        # Who is told, and what is still to be told, by sources.
+        # The observers, and the runs that they have not got yet, by sources.
         self._observers: dict[str, Sequence[Observer]] = {}
         self._runs: dict[str, list[Run]] = {}
         self._lock = threading.Lock()
 
     def observer(self, source: str, observers: Sequence[Observer]) -> Observer:
-        """An observer of one endpoint. Its other `observers` are told of its sweeps on Spark, in
+        """An observer of one endpoint. Its other `observers` get its sweeps on Spark, in
         the thread of its ticks.
         """
         self._observers[source] = observers
@@ -69,8 +69,8 @@ class Burst:
         return observe
 
     def stop(self, *, for_good: bool) -> None:
-        """Ask it to stop after its batches in hand. Unless it is `for_good`, it is started again
-        where much is due. It is asked once: a second signal would end it at once.
+        """Ask it to stop after its current batches. Unless it is `for_good`, it is started again
+        for the next backlog. It is asked once: a second signal would end it at once.
         """
         with self._lock:
             self._is_wanted = not for_good
@@ -79,7 +79,7 @@ class Burst:
                 self._process.terminate()
 
     def close(self) -> None:
-        """Stop it after its batches in hand, wait for that, and tell what it did."""
+        """Stop it after its current batches, wait for that, and report its runs."""
         self.stop(for_good=True)
         if (process := self._process) is not None:
             try:
@@ -145,7 +145,7 @@ class Burst:
 
 
 def runs_of(document: bytes, seconds: float) -> list[Run]:
-    """The runs that a sweep's document tells of; none if it is no document. `seconds` are those of
+    """The runs in a sweep's document; none if it is no document. `seconds` are the seconds of
     the process: a run began no earlier, so no message is thought to have been seen that was not.
     """
     try:
@@ -153,7 +153,7 @@ def runs_of(document: bytes, seconds: float) -> list[Run]:
         # One that an error ended before its settings were read has no name.
         return [_run_of(each, seconds) for each in told.get("sources", [told]) if each["source"]]
     except (AttributeError, LookupError, TypeError, ValueError, msgspec.ValidationError):
-        # It broke off, or is that of another version of this package.
+        # It broke off, or another version of this package wrote it.
         return []
 
 

@@ -1,9 +1,9 @@
-"""An operator's command from start to end: settle what was left, change messages, settle; and what
-`cancel` and `reschedule` do to messages.
+"""An operator's command from start to end: settle old work, change messages, settle; and the
+changes by `cancel` and `reschedule`.
 
-What the command does to messages is its `Work`: it gets a session and the open command, and does
+The changes to messages are its `Work`: it gets a session and the open command, and does
 one batch after another, each in a transaction of its own. A command that dies is closed and settled
-by the next sweep or command, as a sweep is: what its batches committed is in the journal.
+by the next sweep or command, as a sweep is: its committed batches are in the journal.
 """
 
 import getpass
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 # Another settler holds its locks for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
-# The rest of a message's row, besides its body.
+# The rest of a message's row, without its body.
 _USUAL_BYTES = 2_000
 _MOST_FAILURES = 1_000
 
@@ -78,8 +78,8 @@ def require_reason(reason: str | None, messages: int) -> None:
 
 
 class Failure(NamedTuple):
-    """A message that was not changed, and why. `sweep_id`: the sweep or command that had removed
-    it from the store.
+    """A message that was not changed, with the reason. `sweep_id`: the sweep or command that had
+    removed it from the store.
     """
 
     key: str
@@ -89,9 +89,9 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the messages of a batch, or of all. `held` were locked by others, `gone` were
+    """The outcomes of the messages of a batch, or of all. `held` were locked by others, `gone` were
     not there any more, or done before, and `refused` could not be changed as the command asked;
-    `failures` are the first of these, where there is more to say.
+    `failures` are the first of these, if they have more to say.
     """
 
     changed: int = 0
@@ -102,7 +102,7 @@ class Tally:
 
     @classmethod
     def refusing(cls, failures: Sequence[Failure]) -> "Tally":
-        """That of messages that were all refused."""
+        """The tally of messages that were all refused."""
         return cls(refused=len(failures), failures=tuple(failures))
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -123,7 +123,7 @@ Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
 
 @dataclass(slots=True)
 class CommandReport:
-    """What a command has done so far. `ledger_error`: why the ledger has not got it yet; the
+    """The state of a command. `ledger_error`: why the ledger has not got it yet; the
     journal keeps it until the next sweep or command. `is_stopped`: it was stopped between two
     batches.
     """
@@ -145,7 +145,7 @@ class CommandReport:
 
     @contextmanager
     def told_with_errors(self) -> Iterator[None]:
-        """Say in each error what was done before it. A batch that was lost may be done besides."""
+        """Add to each error the changes before it. A batch that was lost may be done as well."""
         try:
             yield
         except DuesweepError as error:
@@ -158,8 +158,9 @@ class CommandReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What a command did to messages or errors, as `Tally`. `command_id` None: it found none to
-    change. `left`: so many it did not look at, because it was stopped. `error` is the ledger's.
+    """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
+    to change. `left`: the number that it did not look at, because it was stopped. `error` is the
+    ledger's.
     """
 
     command: CommandName
@@ -178,7 +179,7 @@ class Changed:
 
     @classmethod
     def of(cls, chosen: AnyChosen, report: CommandReport, **more: Any) -> Self:
-        """What became of what was chosen."""
+        """The outcome of the choice."""
         tally = report.tally + Tally(gone=chosen.lacking)
         is_done = chosen.is_done(report.tally.changed, report.tally.gone)
         code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
@@ -199,7 +200,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged(Changed):
-    """Nothing was chosen. `unknown_destination`: that of the filter, if no message is for it."""
+    """An empty choice. `unknown_destination`: the filter's, if no message is for it."""
 
     unknown_destination: UnknownDestination | None = None
 
@@ -213,12 +214,12 @@ def run_command(
     stop: Stop | None = None,
     tell: Tell = tell_nobody,
 ) -> CommandReport:
-    """Carry a command out, and settle it into the context's ledger. `tell` is told after each batch
+    """Carry a command out, and settle it into the context's ledger. `tell` gets after each batch
     how many messages are changed by now.
 
     A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
-    `work` can rely on what it reads there. Raises the `DuesweepError`s of its parts; in every case
-    the journal has what was done.
+    `work` can rely on its reads there. Raises the `DuesweepError`s of its parts; in every case
+    the journal has all changes.
     """
     stop = stop or Stop()
     operators = operators_of(context.store, f"the command `{command.name}`")
@@ -289,7 +290,7 @@ def act(
     stop: Stop | None = None,
     tell: Tell = tell_nobody,
 ) -> Changed:
-    """Change what was chosen. If nothing was, nothing is written anywhere."""
+    """Carry out the choice. If it is empty, nothing is written anywhere."""
     if not chosen.would_change:
         unknown = chosen.unknown_destination if isinstance(chosen, Chosen) else None
         return Unchanged.of(chosen, CommandReport(), unknown_destination=unknown)
@@ -373,7 +374,7 @@ def _is_in(span: DueSpan, message: Message) -> bool:
 def put_back(
     session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
 ) -> Tally:
-    """Store messages again, but for those that the table refuses.
+    """Store messages again, except ones that the table refuses.
 
     All go in one transaction. If a row is refused, so do their halves, each in its own: SQL Server
     ends the whole transaction for some errors of a row.

@@ -1,5 +1,5 @@
 """Examines one service after the other, Spark and the ledger. One that is out of reach is a
-finding; the rest goes on.
+finding; the rest continues.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ _MESSAGES, _MOST = 1_000, 50
 _STORE = "store.dsn"
 _START = "the sweep"
 SESSION = "the Spark session"
-# Nobody plans a pause for longer without saying until when.
+# A planned pause that is longer says until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
 _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
@@ -70,7 +70,7 @@ class Diagnosis:
     def of(
         cls, endpoint: str, findings: Iterable[Finding], error: DuesweepError | None = None
     ) -> "Diagnosis":
-        """What these findings say of an endpoint."""
+        """The result of these findings for an endpoint."""
         found = worst_first(findings)
         is_bad = any(map(is_to_mend, found))
         worst = found[0].severity if is_bad else Severity.OK
@@ -226,7 +226,7 @@ def _examine(service: Service) -> Sequence[Finding]:
 def _examine_start(
     context: SweepContext, *, is_explained: bool
 ) -> tuple[list[Finding], LedgerBinding]:
-    """What a sweep checks before it starts. If it would not start, and no other finding explains
+    """The checks of a sweep before it starts. If it would not start, and no other finding explains
     that, the reason is a fault of its own.
     """
     findings: list[Finding] = []
@@ -237,7 +237,7 @@ def _examine_start(
             findings += _notices(context.store.source, session)
             binding = LedgerBinding(session.binding())
             context.queue.check(context.error_queue)
-            # For all stored messages: those that are due later would be refused, too.
+            # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], binding
@@ -286,11 +286,11 @@ class _Destinations:
     _waiting: Sequence[str] | None = field(default=None, init=False)
 
     def queues(self) -> Sequence[Wanted]:
-        """The queues of the first of them, with those that a [[route]] names."""
+        """The queues of the first of them, and the queues that a [[route]] names."""
         return [*self._checked(), *routed_queues(self.config)]
 
     def findings(self) -> Iterator[Finding]:
-        """Findings for destinations that no route takes, and for those that were not checked."""
+        """Findings for destinations that no route fits, and for unchecked ones."""
         for one in self._checked():
             if one.problem is not None:
                 yield fault(
@@ -309,7 +309,7 @@ class _Destinations:
         return destination_queues(self.config, self._found()[:_MOST])
 
     def _found(self) -> Sequence[str]:
-        """Distinct destinations of the messages that are due first. None where they cannot be read:
+        """Distinct destinations of the messages that are due first. None if they cannot be read:
         the store's own findings say why.
         """
         if self._waiting is None:
@@ -320,7 +320,7 @@ class _Destinations:
 
 
 def examination(config: Config) -> Examination:
-    """What has to be checked: each database that the configuration names, with its queues: the
+    """The things to check: each database that the configuration names, with its queues: the
     endpoint's own, the error queue, the destinations of waiting messages, and queues of a [[route]]
     without a wildcard. Connects to nothing; raises `ConfigError` as a sweep does.
     """

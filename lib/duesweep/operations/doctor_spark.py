@@ -25,7 +25,7 @@ _TASK_SECONDS = 0.2
 _LOCAL_MASTER = re.compile(r"local(?:\[[^],]*(?:,\s*(\d+))?\])?")
 _DEFAULT_TRIES = "4"
 
-# What a task answers to `question`.
+# A task's answer to `question`.
 Answer = Mapping[str, Any]
 
 
@@ -77,7 +77,7 @@ def _ask_jvm_zone(spark: SparkSession) -> str | None:
 
 
 def _ask_executors(spark: SparkSession, needs: Needs) -> Sequence[Answer]:
-    """What each of the machines answers to `question`."""
+    """The answer of each machine to `question`."""
     tasks = min(SparkEngine(spark).cores * _TASKS_PER_CORE, _MOST_TASKS)
     # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
@@ -90,10 +90,10 @@ def _python() -> str:
 
 
 def question(needs: Needs, seconds: float) -> Callable[[int], str]:
-    """What a task answers about the machine that it runs on, as a function that returns JSON: host,
-    versions, and why something needed cannot be loaded. It takes `seconds`, so that tasks reach all
-    executors. duesweep may be missing there, so it travels as code (functions in functions), and
-    uses plain values only.
+    """A task's answer about the machine that it runs on, as a function that returns JSON: host,
+    versions, and reasons why a needed module cannot be loaded. It takes `seconds`, so that tasks
+    reach all executors. duesweep may be missing there, so it travels as code (functions in
+    functions), and uses plain values only.
     """
     load = _loader()
     wanted = [("module", name) for name in needs.modules]
@@ -198,7 +198,7 @@ def jvm_zone(zone: str | None) -> Finding:
 
 
 def executor_findings(answer: Answer, python: str, version: str) -> Iterator[Finding]:
-    """What a machine's answer tells; `python` and `version` are those of the driver."""
+    """Findings from a machine's answer; `python` and `version` are the driver's."""
     host, failures = answer["host"], answer["failures"]
     for name, error in failures.items():
         yield fault(

@@ -1,6 +1,6 @@
 """One endpoint's store and ledger, as Python sees them: each command a method that returns a value.
 
-Nothing is printed and nobody is asked. All errors are `DuesweepError`s.
+Nothing is printed, and no question is asked. All errors are `DuesweepError`s.
 """
 
 import time
@@ -54,13 +54,13 @@ __all__ = ["Duesweep", "Stop", "load_config"]
 
 @dataclass(frozen=True)
 class Duesweep:
-    """What can be done with the endpoint of a configuration. `spark` is the session to use, also
-    one of Spark Connect; None: the one that is there, or where Spark is needed, a new one.
+    """The operations on the endpoint of a configuration. `spark` is the session to use, also
+    one of Spark Connect; None: the existing one, or if Spark is needed, a new one.
     `options` name it on a command line.
 
     A command that changes messages is two methods: the choice returns a value that can be shown,
-    and the act takes that value, or a filter. `stop` ends an act between two batches, and `tell` is
-    told how far it is.
+    and the act takes that value, or a filter. `stop` ends an act between two batches, and `tell`
+    gets the progress.
     """
 
     config: Config
@@ -69,7 +69,7 @@ class Duesweep:
 
     @cached_property
     def context(self) -> SweepContext:
-        """What the configuration means: store, queues, ledger and limits."""
+        """The configured store, queues, ledger and limits."""
         return sweep_context(self.config)
 
     @property
@@ -83,7 +83,7 @@ class Duesweep:
         return self.config.store.dsn.get_secret_value()
 
     def sweep(self, *, max_seconds: float | None = None, max_messages: int | None = None) -> "Run":
-        """Move the messages that are due now. Where messages failed or work is left, this does not
+        """Move the messages that are due now. If messages failed or work is left, this does not
         raise: see the run's `exit_code`, `error` and `report`. `report` None: nothing was due.
         """
         from duesweep.operations.run import run_once
@@ -94,7 +94,7 @@ class Duesweep:
     def plan(
         self, *, show: "Callable[[Sequence[DestinationOutlook]], None] | None" = None
     ) -> "Outlook":
-        """What a sweep would do now. Changes and locks nothing. `show` gets the destinations before
+        """A preview of a sweep now. Changes and locks nothing. `show` gets the destinations before
         all messages are counted.
         """
         from duesweep.operations.look import look_ahead
@@ -109,7 +109,7 @@ class Duesweep:
         watch: "Watch | None" = None,
     ) -> "Handover":
         """Move all messages that are due at `cutoff` or later (None: all of them) out of the store,
-        on Spark: what is due to its queues, the rest into RabbitMQ's delay ladder.
+        on Spark: due messages to their queues, the rest into RabbitMQ's delay ladder.
         """
         from duesweep.operations.handover import handover
         from duesweep.operations.opening import opened_engine
@@ -119,7 +119,7 @@ class Duesweep:
             return handover(engine, context, cutoff, watch, stop=stop)
 
     def check_handover(self) -> "Sequence[Problem]":
-        """Raise what would stop a handover, before Spark starts; what is to be noticed about the
+        """Raise an error that would stop a handover, before Spark starts; return notices about the
         store.
         """
         from duesweep.operations.handover import check
@@ -127,7 +127,7 @@ class Duesweep:
         return check(handover_context(self.config))
 
     def preview_handover(self, *, cutoff: datetime | None = None) -> "Preview":
-        """Where a handover would send how many messages. Moves nothing."""
+        """How many messages a handover would send to each destination. Moves nothing."""
         from duesweep.operations.handover import preview
 
         return preview(handover_context(self.config), cutoff)
@@ -228,8 +228,8 @@ class Duesweep:
     def choose_cancelled(
         self, keys: Sequence[str] = (), *, command: str | None = None, again: bool = False
     ) -> "ChosenCancelled":
-        """Cancelled messages to restore: those with these keys, those that `command` cancelled, or
-        both; `again`: also those that were restored already.
+        """Cancelled messages to restore: the ones with these keys, the ones that `command`
+        cancelled, or both; `again`: also ones that were restored already.
         """
         from duesweep.operations.restore import choose_cancelled
 
@@ -278,7 +278,7 @@ class Duesweep:
     def error_groups(
         self, wanted: ErrorFilter | None = None, *, most: int = 50, with_discarded: bool = False
     ) -> "GroupListing":
-        """Exhausted messages in groups, those with the most open ones first."""
+        """Exhausted messages in groups, with the most open ones first."""
         from duesweep.operations.errors import list_groups
 
         meant = wanted or ErrorFilter()
@@ -288,7 +288,7 @@ class Duesweep:
     def errors(
         self, wanted: ErrorFilter | None = None, *, most: int = 50, with_discarded: bool = False
     ) -> "ErrorListing":
-        """Exhausted messages, those that failed last first."""
+        """Exhausted messages, the last failures first."""
         from duesweep.operations.errors import list_errors
 
         meant = wanted or ErrorFilter()
@@ -311,7 +311,7 @@ class Duesweep:
         everything: bool = False,
         delivers: bool = True,
     ) -> "ChosenErrors":
-        """The errors that a filter means, which `command` is about; `again`: also those that were
+        """The errors that a filter means, which `command` is about; `again`: also ones that were
         replayed or discarded before. `delivers`: False for a replay through the store.
         """
         from duesweep.operations.replay import choose_errors
@@ -370,13 +370,13 @@ class Duesweep:
         return self._act(chosen, work, reason=reason, stop=stop, tell=tell)
 
     def audit(self) -> "AuditReport":
-        """Compare store, journal and ledger. What does not agree is in `suspects`."""
+        """Compare store, journal and ledger. Differences are in `suspects`."""
         from duesweep.operations.audit import audit
 
         return audit(self.context, self.spark)
 
     def maintain(self, *, forget: Sequence[str] = ()) -> "MaintainReport":
-        """Settle, remove what is too old, and tidy up the ledger's files. `forget` are sources
+        """Settle, remove old rows, and tidy up the ledger's files. `forget` are sources
         whose delayed tables are gone.
         """
         from duesweep.operations.maintain import maintain
@@ -384,13 +384,13 @@ class Duesweep:
         return maintain(self.config, forget, self.spark)
 
     def setup(self, *, rebind: bool = False) -> "SetUp":
-        """Create what is missing in the databases. `rebind`: free the journal from its ledger."""
+        """Create missing tables in the databases. `rebind`: free the journal from its ledger."""
         from duesweep.operations.setup import set_up
 
         return set_up(self.config, rebind=rebind)
 
     def setup_script(self, grant_to: str | None = None) -> str:
-        """The statements of `setup`, and those that grant a role what sweeps need."""
+        """The statements of `setup`, and the grants that a role needs for sweeps."""
         from duesweep.operations.setup import setup_script
 
         return setup_script(self.config, grant_to)
@@ -402,7 +402,7 @@ class Duesweep:
         return examine(self.config, ignored=ignored, with_spark=with_spark)
 
     def status(self, *, days: int = 7) -> "Status":
-        """What was swept in these days, what waits, and what needs a hand."""
+        """The sweeps of these days, the waiting messages, and the problems."""
         from duesweep.operations.status import status
 
         return status(self, days)
@@ -493,10 +493,10 @@ def load_config(
     endpoint: str | None = None,
 ) -> Config:
     """The configuration of a TOML file, by default `duesweep.toml` if it is there; of one with
-    several endpoints, that of `endpoint`. The environment overrides it, and `overrides` as in
-    `{"sweep.batch_rows": 500}` override both; None is as if it were not given.
+    several endpoints, the settings of `endpoint`. The environment overrides it, and `overrides` as
+    in `{"sweep.batch_rows": 500}` override both; None is as if it were not given.
 
-    Raises `ConfigError` for what is wrong with it.
+    Raises `ConfigError` for its faults.
     """
     values = (overrides or {}).items()
     given = [f"{name}={_text(value)}" for name, value in values if value is not None]

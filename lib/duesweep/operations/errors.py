@@ -1,6 +1,6 @@
-"""Messages that exhausted their attempts: in groups, one by one, whole; and what became of them.
+"""Messages that exhausted their attempts: in groups, one by one, whole; and their fates.
 
-All is read from the ledger. What a journal holds that is not settled yet is not in it.
+All is read from the ledger. Unsettled rows of a journal are not in it.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class Fate:
     command_id: str
 
 
-# An error, and what became of it; None: nobody has touched it.
+# An error, and its fate; None: it is open.
 Seen = tuple[ErrorRow, Fate | None]
 
 
@@ -53,7 +53,7 @@ class ExhaustedMessages:
         self._source = Among("source", [source])
 
     def check(self) -> None:
-        """Raise `ConfigError` where there is no ledger, or where it has lost tables: it would seem
+        """Raise `ConfigError` if the ledger is missing or has lost tables: it would seem
         that nothing has failed, or that nothing was replayed.
         """
         identity = self.ledger.read()
@@ -72,7 +72,7 @@ class ExhaustedMessages:
                 yield row
 
     def seen(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Seen"]:
-        """The same, each with what became of it."""
+        """The same, each with its fate."""
         fates = self.fates()
         for row in self.rows(chosen):
             fate = fates.get(row.id)
@@ -87,7 +87,7 @@ class ExhaustedMessages:
         return find_unknown(chosen.destination, {row["destination"] for row in found} - {None})
 
     def fates(self) -> dict[ErrorId, Fate]:
-        """What became of errors; those that nobody has touched are not in it."""
+        """The fates of errors; open ones are not in it."""
         columns = ("of", "message_key", "change", "changed_at", "given_by", "reason", "queue")
         found: dict[ErrorId, Fate] = {}
         changes = Among("change", _CHANGES)
@@ -98,14 +98,14 @@ class ExhaustedMessages:
         return found
 
     def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
-        """What is kept of these errors, headers and body and all, as a stream."""
+        """The whole rows of these errors, with headers and bodies, as a stream."""
         for row in self.ledger.rows("errors", _KEPT, *self._around(chosen)):
             error = ErrorId(row["sweep_id"], row["message_key"])
             if error in chosen:
                 yield error, _kept(row)
 
     def details(self, error: ErrorId) -> LedgerRow:
-        """What is large of an error."""
+        """The large columns of an error."""
         columns = ("headers", "headers_text", "body", "stack")
         (row, *_) = self.ledger.rows(
             "errors",
@@ -129,8 +129,8 @@ class ExhaustedMessages:
         return sorted(found, key=lambda row: row["changed_at"])
 
     def in_error_queues(self, chosen: Collection[ErrorId]) -> dict[str, int]:
-        """How many of these errors have a copy in an error queue, by queue: somebody may replay
-        them from there, too.
+        """How many of these errors have a copy in an error queue, by queue: operators may also
+        replay them from there.
         """
         counts: dict[str, int] = {}
         columns = ("sweep_id", "message_key", "queue")
@@ -155,7 +155,7 @@ class ExhaustedMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedError:
-    """An error, less what is large. `state` is `open`, or what was done with it last."""
+    """An error without large columns. `state` is `open`, or its last fate."""
 
     key: str
     sweep_id: str
@@ -224,7 +224,7 @@ class _Counted:
 
 
 def grouped(seen: Iterable[Seen]) -> Sequence[ErrorGroup]:
-    """Errors in groups, those with the most open errors first. Holds one error of each group."""
+    """Errors in groups, with the most open errors first. Holds one error of each group."""
     groups: dict[str, _Counted] = {}
     for row, fate in seen:
         failed_at, kind = row.last_failed_at, None if fate is None else fate.kind
@@ -257,8 +257,8 @@ def _group(name: str, counted: _Counted) -> ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """The `groups` with the most `open` errors of those that a filter means. `unknown_destination`:
-    that of the filter, if no error was ever for it.
+    """The `groups` with the most `open` errors that fit a filter. `unknown_destination`:
+    the filter's, if no error was ever for it.
     """
 
     source: str
@@ -271,7 +271,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class ErrorListing:
-    """The errors that failed last of those that a filter means."""
+    """The last errors that fit a filter."""
 
     source: str
     errors_in_all: int

@@ -1,5 +1,5 @@
-"""Empties a store for good: dispatches what is due, and defers the rest to the delay ladder; or
-counts where its messages would go.
+"""Empties a store for good: dispatches due messages, and defers the rest to the delay ladder; or
+counts its messages by destination.
 
 A handover is a sweep that looks ahead as far as the ladder reaches. Each batch is moved and removed
 in one transaction. So a handover that was stopped, even by a crash, continues when it is run again.
@@ -33,7 +33,7 @@ _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What a handover did; `left` messages are still in the store."""
+    """The result of a handover; `left` messages are still in the store."""
 
     report: SweepReport
     left: int
@@ -53,8 +53,8 @@ class Handover:
 
 
 class Place(NamedTuple):
-    """Where messages would go. `level` is the delay ladder's; None: delivered at once. `problem` is
-    why they would stay; None: they would go. `destination` None is the endpoint's own queue.
+    """A destination of messages. `level` is the delay ladder's; None: delivered at once. `problem`
+    is why they would stay; None: they would go. `destination` None is the endpoint's own queue.
     """
 
     destination: str | None
@@ -73,7 +73,7 @@ class Destined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Where a handover would send messages; those that would stay come last."""
+    """The destinations of a handover; messages that would stay come last."""
 
     destinations: Sequence[Destined]
 
@@ -93,7 +93,7 @@ class Aborted:
 
 
 def check(context: SweepContext) -> Sequence[Problem]:
-    """Raise what would stop a handover, before Spark starts; what is to be noticed about the
+    """Raise an error that would stop a handover, before Spark starts; return notices about the
     store.
     """
     longest_delay(context)
@@ -113,7 +113,7 @@ def handover(
 ) -> Handover:
     """Hand over the messages that are due at `cutoff` or later (None: all messages).
 
-    Raises `ConfigError` where no queue can hold messages until they are due, and what `sweep`
+    Raises `ConfigError` if no queue can hold messages until they are due, and the errors of `sweep`
     raises.
     """
     longest = timedelta(seconds=longest_delay(context))
@@ -170,7 +170,7 @@ def _is_under_way(session: DriverSession, unsettled: Unsettled) -> bool:
 
 
 def longest_delay(context: SweepContext) -> int:
-    """For how many seconds the queues can defer a message; `ConfigError` where they cannot."""
+    """For how many seconds the queues can defer a message; `ConfigError` if they cannot."""
     longest = context.queue.longest_delay
     if not longest:
         raise ConfigError(
@@ -182,8 +182,8 @@ def longest_delay(context: SweepContext) -> int:
 
 
 def count_destinations(context: SweepContext, cutoff: datetime | None = None) -> Counter[Place]:
-    """Count how many of the messages that a handover would take would go where. What is paused or
-    in back-off is not counted. Changes and locks nothing.
+    """Count how many of the messages that a handover would take would go where. Messages that are
+    paused or in back-off are not counted. Changes and locks nothing.
     """
     found: Counter[Place] = Counter()
     with (
@@ -211,7 +211,7 @@ class _DestinationLookup:
         self._known: dict[str | None, int | str] = {}
 
     def place(self, message: Message) -> Place:
-        """Where the message would go now."""
+        """The destination of the message now."""
         if isinstance(message.headers, MessageError):
             return Place(None, problem=str(message.headers))
         address = message.destination

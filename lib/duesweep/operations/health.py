@@ -1,4 +1,4 @@
-"""Whether a watcher does its work, for those who watch it: a page of its port, a file, systemd."""
+"""Whether a watcher does its work, for its monitors: a page of its port, a file, systemd."""
 
 import os
 import socket
@@ -31,7 +31,7 @@ _SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the ticks so far told. Times without a date are by `time.monotonic()`.
+    """The state by the ticks so far. Times without a date are by `time.monotonic()`.
 
     All that was due at `caught_up_at` and could be delivered has been; None: no tick ended well.
     """
@@ -46,7 +46,7 @@ class _Known:
 
 class Health:
     """An observer that knows whether messages leave in time; a server's thread may ask it. It knows
-    that from memory, so it answers while a tick hangs, too.
+    that from memory, so it also answers while a tick hangs.
     """
 
     def __init__(self, source: str, most_seconds: float, waits: Waits | None = None) -> None:
@@ -59,7 +59,7 @@ class Health:
         self._lock = threading.Lock()
 
     def __call__(self, run: Run) -> None:
-        """Note a tick. A ledger that cannot be written is an error all the same."""
+        """Note a tick. A ledger that cannot be written is still an error."""
         report, now = run.report, time.monotonic()
         with self._lock:
             known = self._known
@@ -68,7 +68,8 @@ class Health:
                 return
             caught_up_at = known.caught_up_at
             if run.is_caught_up or caught_up_at is None:
-                # It found what was due at its beginning; a shorter run may have done so later.
+                # It found the messages that were due at its beginning; a shorter run may have done
+                # so later.
                 caught_up_at = max(now - run.seconds, caught_up_at or 0.0)
             self._known = _Known(
                 ended_at=now,
@@ -84,7 +85,7 @@ class Health:
         self._progressed_at = time.monotonic()
 
     def end(self) -> None:
-        """Note that nobody watches any more."""
+        """Note that the watcher has ended."""
         self._is_over = True
 
     @property
@@ -156,7 +157,7 @@ class Systemd:
         self._is_ready = False
 
     def __call__(self, run: Run) -> None:
-        """READY after the first good tick, and a sign of life after each. After an error, too: to
+        """READY after the first good tick, and a sign of life after each. Also after an error: to
         start the process again would not help.
         """
         if run.is_lost:
@@ -183,7 +184,7 @@ def _notify(*lines: str) -> None:
     if not address:
         return
     name = "\0" + address[1:] if address.startswith("@") else address
-    # A watcher goes on, whatever becomes of systemd's socket.
+    # A watcher continues without systemd's socket.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sent:
         sent.connect(name)
         sent.sendall("\n".join(lines).encode())

@@ -1,4 +1,4 @@
-"""Whether there is work at an endpoint's store, and how much; what a sweep would do now."""
+"""Whether there is work at an endpoint's store, and how much; a preview of a sweep."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,18 +32,19 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# So many due messages are counted: quick, and more than enough to see that a backlog grows.
+# At most this many due messages are counted: quick, and more than enough to see that a backlog
+# grows.
 MOST_COUNTED = 100_000
 # Before any Due that an endpoint would store.
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-# A plan looks at so many messages, those that have been due for the longest: about two seconds.
+# A plan looks at this many messages, the longest due ones first: about two seconds.
 MOST_LOOKED_AT = 50_000
 # How late messages are, by the end of each step; the last one has none.
 LATENESS = ("up_to_1_min", "up_to_1_h", "up_to_1_d", "more")
 _STEPS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1))
 _LAST_SWEEPS = 10
 _LEAST_MESSAGES = 100
-# So many destinations, those with the most messages, are compared with the queues.
+# This many destinations, with the most messages, are compared with the queues.
 _MOST_ASKED = 100
 
 NeedsSpark = Callable[[SweepContext, Callable[[], int]], bool]
@@ -58,10 +59,10 @@ class NextDue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at the store found. `has_work`: any message is eligible, or any sweep unsettled;
-    `needs_spark`: so much that Spark has to do it. `notices` are the store's. `next_due`: the next
-    message, if there is no work, and if the store can tell. `pauses` are those in force. `since`:
-    what was stored with an earlier Due is held back; None: not known.
+    """The result of a look at the store. `has_work`: any message is eligible, or any sweep
+    unsettled; `needs_spark`: enough for Spark. `notices` are the store's. `next_due`: the next
+    message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
+    messages stored with an earlier Due are held back; None: not known.
     """
 
     has_work: bool
@@ -154,7 +155,7 @@ def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due after a run. `messages` are those that the next sweep would take, counted up to
+    """The due messages after a run. `messages` is the number that the next sweep would take, up to
     `MOST_COUNTED`. `oldest_seconds`: for how long the oldest stored message has been due, whatever
     holds it back; 0: none is due; None: the store cannot tell.
     """
@@ -164,7 +165,7 @@ class Due:
 
 
 def look_at_due(store: Store) -> Due | None:
-    """What is due now; None if the store does not answer."""
+    """The due messages now; None if the store does not answer."""
     try:
         with store.open_driver() as session:
             horizon = session.horizon()
@@ -194,11 +195,11 @@ class DestinationOutlook(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`looked_at` of the messages that are due were looked at, those that have been due for the
-    longest; `due` are all; `is_cut`: there are more than were looked at. `eligible` are those that
-    a sweep would take, as far as the store can tell by itself. `slices` 0: one for each core.
-    `seconds`: how long the sweep would take, by the rate of the last ones; None: there was none.
-    `sql`: how a plan reads the claim keys.
+    """`looked_at` of the messages that are due were looked at, the longest due ones first; `due`
+    are all; `is_cut`: there are more than were looked at. `eligible` are the messages that a sweep
+    would take, as far as the store itself knows. `slices` 0: one for each core. `seconds`: how long
+    the sweep would take, by the rate of the last ones; None without one. `sql`: how a plan reads
+    the claim keys.
     """
 
     source: str
@@ -225,9 +226,9 @@ class _Counts:
 
 
 class DueMessages:
-    """Counts messages that are due by their destinations, as far as it may look. Of those that it
-    looked at, `oldest_due` has been due for the longest, and `oldest_eligible` is the first that a
-    sweep would take.
+    """Counts messages that are due by their destinations, as far as it may look. Of the messages
+    that it looked at, `oldest_due` has been due for the longest, and `oldest_eligible` is the first
+    that a sweep would take.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class DueMessages:
         self._counts: dict[str | None, _Counts] = {}
 
     def look(self, session: OperatorDriver) -> Sequence[DestinationOutlook]:
-        """The destinations of what is due, those with the most messages first."""
+        """The destinations of due messages, with the most messages first."""
         with session.look(DueSpan(end=self._now)) as pages:
             for page in pages:
                 for waiting in page[: self._most - self.looked_at]:
@@ -269,7 +270,7 @@ class DueMessages:
         return sorted(found, key=lambda one: (-sum(one.late.values()), one.destination or ""))
 
     def held(self, pauses: Sequence[Pause]) -> Iterator[HeldBack]:
-        """What holds messages back, as far as they were looked at."""
+        """The reasons that hold messages back, as far as they were looked at."""
         counts = self._counts.values()
         for pause in pauses:
             held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
@@ -302,8 +303,8 @@ class DueMessages:
 
 
 def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:
-    """How long a sweep of so many messages would take, by the rates of the last ones on the same
-    engine; None if there was none that is worth a comparison.
+    """How long a sweep of this many messages would take, by the rates of the last ones on the same
+    engine; None if none is worth a comparison.
     """
     columns = ("source", "engine", "outcome", "start", "dispatched", "rows_per_second")
     rows = [
@@ -325,7 +326,7 @@ Show = Callable[[Sequence[DestinationOutlook]], None]
 def look_ahead(
     context: SweepContext, show: Show | None = None, spark: "SparkSession | None" = None
 ) -> Outlook:
-    """What a sweep would do now. Raises `ConfigError` if the store cannot show messages."""
+    """A preview of a sweep. Raises `ConfigError` if the store cannot show messages."""
     with open_look(context.store) as session:
         horizon = session.horizon()
         now, pauses = horizon.server_time, session.pauses()
@@ -335,7 +336,7 @@ def look_ahead(
             show(destinations)
         destinations = with_problems(context, destinations)
         due, *_ = session.count_waiting([now])
-        # A plan cannot tell of all messages whether they are paused; who has read them can.
+        # A plan does not know of all messages whether they are paused; a reader of them does.
         eligible = (
             sum(one.eligible for one in destinations)
             if messages.looked_at >= due
@@ -370,7 +371,7 @@ def _slices_in_process(context: SweepContext, eligible: int) -> int:
 def with_problems(
     context: SweepContext, destinations: Sequence[DestinationOutlook]
 ) -> Sequence[DestinationOutlook]:
-    """The same, and why messages for them would fail."""
+    """The same, with reasons why messages for them would fail."""
     names = [one.destination for one in destinations[:_MOST_ASKED] if one.destination is not None]
     missing = find_missing_queues(context, names)
     return [one._replace(problem=missing.get(one.destination or "")) for one in destinations]
@@ -379,12 +380,12 @@ def with_problems(
 def _estimate(
     context: SweepContext, eligible: int, engine: str, spark: "SparkSession | None"
 ) -> float | None:
-    """By the ledger, where it can be read without starting Spark."""
+    """By the ledger, if it can be read without starting Spark."""
     if spark is None and local_folder(context.ledger_root) is None:
         return None
     try:
         with command_ledger(context, spark) as ledger:
             return estimate_seconds(ledger, context.store.source, eligible, engine)
     except (ConfigError, LedgerError):
-        # A plan is of use without it, and the sweep says what is wrong.
+        # A plan is of use without it, and the sweep reports the fault.
         return None

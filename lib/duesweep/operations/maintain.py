@@ -1,6 +1,6 @@
-"""Settles what was left, removes what is too old, and tidies up the ledger's files.
+"""Settles old work, removes old rows, and tidies up the ledger's files.
 
-Sweeps may run meanwhile, with either writer: each step is a transaction of Delta's or of the
+Sweeps may run at the same time, with either writer: each step is a transaction of Delta's or of the
 store's, and tries again after a conflict. On a local ledger each step waits for the writers' lock,
 and writers wait for the step.
 """
@@ -33,7 +33,7 @@ _LOCK_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What was done to a table of the ledger. `rows_removed`: for their age. `files_compacted`:
+    """The changes to a table of the ledger. `rows_removed`: for their age. `files_compacted`:
     small files that were written together. `files_deleted` None: the writer does not tell.
     """
 
@@ -47,7 +47,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintainReport:
-    """What was done. `settled`: sweeps and commands that dead drivers had left. `counters_removed`:
+    """The result. `settled`: sweeps and commands that dead drivers had left. `counters_removed`:
     retry counters of messages that are gone. `kept_from`: from when on the ledger has all rows;
     None: it has all there were. `rows_forgotten`: rows of `dropped` sources that were deleted.
     """
@@ -68,8 +68,8 @@ def maintain(
 ) -> MaintainReport:
     """Look after a source; `forget` are sources, whose endpoints are gone, that are to be
     forgotten. Raises `LedgerError` where the ledger cannot be written, `ConfigError` for a store
-    that cannot be looked after and a source that is not to be forgotten; what was done by then
-    stays done.
+    that cannot be looked after and a source that is not to be forgotten; the changes until then
+    stay.
     """
     context, kept = sweep_context(config), config.ledger
     operators = operators_of(context.store, "maintenance")

@@ -35,11 +35,11 @@ from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 
-# So many of the messages that a command is to change are shown.
+# This many of the messages that a command is to change are shown.
 _SHOWN = 10
 
 Fits = Callable[[WaitingMessage], bool]
-# A filter, or what it is if it is this time on the server.
+# A filter, or a function of the server's time that returns it.
 Wanted = MessageFilter | Callable[[datetime], MessageFilter]
 # Told how many messages were looked at, or changed, by now.
 Tell = Callable[[int], None]
@@ -51,7 +51,7 @@ def tell_nobody(_: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that waits, less its headers and its body. `destination` None: nobody can tell;
+    """A message that waits, without its headers and its body. `destination` None: it is unknown;
     `due` None: never. `next_attempt_at` and `error`: why it is in back-off.
     """
 
@@ -111,8 +111,8 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnyChosen:
-    """What `command` is to change: so many messages or errors of a source, for these destinations.
-    `gone`: so many of those that were meant are not there, or were done before.
+    """The messages or errors of a source that `command` is to change, for these destinations.
+    `gone`: the number of wanted ones that are not there, or were done before.
     """
 
     command: CommandName
@@ -123,7 +123,7 @@ class AnyChosen:
 
     @property
     def lacking(self) -> int:
-        """How many of those that were meant cannot be changed."""
+        """How many of the wanted ones cannot be changed."""
         return self.gone
 
     @property
@@ -131,17 +131,17 @@ class AnyChosen:
         """Whether each was named."""
         raise NotImplementedError
 
-    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without what is gone
-        """Whether all is done that was asked, if so many were changed, and so many were gone."""
+    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without `gone`
+        """Whether all is done that was asked, if these numbers were changed, and gone."""
         return changed >= self.would_change + self.lacking
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen(AnyChosen):
-    """Messages that `command` is to change; the first ones are shown. `gone`: so many of the keys
-    or message ids that were given lead to no message. `unknown_destination`: that of the filter, if
-    no message is for it. One that is not due in the `wanted` span any more, because somebody has
-    rescheduled it, counts as gone later.
+    """Messages that `command` is to change; the first ones are shown. `gone`: the number of given
+    keys or message ids without a message. `unknown_destination`: the filter's, if no message is for
+    it. One that is not due in the `wanted` span any more, because it was rescheduled, counts as
+    gone later.
     """
 
     messages: Sequence[Waiting]
@@ -227,7 +227,7 @@ def refuse_unknown(
 
 
 class Choice:
-    """The messages that a filter means, in pages, those with the earliest Due first; it is read
+    """The messages that a filter means, in pages, the earliest Due first; it is read
     once. `looked_at` is how many messages were looked at so far, and `destinations` where they go.
     `is_cut`: there are more, but it stopped at its limit.
     """
@@ -247,7 +247,7 @@ class Choice:
         self._most = most
 
     def __iter__(self) -> Iterator[list[WaitingMessage]]:
-        """The messages that fit; a page is empty where none of many does."""
+        """The messages that fit; a page is empty if none of many does."""
         for page in self._pages:
             left = len(page) if self._most is None else self._most - self.looked_at
             self.is_cut = len(page) > left
@@ -294,9 +294,9 @@ def find_by_keys(
 
 @contextmanager
 def open_look(store: Store) -> Iterator[OperatorDriver]:
-    """A session that shows what waits. Raises `ConfigError` if the store has none, and in place of
-    an error of the store if tables or rights are not as a sweep needs them. They are not checked
-    before: to look needs fewer rights.
+    """A session that shows waiting messages. Raises `ConfigError` if the store has none, and in
+    place of an error of the store if tables or rights are not as a sweep needs them. They are not
+    checked before: to look needs fewer rights.
     """
     with operators_of(store, "to show messages").open_driver() as session:
         try:
@@ -324,7 +324,7 @@ class Listing:
     """`messages` are the first ones of the `total` that were chosen, `counts` how many of all are
     in each of `BUCKETS`. `looked_at`: how many messages were looked at to choose them; None: the
     store counted. `is_cut`: there are more than `scan_limit`, so the counts are too low.
-    `unknown_destination`: that of the filter, if none of those that were looked at is for it.
+    `unknown_destination`: the filter's, if none of the messages looked at is for it.
     """
 
     source: str
@@ -411,7 +411,7 @@ def _count(session: OperatorDriver, span: DueSpan, ends: Sequence[datetime]) -> 
 
 
 class Event(NamedTuple):
-    """A row of the ledger's `table`: when what became of the message, and in which sweep or by
+    """A row of the ledger's `table`: when the message got which outcome, and in which sweep or by
     which command.
     """
 
@@ -433,7 +433,7 @@ def read_history(
     )
     ids = {message_id, *(row.message_id for row in found)} - {None}
     others = _event_rows(ledger, source, "message_id", sorted(filter(None, ids)))
-    # Those of the key are there already, each as often as the ledger has it.
+    # The rows of the key are there already, each as often as the ledger has it.
     found += [row for row in others if key is None or row.message_key not in spellings([key])]
     events = [row.event for row in found]
     return sorted(events, key=lambda event: (event.at is not None, event.at or 0))
@@ -441,8 +441,8 @@ def read_history(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The messages that are `named`, whole, and what the ledger tells of them. `history_error`: why
-    that is not known. `looked_at`: nothing was found among so many messages, and the others were
+    """The messages that are `named`, whole, and their history in the ledger. `history_error`: why
+    that is not known. `looked_at`: nothing was found among this many messages, and the others were
     not looked at.
     """
 

@@ -1,4 +1,4 @@
-"""What an operation works with: endpoints by their settings, an engine, the ledger."""
+"""The parts of an operation: endpoints by their settings, an engine, the ledger."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def open_endpoint(config: Config, options: Sequence[str] = ()) -> Duesweep:
     """The endpoint of these settings. Raises `ConfigError`."""
     endpoint = Duesweep(config, options=options)
-    endpoint.context  # noqa: B018 - it raises what is wrong with them
+    endpoint.context  # noqa: B018 - it raises their faults
     return endpoint
 
 
@@ -68,11 +68,11 @@ def opened_engine(
     progressed: Callable[[], object] | None = None,
     stop: Stop | None = None,
 ) -> Iterator["Engine"]:
-    """An engine `on_spark` or in this process. `spark` is the session to use; None: the one that is
-    there, else a new one, as `open_spark` with `stop`. `progressed` is called when batches are
+    """An engine `on_spark` or in this process. `spark` is the session to use; None: an existing
+    one, else a new one, as `open_spark` with `stop`. `progressed` is called when batches are
     committed.
     """
-    # Nothing of a sweep is loaded where none begins.
+    # Nothing of a sweep is loaded if none begins.
     if not on_spark:
         from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def opened_engine(
 
 @contextmanager
 def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
-    """The context's ledger, with this session or the one that is there. Starts Spark only if
+    """The context's ledger, with this session or an existing one. Starts Spark only if
     delta-rs cannot write the ledger.
     """
     root, writer = context.ledger_root, context.ledger_writer
@@ -111,7 +111,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
 
 @contextmanager
 def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
-    """The same to read only: without Spark for a local folder, whoever writes there."""
+    """The same to read only: without Spark for a local folder, with either writer."""
     root = context.ledger_root
     if spark is None and local_folder(root) is not None and can_delta_rs_reach(root):
         yield open_for_reading(root, context.timeouts)

@@ -1,4 +1,4 @@
-"""Pauses: nothing goes to the destinations that fit a pattern, until somebody resumes them."""
+"""Pauses: nothing goes to the destinations that fit a pattern, until they are resumed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ _LONGEST_PATTERN = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPause(HeldBack):
-    """A pause in force: what it holds back, and since when; `what` is its pattern."""
+    """A pause in force: its messages, and since when; `what` is its pattern."""
 
     paused_at: datetime
     given_by: str
@@ -45,11 +45,11 @@ class Pauses:
     pauses: Sequence[ListedPause]
 
     def of(self, pattern: str) -> Sequence[ListedPause]:
-        """That of just this pattern, if it is there."""
+        """The pause of just this pattern, if it is there."""
         return [one for one in self.pauses if one.what == pattern]
 
     def holding(self, pattern: str) -> Sequence[ListedPause]:
-        """Those that hold what fits this pattern."""
+        """The pauses that hold destinations of this pattern."""
         return [one for one in self.pauses if fits_destination(pattern, one.what or "")]
 
 
@@ -63,7 +63,7 @@ class Resumed(Pauses):
 
 
 def pause(store: Store, pattern: str, until: Moment | None, reason: str) -> Pauses:
-    """Pause the destinations that fit a pattern; `until` None: until somebody resumes them."""
+    """Pause the destinations that fit a pattern; `until` None: until they are resumed."""
     _refuse_unclear(pattern, reason)
     with _opened(store, "pause") as session:
         now = session.horizon().server_time

@@ -1,8 +1,8 @@
 """Replays messages that exhausted their attempts, and discards them: the work of two commands.
 
-Each reads what became of errors only when it runs alone and the ledger has all that earlier
-commands did (see `change`). So of two replays, the second one finds what the first one did. There
-are two ways to replay a batch: deliver it to queues, or put it back into the store.
+Each reads the fates of errors only when it runs alone and the ledger has all that earlier
+commands did (see `change`). So of two replays, the second one finds the changes of the first. There
+are two ways to replay a batch: deliver it to queues, or store it again.
 """
 
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ from duesweep.sweep.job import SweepContext
 from duesweep.sweep.waiting import Destinations
 
 _LOST = "The ledger does not have it any more"
-# So often a message that gets no answer is sent, and so often in a row none may be reached.
+# A message without an answer is sent this many times, and none may be reached this often in a row.
 _MOST_TRIES = 3
 _NO_ANSWER = "The queue did not say whether the message arrived: it may have"
 _NOT_SENT = "It was not sent: the messages before it took too long"
@@ -51,7 +51,7 @@ _Batch = Sequence[tuple[ErrorId, Replayable]]
 
 class Delivery:
     """Delivers batches, and journals each part in the transaction that delivers it. Pauses and
-    limits hold for replays, too.
+    limits also hold for replays.
     """
 
     def __init__(
@@ -179,10 +179,10 @@ def _failure(error: ErrorId, reason: str) -> Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenErrors(AnyChosen):
-    """Errors that `command` is about: `rows` are to be done, unless somebody does them meanwhile.
-    `done_rows` are left out, because of what was `done` with them; with `again` none are. `ids` are
-    those that were given. `copies`: how many have a copy in an error queue, by queue.
-    `unknown_destination`: that of the filter, if no error was ever for it.
+    """Errors that `command` is about: `rows` are to be done, unless another command does them
+    before. `done_rows` are left out, because they are `done`; with `again` none are. `ids` are the
+    given ones. `copies`: how many have a copy in an error queue, by queue. `unknown_destination`:
+    the filter's, if no error was ever for it.
     """
 
     rows: Mapping[ErrorId, ErrorRow]
@@ -199,8 +199,8 @@ class ChosenErrors(AnyChosen):
         return bool(self.ids) and all(len(self.named(each)) <= 1 for each in self.ids)
 
     def is_done(self, changed: int, gone: int) -> bool:
-        """Whether each id that was given led to an error that was done, and by this command; what
-        a filter means may have been done by another one.
+        """Whether each id that was given led to an error that was done, and by this command; errors
+        of a filter may have been done by another one.
         """
         if not all(self.named(each) for each in self.ids):
             return False
@@ -211,7 +211,7 @@ class ChosenErrors(AnyChosen):
         return _named(self._rows_by_name, wanted)
 
     def named_before(self, wanted: str) -> Sequence[ErrorRow]:
-        """Those that are left out."""
+        """The errors that are left out."""
         return _named(self._done_by_name, wanted)
 
     @cached_property
@@ -224,7 +224,7 @@ class ChosenErrors(AnyChosen):
 
     @property
     def groups(self) -> Sequence[ErrorGroup]:
-        """What is to be done, in groups."""
+        """The errors to be done, in groups."""
         seen = ((row, self.done.get(error)) for error, row in self.rows.items())
         return grouped(seen)
 
@@ -287,7 +287,7 @@ def choose_errors(
 def _still_open(
     messages: ExhaustedMessages, chosen: ChosenErrors
 ) -> tuple[dict[ErrorId, ErrorRow], Tally]:
-    """What there is to do when the command runs alone, and what was done before."""
+    """The work when the command runs alone, and the errors done before."""
     done = {} if chosen.again else messages.fates()
     rows = {error: row for error, row in chosen.rows.items() if error not in done}
     return rows, Tally(gone=len(chosen.rows) - len(rows))
@@ -325,7 +325,7 @@ class Replay:
             yield [(error, self._replayable(kept)) for error, kept in batch]
 
     def _taken(self, todo: dict[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
-        """What is to do, each error once, taken out of `todo`."""
+        """The errors to be done, each once, taken out of `todo`."""
         for error, kept in self.messages.kept(todo):
             # A ledger that was restored may have a row twice.
             if todo.pop(error, None) is not None:

@@ -40,8 +40,8 @@ class CancelledId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancelledMessages:
-    """The cancelled messages of a source in the ledger: those with these keys, those that a command
-    cancelled, or both.
+    """The cancelled messages of a source in the ledger: the ones with these keys, the ones that a
+    command cancelled, or both.
     """
 
     ledger: Ledger
@@ -50,7 +50,7 @@ class CancelledMessages:
     command: str | None = None
 
     def restored(self) -> set[CancelledId]:
-        """Those of the source that were restored already."""
+        """The messages of the source that were restored already."""
         rows = self.ledger.rows(
             CHANGES,
             ("of", "message_key"),
@@ -79,7 +79,7 @@ def cancelled_id(row: LedgerRow) -> CancelledId:
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenCancelled(AnyChosen):
-    """Cancelled messages that are to be restored. `gone`: so many of the keys that were given lead
+    """Cancelled messages that are to be restored. `gone`: the number of given keys that lead
     to none.
     """
 
@@ -91,7 +91,7 @@ class ChosenCancelled(AnyChosen):
 
     @property
     def lacking(self) -> int:
-        """A command that cancelled nothing which may be restored is missing, too."""
+        """A command that cancelled nothing which may be restored also counts as missing."""
         return self.gone or int(not self.would_change)
 
     @property
@@ -151,8 +151,8 @@ def _refuse_unclear(keys: Sequence[str], command: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The work of `restore`: these of the messages, due as before or at `due`. Those that were
-    restored meanwhile count as gone, unless they are wanted `again`.
+    """The work of `restore`: these of the messages, due as before or at `due`. Messages that were
+    restored before count as gone, unless they are wanted `again`.
     """
 
     messages: CancelledMessages
@@ -171,7 +171,7 @@ class Restore:
         yield Tally(gone=len(todo))
 
     def _taken(self, todo: set[CancelledId]) -> Iterator[LedgerRow]:
-        """What is to do, each message once, taken out of `todo`."""
+        """The messages to restore, each once, taken out of `todo`."""
         for row in self.messages.rows(*_LARGE):
             if cancelled_id(row) in todo:
                 todo.remove(cancelled_id(row))

@@ -1,7 +1,7 @@
 """One run of `sweep`: a look at the store, a sweep if there is work, and how it ended; of one
 endpoint or of several side by side.
 
-Of several, this process sweeps what is little, while Spark sweeps what is much. Each of those is a
+Of several, this process sweeps small ones, while Spark sweeps large ones. Each of these is a
 Spark job of its own, and they run at once in one session: so no core waits for the end of one while
 another has slices left, and each keeps its own plan, account and end.
 """
@@ -53,28 +53,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# So many endpoints of one database at once: a sweep has up to three connections, and waits for the
-# database most of the time.
+# This many endpoints of one database at once: a sweep has up to three connections, and waits for
+# the database most of the time.
 _AT_ONCE = 4
 _MOST_THREADS = 32
 # Enough that the cores always have a slice to work on, and that a driver's memory holds the plans.
 _ON_SPARK_AT_ONCE = 4
-# A thread that has seen so many endpoints of a database fail, one after another, gives it up.
+# A thread that has seen this many endpoints of a database fail, one after another, gives it up.
 _GIVES_UP_AFTER = 2
 
-# Called with what looks found, before anything is swept. What it raises ends the run.
+# Called with the looks, before anything is swept. Its errors end the run.
 Before = Callable[[Sequence[tuple[Duesweep, Look]]], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one run. `outcome` is the sweep's; `idle`: there was nothing to do; `stopped`
+    """The result of one run. `outcome` is the sweep's; `idle`: it had no work; `stopped`
     without a report: a stop was wanted before the sweep began; `error`: an error ended it.
 
-    `next_due` is known only if it was idle. `notices` are what the look found that may be wrong.
+    `next_due` is known only if it was idle. `notices` are possible faults that the look found.
     `error` says what ended it, or why work is left. `is_late`: it missed its objective.
-    `needs_spark`: there was enough for Spark. `due` is what was due after it, where somebody has
-    asked.
+    `needs_spark`: there was enough for Spark. `due` are the messages due after it, if asked
+    for.
     """
 
     source: str
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def ledger_error(self) -> str | None:
-        """Why the ledger has not got all that the journal has; messages go all the same."""
+        """Why the ledger has not got all that the journal has; messages go anyway."""
         if self.report is not None:
             return self.report.ledger_error
         return None if self.is_lost else self.error
@@ -110,8 +110,8 @@ class Run:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it left no message that could have been delivered. What waits for an open breaker
-        could not.
+        """Whether it left no message that could have been delivered. Messages that wait for an open
+        breaker could not.
         """
         report = self.report
         if report is None:
@@ -135,8 +135,8 @@ def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
 
 
 def with_due(endpoint: Duesweep, run: Run) -> Run:
-    """The run with what is due now. A store that was out of reach just now would be waited for once
-    more, so it is not asked.
+    """The run with the messages due now. A store that was out of reach just now would cost another
+    wait, so it is not asked.
     """
     if run.exit_code == ExitCode.WORK_LEFT and run.report is None:
         return run
@@ -144,7 +144,7 @@ def with_due(endpoint: Duesweep, run: Run) -> Run:
 
 
 def _tell_nobody(_: object) -> None:
-    """For a run before which nobody is told."""
+    """For a run without such a call."""
 
 
 def run_once(
@@ -155,8 +155,8 @@ def run_once(
     watch: "Watch | None" = None,
     spark: "SparkSession | None" = None,
 ) -> Run:
-    """Look, and sweep if there is work, on Spark if that is much or `spark` is given. Raises what
-    ends it.
+    """Look, and sweep if there is work, on Spark if that is much or `spark` is given. Raises its
+    errors.
     """
     began, stop = time.monotonic(), stop or Stop()
     look = _look(endpoint, stop)
@@ -167,7 +167,7 @@ def run_once(
 
 
 def _look(endpoint: Duesweep, stop: Stop, for_spark: NeedsSpark | None = None) -> Look:
-    """A look, with what is to be noticed about the settings."""
+    """A look, with notices about the settings."""
     look = look_at(endpoint.context, stop, for_spark)
     notice = configuration.route_notice(endpoint.config)
     return look if notice is None else replace(look, notices=[notice, *look.notices])
@@ -215,7 +215,7 @@ def misses_objective(context: SweepContext, report: SweepReport) -> bool:
     """Whether the sweep dispatched a message later than the objective at its first attempt; False
     without an objective. A message that had failed before was in back-off, so it does not count.
 
-    The ledger tells the attempts. Where it cannot be read, all messages count.
+    The ledger tells the attempts. If it cannot be read, all messages count.
     """
     seconds, longest = context.objective_seconds, report.lateness_max_ms
     if seconds is None or longest is None or longest <= seconds * 1_000:
@@ -238,7 +238,7 @@ def misses_objective(context: SweepContext, report: SweepReport) -> bool:
 
 @dataclass(slots=True)
 class _Turn:
-    """An endpoint of several. `seconds` are those of its own work, not of its waiting."""
+    """An endpoint of several. `seconds` are the time of its own work, not of its waiting."""
 
     endpoint: Duesweep
     look: Look | None = None
@@ -253,7 +253,7 @@ class _Turn:
             self.seconds += time.monotonic() - began
 
     def look_at(self, stop: Stop) -> None:
-        """Look. A session that is there is no reason to sweep on Spark what is little."""
+        """Look. An existing session is no reason to sweep a small endpoint on Spark."""
         with self.timed():
             self.look = _look(self.endpoint, stop.part(), is_for_spark)
 
@@ -276,7 +276,7 @@ class _Turn:
 def run_all(
     endpoints: Sequence[Duesweep], stop: Stop, *, before: Before = _tell_nobody
 ) -> list[tuple[Duesweep, Run]]:
-    """Run for each endpoint; what goes wrong with one costs no other one anything."""
+    """Run for each endpoint; an error of one does not affect the others."""
     turns = [_Turn(each) for each in endpoints]
     looked = side_by_side([(each.endpoint.server, partial(each.look_at, stop)) for each in turns])
     runs: list[tuple[_Turn, Run]] = []
@@ -342,7 +342,7 @@ def side_by_side(jobs: Sequence[tuple[str, Callable[[], T]]]) -> list[T | Dueswe
     """Do the work of all, each given with its database, some at once, and return the results in the
     order of the jobs.
 
-    Where the work for a database fails again and again because it is out of reach, the rest of it
+    If the work for a database fails again and again because it is out of reach, the rest of it
     is not tried: each would wait as long for nothing. An error that is not duesweep's own is
     raised, after all others have ended.
     """

@@ -21,7 +21,7 @@ from duesweep.ledger.base import local_folder
 _PORT = 10187
 _SHORTEST = timedelta(seconds=1)
 _DEFAULT_FILE = Path("duesweep.toml")
-# A sweep ends so long before the next one begins, so that its batch in hand is done by then.
+# A sweep ends this long before the next one begins, so that its current batch is done by then.
 _SPARE_SECONDS = 10
 _LEAST_SECONDS = 10
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -32,7 +32,7 @@ MOUNT = "/etc/duesweep"
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """`title` is the endpoint, or what stands for several. `command` runs duesweep. `config` is the
+    """`title` is the endpoint, or a name for several. `command` runs duesweep. `config` is the
     absolute path of the file or folder, `endpoint` what `--endpoint` gets, `overrides` what `--set`
     gets. `variables` are names of environment variables that have to be set,
     `ledgers` the local folders of ledgers. `is_fleet`: it has several endpoints.
@@ -79,7 +79,7 @@ class Scheduled:
 
     @property
     def cron(self) -> str:
-        """The five fields of cron. Raises `ConfigError` for what cron cannot say."""
+        """The five fields of cron. Raises `ConfigError` for times that cron cannot say."""
         minutes, rest = divmod(self.seconds, _MINUTE)
         if rest == 0 and 0 < self.seconds < _HOUR and _HOUR % self.seconds == 0:
             return "* * * * *" if minutes == 1 else f"*/{minutes} * * * *"
@@ -103,8 +103,8 @@ def schedule(
     *,
     endpoint: str | None = None,
 ) -> str:
-    """A form that runs `path`'s endpoint, or endpoints, so often; None: the default file. Raises
-    `ConfigError` for what cannot be said in that form.
+    """A form that runs `path`'s endpoint, or endpoints, this often; None: the default file. Raises
+    `ConfigError` for settings that the form cannot say.
     """
     if every < _SHORTEST:
         raise ConfigError("--every is less than a second", advice="use `duesweep watch`")
@@ -154,6 +154,6 @@ def _systemd(text: str) -> str:
 
 
 def _airflow(command: str) -> str:
-    """A command as a literal of Python. Airflow reads it as a template of Jinja, too."""
+    """A command as a literal of Python. Airflow also reads it as a template of Jinja."""
     is_template = any(mark in command for mark in ("{{", "{%", "{#"))
     return repr(f"{{% raw %}}{command}{{% endraw %}}" if is_template else command)

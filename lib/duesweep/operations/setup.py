@@ -1,4 +1,4 @@
-"""Creates what an endpoint needs, one database after another."""
+"""Creates the tables of an endpoint, one database after another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ _MORE_GRANTS = """\
 -- Queues of other endpoints: `duesweep doctor --print-sql`, run as this role, prints the grants for
 -- those that messages wait for. `duesweep queue send --delay` takes INSERT on the delayed table."""
 
-# What was done besides creating tables says so itself.
+# Steps that create no table describe themselves.
 _Told = Completed | IndexCreated | Unbound
 
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """What was done, in words, and what could not be. `created` are the new tables."""
+    """The done steps, in words, and the others. `created` are the new tables."""
 
     done: Sequence[str]
     problems: Sequence[Problem] = field(repr=False)
@@ -26,19 +26,19 @@ class SetUp:
 
 
 def set_up(config: Config, *, rebind: bool = False) -> SetUp:
-    """Create what is missing. `rebind`: free the source from its ledger first."""
+    """Create missing tables. `rebind`: free the source from its ledger first."""
     steps = setup_steps(config)
     found = [each for step in steps for each in step.install(rebind=rebind)]
     done = [_told(each) for each in found if not isinstance(each, Problem)]
     if isinstance(steps[0], CustomStoreStep):
-        # It does not say what it creates.
+        # It does not name its tables.
         done = [steps[0].done, *done]
     problems = [each for each in found if isinstance(each, Problem)]
     return SetUp(done, problems, [each for each in found if not isinstance(each, Problem | _Told)])
 
 
 def setup_script(config: Config, grant_to: str | None = None) -> str:
-    """All statements, with those that grant the role `grant_to` what sweeps need. If there are
+    """All statements, with the grants that the role `grant_to` needs for sweeps. If there are
     several databases, comments say where each has to run. Connects to nothing.
     """
     steps, parts = setup_steps(config), list[str]()

@@ -1,4 +1,4 @@
-"""What was swept, what waits, and what needs a hand: what the report shows of an endpoint."""
+"""Past sweeps, waiting messages and problems: the content of the report for an endpoint."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 # A page is made again and again: it looks at fewer messages than a plan, in half a second or less.
 _MOST_LOOKED_AT = 10_000
-# What nobody gave an objective is late after this time, and so is a row of the ledger.
+# Messages without an objective are late after this time, and so is a row of the ledger.
 _PATIENCE = timedelta(minutes=10)
 _COLUMNS = (
     *("start", "end", "outcome", "found", "dispatched", "failed", "exhausted", "left"),
@@ -41,7 +41,7 @@ _COLUMNS = (
 )
 _SHOWN_SWEEPS = 20
 _CUT_SHORT = {"incomplete", "abandoned"}
-# To read the lateness of so many messages takes about a second.
+# To read the lateness of this many messages takes about a second.
 _MOST_MESSAGES = 200_000
 _FAILING = ("error_class", "destination", "last_failed_at", "error_text")
 _MOST_BARS = 60
@@ -89,7 +89,7 @@ class Failing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the ledger tells since `since`. `sweeps` are the last ones, the newest first. `rate`
+    """The ledger since `since`. `sweeps` are the last ones, the newest first. `rate`
     has the messages that were dispatched in each step of time, `backlog` the most that a sweep of
     that time found due. `lateness` is about the last `lateness_of` dispatched messages; `late` of
     them were dispatched at their first attempt, and later than the objective.
@@ -116,16 +116,16 @@ class History:
 
     @property
     def open_errors(self) -> int:
-        """Errors that nobody has replayed or discarded."""
+        """Errors that were not replayed or discarded."""
         return sum(group.open for group in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What the store tells at `now`, by its clock: `due` messages are due; so many more come due
+    """The store at `now`, by its clock: `due` messages are due; these numbers come due
     in the next `hour`, `day` and `week`, each counted from now, and `later`. `hours` are the next
-    24, from full hours on. `looked_at` of the due messages were looked at, those that have been due
-    for the longest: the `destinations` and `held_back` are about them, as in a plan. `oldest_due`:
+    24, from full hours on. `looked_at` of the due messages were looked at, the longest due ones
+    first: the `destinations` and `held_back` are about them, as in a plan. `oldest_due`:
     since when the oldest of them has been due, `oldest_eligible` the oldest that a sweep would
     take. The ledger lacks `unsettled` sweeps and commands that ended; the first of them began at
     `unsettled_since`.
@@ -157,9 +157,9 @@ class Concern(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of one source. `waiting` or `history` None: it could not be read, and
+    """The facts of one source. `waiting` or `history` None: it could not be read, and
     `problems` say why. `findings` are the doctor's that are not good. `objective_seconds`: how late
-    a message may be; None: nobody said. `concerns`, the worst first, are what all of that comes to;
+    a message may be; None: not set. `concerns`, the worst first, are the conclusions;
     without any all is well. `options` name the endpoint on a command line.
     """
 
@@ -185,7 +185,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """What is known of several. `exit_code` is 4 if nothing of some endpoint could be read, 2 if
+    """The facts of several. `exit_code` is 4 if nothing of some endpoint could be read, 2 if
     its settings are wrong.
     """
 
@@ -196,7 +196,7 @@ class Statuses:
 
 
 def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], days: int) -> Statuses:
-    """What is known of these endpoints. What is wrong with one is said, and the others are there.
+    """The facts of these endpoints. A fault of one is reported, and the others are there.
     Raises `DuesweepError` if nothing is known of any.
     """
     endpoints, failures = endpoints_of(settings, overrides)
@@ -209,7 +209,7 @@ def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], day
 
 
 def status(of: "Duesweep", days: int) -> Status:
-    """What is known of an endpoint; its history of so many days. Changes nothing."""
+    """The facts of an endpoint; its history of this many days. Changes nothing."""
     problems: list[str] = []
     context = of.context
     source, objective = of.source, context.objective_seconds
@@ -300,7 +300,9 @@ def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:
 
 
 def _read_waiting(context: SweepContext) -> Waiting:
-    """What waits now. Raises `StoreError`, and `ConfigError` if the store cannot show messages."""
+    """The waiting messages. Raises `StoreError`, and `ConfigError` if the store cannot show
+    messages.
+    """
     with open_look(context.store) as session:
         now, pauses = session.horizon().server_time, session.pauses()
         first = now.replace(minute=0, second=0, microsecond=0)
@@ -338,7 +340,7 @@ def _read_waiting(context: SweepContext) -> Waiting:
 
 
 def _read_history(ledger: Ledger, source: str, days: int, objective: float | None) -> History:
-    """What the ledger tells of a source. Raises `LedgerError` and `ConfigError`."""
+    """The history of a source in the ledger. Raises `LedgerError` and `ConfigError`."""
     now = datetime.now(UTC)
     since = now - timedelta(days=days)
     messages = ExhaustedMessages(ledger, source)
@@ -421,7 +423,7 @@ def _failing(ledger: Ledger, of_source: Condition) -> Sequence[Failing]:
 
 
 def lateness_steps(milliseconds: Iterable[int | None]) -> Sequence[Step]:
-    """How many messages were up to so late."""
+    """How many messages were up to this late."""
     counts = Counter(bisect_left(_LATENESS_ENDS, ms) for ms in milliseconds if ms is not None)
     return [Step(label, counts[number]) for number, label in enumerate(_LATENESS)]
 

@@ -1,6 +1,6 @@
-"""A watcher: look at the store, sweep what is due, tell, wait, again and again.
+"""A watcher: look at the store, sweep due messages, report, wait, again and again.
 
-It keeps nothing between ticks but how to wait: what it does is in the store, the journal and the
+Between ticks it keeps only how to wait: its work is in the store, the journal and the
 ledger. So it may die at any time, and any number of watchers may serve one endpoint.
 """
 
@@ -44,22 +44,22 @@ from duesweep.sweep.stop import Stop
 
 _log = structlog.get_logger(__name__)
 
-# So that no tick takes so long that a watcher which works looks like one that hangs.
+# A longer tick would make a working watcher look like one that hangs.
 MOST_TICK_SECONDS = 60.0
 _LOG_EVERY_SECONDS = 60.0
-# The main thread wakes so often, as only it can handle signals.
+# The main thread wakes at this interval, as only it can handle signals.
 _POLL_SECONDS = 0.2
 _RESTART = "restart the watcher to use them"
 
-# Is told of each tick, also of one that an error ended. It must not raise, nor take long.
+# Gets each tick, also one that an error ended. It must not raise, nor take long.
 Observer = Callable[[Run], object]
 
 
 class Ticker:
-    """Sweeps one store again and again. With `has_spark`, it sweeps on Spark where there is enough
-    for Spark; without, it sweeps only so many of them in one tick, in this process.
+    """Sweeps one store again and again. With `has_spark`, it sweeps on Spark if there is enough
+    for Spark; without, it sweeps only this many of them in one tick, in this process.
 
-    `has_spark` is True also where there is no tick without Spark.
+    `has_spark` is also True if no tick is without Spark.
 
     It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
     is committed.
@@ -82,7 +82,7 @@ class Ticker:
         self._session: DriverSession | None = None
 
     def use(self, context: SweepContext) -> None:
-        """Work with this context from the next tick on. Any thread may call it."""
+        """Work with this context starting with the next tick. Any thread may call it."""
         self._next = replace(context, look_ahead=LookAhead(), repeats=True)
 
     @property
@@ -92,16 +92,16 @@ class Ticker:
 
     @property
     def has_spark(self) -> bool:
-        """Whether it sweeps on Spark where there is enough for Spark."""
+        """Whether it sweeps on Spark if there is enough for Spark."""
         return self._is_spark_there or always_needs_spark(self._context)
 
     @property
     def is_looking(self) -> bool:
-        """Whether it has waited long for its services, with no message in hand."""
+        """Whether it has waited long for its services, while it held no message."""
         return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
 
     def tick(self) -> Run:
-        """Look, and sweep if there is work. Raises what ends it."""
+        """Look, and sweep if there is work. Raises its errors."""
         if self._context is not self._next:
             self.close()
             self._context = self._next
@@ -115,16 +115,16 @@ class Ticker:
     def _tick(self) -> Run:
         context = self._context
         most = None if self.has_spark else context.spark_from
-        # Without the time limit: a look that takes long is no reason to leave what it found.
+        # Without the time limit: a look that takes long is no reason to leave its findings.
         with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
             seen = self._look(self._stop.part(most=most))
         now = context.world.clock.now().timestamp()
         stop = self._stop.part(now + MOST_TICK_SECONDS, most)
         if not seen.has_work:
-            # Others have settled what waited for the ledger.
+            # Others have settled the rows that waited for the ledger.
             self._stop.waits.end(LEDGER)
         elif not stop.is_wanted:
-            # What a sweep needs may have changed since the session was opened.
+            # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
                 context.queue.check(context.error_queue)
         on_spark = self.has_spark and seen.needs_spark
@@ -166,8 +166,8 @@ def watch(
 ) -> None:
     """Tick until `stop` is wanted, and wait `most_seconds` at most between two ticks.
 
-    Raises `ConfigError` if the first tick does, since then somebody is there to correct it; a later
-    one is waited out, as a database that is restored lacks its tables for a while. Raises
+    Raises `ConfigError` if the first tick does, since then a person is there to correct it; after a
+    later one it waits, as a database that is restored lacks its tables for a while. Raises
     `SparkError`: a session that is lost does not come back in its process.
     """
     row, is_first = _Row(), True
@@ -215,7 +215,7 @@ def watch_all(
     may_be_left: Callable[[int], bool] = lambda _: False,
 ) -> list[int]:
     """Run all until they end, a thread for each; their exit codes. Raises the error of a single
-    one; the error of one of several is logged, and the others go on.
+    one; the error of one of several is logged, and the others continue.
 
     This thread waits for nothing else, so that signals take effect at once. It calls `look_after`
     again and again, and does not wait for a watch that, by its number, `may_be_left`.
@@ -244,7 +244,7 @@ def watch_all(
 def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_several: bool) -> None:  # noqa: FBT001 - a thread's arguments
     try:
         watch()
-    except Exception as error:  # noqa: BLE001 - of whatever kind: the others go on
+    except Exception as error:  # noqa: BLE001 - of whatever kind: the others continue
         errors.append(error)
         if not is_one_of_several:
             return
@@ -259,9 +259,9 @@ def _code(error: Exception) -> int:
 
 
 class Log:
-    """An observer that logs a line a minute about what was moved, and one where things go wrong or
-    right again. `close` logs what is left to tell. `look` has to be called now and then, by another
-    thread than the one that may wait.
+    """An observer that logs a line a minute about moved messages, and one if things go wrong or
+    right again. `close` logs the rest. `look` has to be called now and then, by another
+    thread, which does not wait.
     """
 
     def __init__(self, source: str, waits: Waits | None = None) -> None:
@@ -273,7 +273,7 @@ class Log:
         self._clear()
 
     def __call__(self, run: Run) -> None:
-        """Count what was moved; tell an error once for as long as it stays the same, and that it
+        """Count moved messages; report an error once for as long as it stays the same, and that it
         has passed. That rows wait for the ledger is one of the waits.
         """
         self._note(run.error if run.is_lost else None)
@@ -296,7 +296,7 @@ class Log:
                 _log.info("waited", source=self._source, waits_for=what, seconds=seconds)
 
     def close(self) -> None:
-        """Log what was moved since the last time, if anything was."""
+        """Log the messages moved since the last time, if any."""
         took, self._since = time.monotonic() - self._since, time.monotonic()
         if not self._sweeps:
             return
@@ -340,7 +340,7 @@ def reload(
     read: Callable[[], Sequence[EndpointSettings]],
     overrides: Sequence[str],
 ) -> bool | None:
-    """Read the configuration again, and put what it says into `endpoints` and their `tickers`. What
+    """Read the configuration again, and put its settings into `endpoints` and their `tickers`. What
     is invalid is logged, and its old settings stay in force. Returns False if the configuration has
     changes that only a restart brings into force, and None if it cannot be read.
     """
