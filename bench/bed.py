@@ -169,8 +169,7 @@ class Bed:
             )
 
     def count(self, *, is_first_hop: bool = False) -> Faults:
-        """Count the arrived messages: in the destinations, or after a first hop in the own queue.
-        """
+        """Count the arrived messages in the destinations, or after a first hop in the own queue."""
         found: Sequence[tuple[str, TableName]] = (
             [("headers::json ->> 'NServiceBus.SqlServer.ForwardDestination'", self.own_queue)]
             if is_first_hop

@@ -98,8 +98,7 @@ _BARE_SETTINGS = {
 
 
 def start(options: Namespace, folder: Path) -> list[Figure]:
-    """A sweep on Spark, and a bare spark-submit that opens a table of the same ledger, alternately.
-    """
+    """Alternately a sweep on Spark, and a bare spark-submit that opens a table of its ledger."""
     with open_bed(folder, Load(_START_ROWS)) as bed:
         _start_once(bed, folder)  # makes the ledger
         bare, firsts, ends = [], [], []

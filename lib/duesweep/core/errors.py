@@ -315,8 +315,7 @@ def format_stack(error: BaseException) -> str:
 
 
 def make_storable(text: str) -> str:
-    """`text` without characters that a text column or UTF-8 cannot hold: NUL and lone surrogates.
-    """
+    """`text` without the characters that text columns or UTF-8 cannot hold: NUL, surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 

@@ -65,8 +65,7 @@ class CircuitBreaker:
         return max(0.0, self._try_at - self._clock.seconds())
 
     def fail(self, reason: str, *, took_seconds: float = 0.0, is_lasting: bool = False) -> None:
-        """Note a failure that took `took_seconds`. `is_lasting`: the fault does not pass by itself.
-        """
+        """Note a failure that took `took_seconds`. `is_lasting`: it does not pass by itself."""
         now = self._clock.seconds()
         if self.is_closed:
             # The time in which it worked does not count.
