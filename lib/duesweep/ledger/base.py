@@ -1,7 +1,7 @@
-"""Where a ledger is, a path (with a `/` or a scheme) or a catalog schema, and the contract of its
-writer: how its tables are created, written, read and kept small.
+"""The location of a ledger, a path (with a `/` or a scheme) or a catalog schema, and the contract
+of its writer: how its tables are created, written, read and kept small.
 
-There are two writers, and each continues what the other wrote: delta-rs, which needs no JVM, and
+There are two writers, and each continues the other's work: delta-rs, which needs no JVM, and
 Spark.
 """
 
@@ -122,7 +122,7 @@ def probe_writable(root: str) -> None:
 
 
 def check_space(root: str, needed_bytes: int) -> None:
-    """Raise `LedgerError` where a local root lacks the space for so many bytes and a log entry."""
+    """Raise `LedgerError` if a local root lacks the space for this many bytes and a log entry."""
     folder = local_folder(root)
     if folder is not None:
         disk = os.statvfs(folder)
@@ -166,7 +166,7 @@ def _storage_error(folder: Path, error: OSError) -> DuesweepError:
 
 
 def _name_holder(lock: BinaryIO, now: datetime) -> None:
-    """Write into the lock's file who holds it, for whoever finds it locked."""
+    """Write into the lock's file who holds it, for a process that finds it locked."""
     # On a full disk the lock is as good without.
     with suppress(OSError):
         lock.truncate(0)
@@ -192,7 +192,7 @@ if TYPE_CHECKING:
 
 # The first table is created first, and its id is the ledger's id.
 TABLES = ("tombstones", "errors", "retries", "sweeps")
-# Created by the first command that needs it. From then on, a property of the first table says that
+# Created by the first command that needs it. After that, a property of the first table says that
 # it has to be there.
 CHANGES = "changes"
 
@@ -227,7 +227,7 @@ Condition = Among | Between
 
 @dataclass(frozen=True, slots=True)
 class LedgerTableFacts:
-    """What is at the location of the table `name`. `properties` None: no Delta table; then
+    """The state of the location of the table `name`. `properties` None: no Delta table; then
     `holds_data` says whether there are data files without a log.
     """
 
@@ -245,7 +245,7 @@ class TableSize(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a table, as Arrow, which can be read more than once. They take about so many `bytes`;
+    """Rows of a table, as Arrow, which can be read more than once. They take about `bytes`;
     0: not known.
     """
 
@@ -272,16 +272,16 @@ class LedgerPiece(NamedTuple):
 class LedgerTables(Protocol):
     """The tables under one root, which is a path (with a `/` or a scheme) or a catalog schema.
 
-    Where another process commits at the same time, a writer tries again. Raises `LedgerError` where
+    If another process commits at the same time, a writer tries again. Raises `LedgerError` if
     the storage or the writer fails, `ConfigError` for a wrong root.
     """
 
     @property
     def root(self) -> str:
-        """Where the tables are."""
+        """The location of the tables."""
 
     def facts(self, name: str) -> LedgerTableFacts:
-        """What is at the table's location."""
+        """The state of the table's location."""
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         """Create the table, unless it is there."""
@@ -290,7 +290,7 @@ class LedgerTables(Protocol):
         """Add properties to a table."""
 
     def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
-        """Append those of the pieces that the table does not have yet, in one commit where the
+        """Append the pieces that the table does not have yet, in one commit if the
         writer can. Pieces of the same id count up. Adds columns that the table lacks.
         """
 
@@ -310,7 +310,7 @@ class LedgerTables(Protocol):
         """
 
     def size(self, name: str) -> TableSize | None:
-        """How large the table is; None: there is none."""
+        """How large the table is; None: it is missing."""
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         """Remove a source's rows whose instant is before this one; how many."""

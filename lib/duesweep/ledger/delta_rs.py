@@ -53,9 +53,9 @@ from duesweep.ledger.rows import SCHEMAS
 
 _CONFLICT_TRIES = 5
 _HOURS = 24
-# After so many commits a table's small files become one of about 2 MB, which then stays as it is: a
-# sweep each minute writes 1,440 files a day. Not of `errors`, whose messages would have to fit into
-# memory.
+# After this many commits a table's small files become one of about 2 MB, which then stays as it is:
+# a sweep each minute writes 1,440 files a day. Not of `errors`, whose messages would have to fit
+# into memory.
 _COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "sweeps"}
 # For `compact`, Delta's default for others; a file of messages that are kept whole has to fit into
 # memory.
@@ -63,7 +63,7 @@ _FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
 _WITH_BODIES = {"errors", "changes"}
 # Bodies may be large: few rows are decoded at a time, and few pages are read ahead.
 _ROWS_WITH_BODIES, _ROWS = 64, 8_192
-# Groups of about so many rows are counted in memory at a time; for more, the table is read again.
+# Groups of about this many rows are counted in memory at a time; for more, the table is read again.
 _ROWS_PER_PASS = 1_000_000
 _MOST_PASSES = 1_000
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -71,7 +71,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 # properties of one's own there is no compression unless one says which; this is the default.
 _FILES = WriterProperties(max_row_group_size=100_000, compression="SNAPPY")
 
-# What the storage says: first what may pass by itself.
+# Errors of the storage: first the ones that may pass.
 _PASSING = (
     *("No space left on device", "Disk quota exceeded", "Input/output error"),
     *("Read-only file system", "Stale file handle", "Transport endpoint is not connected"),
@@ -110,7 +110,7 @@ class DeltaRsTables:
         return LedgerTableFacts(name, location, properties)
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
-        # Who loses a race finds what the other one created.
+        # The loser of a race finds the other one's table.
         with (
             _map_errors(f"{self._location(name)} could not be created"),
             suppress(CommitFailedError),
@@ -151,7 +151,7 @@ class DeltaRsTables:
     def count(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
     ) -> Iterator[LedgerRow]:
-        """By DataFusion, which delta-rs brings along. Where each is asked for, there should be few
+        """By DataFusion, which delta-rs brings along. If each is asked for, there should be few
         groups.
         """
         with self._reading(name):
@@ -165,7 +165,7 @@ class DeltaRsTables:
                     yield from pa.record_batch(batch).to_pylist()
 
     def arrow(self, name: str) -> pa.Table:
-        """A whole table, in memory. Raises `ConfigError` if there is none."""
+        """A whole table, in memory. Raises `ConfigError` if it is missing."""
         with _map_errors(f"{self._location(name)} is unreadable"):
             try:
                 return self._open(name).to_pyarrow_table()
@@ -240,12 +240,12 @@ class DeltaRsTables:
         with _map_errors(f"{self._location(name)} could not be {what}", consequence):
             for _ in range(_CONFLICT_TRIES - 1):
                 with suppress(CommitFailedError):
-                    # A write to the path instead would create a lost table anew.
+                    # A write to the path instead would create a lost table again.
                     return act(self._open(name))
             return act(self._open(name))
 
     def _compact_small(self, table: DeltaTable, name: str) -> None:
-        """Compact the table where it is time. If that fails, the rows are written all the same."""
+        """Compact the table if it is time. If that fails, the rows are still written."""
         if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
             return
         with suppress(LedgerError, ValueError), _map_errors(f"{name} could not be compacted"):
@@ -271,7 +271,7 @@ class DeltaRsTables:
         return {"timeout": answer, "connect_timeout": answer, **tries}
 
     def _location(self, name: str) -> str:
-        """Where the table is, for people."""
+        """The table's location, for people."""
         folder = local_folder(self.root)
         return str(folder / name) if folder else table_path(self.root, name)
 
@@ -301,7 +301,7 @@ def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
 def _marks(pieces: Sequence[LedgerPiece], now: datetime) -> CommitProperties:
     # Spark takes a transaction without a time for one that has expired.
     now_ms = micros(now) // 1_000
-    # A commit has an id once. The last version says that the table has those before it, too.
+    # A commit has an id once. The last version says that the table also has the ones before it.
     versions = {piece.app_id: piece.version for piece in pieces}
     return CommitProperties(
         app_transactions=[Transaction(*each, now_ms) for each in versions.items()]
@@ -366,7 +366,7 @@ def _filesystem(uri: str) -> fs.FileSystem | None:
 
 def _has_views(schema: pa.Schema) -> bool:
     """Whether it is a file that delta-rs has rewritten, as its `delete` does: its texts are views,
-    and pyarrow cannot compare those with the texts of a filter.
+    and pyarrow cannot compare these to the texts of a filter.
     """
     return any(str(field.type) == "string_view" for field in schema)
 
@@ -399,7 +399,7 @@ def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -
 
 def _part(column: str, number: int, passes: int) -> Iterator[str]:
     """What chooses the rows of one pass. Equal values of the column are in the same one: it goes by
-    the last two characters, since those of ids differ most.
+    the last two characters, since ids differ most there.
     """
     if passes > 1:
         end, before = (f"ascii(right(coalesce({_quote(column)}, ''), {n}))" for n in (1, 2))
@@ -424,5 +424,5 @@ def _quote(name: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text, or an instant as text, which takes the type of what it is compared with."""
+    """A text, or an instant as text, which takes the type of the other side of a comparison."""
     return "'" + text.replace("'", "''") + "'"

@@ -52,7 +52,7 @@ _RETENTION = f"interval {TRANSACTION_RETENTION_DAYS + 10} days"
 # Statistics only of columns by which a reader can skip files. For random ids they only cost time.
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
-# Pieces are written together until they are so large. One of them may take 150 MB.
+# Pieces are written together up to this size. One of them may take 150 MB.
 BYTES_TOGETHER = 4_000_000
 
 
@@ -215,7 +215,7 @@ class Ledger:
         *,
         retries_changed: bool,
     ) -> None:
-        """Write all that a sealed sweep did; what the tables have of it already stays as it is.
+        """Write all rows of a sealed sweep; rows that the tables already have stay as they are.
 
         The journal is read before the lock is taken: its server may not answer, and other sources
         write to the same ledger. Raises `LedgerLockedError` once patience is at its end.
@@ -231,7 +231,7 @@ class Ledger:
         command: UnsettledCommand,
         patience: Patience,
     ) -> None:
-        """Write all that a sealed command did; what the tables have of it already stays as it is.
+        """Write all rows of a sealed command; rows that the tables already have stay as they are.
         A command has no row in `sweeps`.
         """
         from duesweep.ledger import rows  # noqa: PLC0415 - see `_writes_of`
@@ -265,7 +265,7 @@ class Ledger:
 
     def _write(self, writes: Sequence[_Write], patience: Patience) -> None:
         """Write pieces of several tables under one lock. Their order does not matter: if this dies,
-        the next settler writes what is missing.
+        the next settler writes the missing rows.
         """
         appended: defaultdict[str, list[LedgerPiece]] = defaultdict(list)
         for write in writes:
@@ -294,7 +294,7 @@ class Ledger:
         identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
         if there.properties is None:
             self._create(CHANGES, identity.ledger_id)
-        # Last: if this dies before, the next one finds the table and goes on here.
+        # Last: if this dies before, the next one finds the table and continues here.
         self.tables.set_properties(TABLES[0], {_CHANGES_PROPERTY: "true"})
 
     def _read_creatable(self) -> Identity:
@@ -329,10 +329,10 @@ def _writes_of(
     retries_changed: bool,
 ) -> Iterator[_Write]:
     """All pieces of a sweep, always the same. Their ids and numbers are for ever, because tables
-    know by them what they have.
+    know their rows by them.
 
-    What a sweep exhausted is counted by itself, except for a single piece, which has the sweep's
-    own transactions: in `tombstones` the next one after those of what was dispatched.
+    Exhausted messages are counted separately, except for a single piece, which has the sweep's
+    own transactions: in `tombstones` the next one after the dispatched messages.
     """
     # Loads pyarrow, which idle sweeps do not need.
     from duesweep.ledger import rows  # noqa: PLC0415
@@ -369,7 +369,7 @@ def _groups(writes: Iterable[_Write]) -> Iterator[Sequence[_Write]]:
 
 
 def _requires_changes(table: LedgerTableFacts) -> bool:
-    """Whether this table says that the ledger has the table `changes`, too."""
+    """Whether this table says that the ledger also has the table `changes`."""
     return _CHANGES_PROPERTY in (table.properties or {})
 
 
@@ -392,7 +392,7 @@ def _id_of(table: LedgerTableFacts, properties: Mapping[str, str]) -> UUID:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Where its commits are safe beside another writer's: https://delta-io.github.io/delta-rs/
+# The schemes on which its commits are safe next to another writer's: https://delta-io.github.io/delta-rs/
 _SCHEMES = {"", "file", "s3", "abfss", "gs"}
 
 
@@ -411,8 +411,8 @@ def open_ledger(
 
 
 def open_for_reading(root: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> Ledger:
-    """The ledger under `root`, to read it: by delta-rs where that can, whoever writes it, else by a
-    Spark session that is there. Raises `ConfigError` where there is none: to start one could take
+    """The ledger under `root`, to read it: by delta-rs if that can, with either writer, else by a
+    Spark session that is there. Raises `ConfigError` without one: to start one could take
     longer than a reader waits, and a session without a cluster's settings finds no catalog.
     """
     if can_delta_rs_reach(root):

@@ -1,4 +1,4 @@
-"""The ledger's rows as Arrow, for both writers: the columns of each table, and what the journal has
+"""The ledger's rows as Arrow, for both writers: the columns of each table, and the journal's rows
 of a sealed sweep or command. Read again, a sweep's rows come in the same pieces.
 
 Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NULL.
@@ -23,7 +23,7 @@ from duesweep.stores.tombstone import decode, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
 
-# Those that a batch does not know, and its own.
+# The columns that a batch does not know, and its own.
 TOMBSTONES = pa.schema([("sweep_id", _TEXT), ("source", _TEXT), *tombstone.schema()])
 RETRIES = pa.schema(
     {
@@ -93,19 +93,19 @@ SCHEMAS = {
 }
 
 _RETRIES_PER_PAGE = 20_000
-# So many times as large are a batch's rows as its stream.
+# A batch's rows are this many times as large as its stream.
 _UNPACKED = 5
 
 
 def dispatched(journal: DriverSession, sweep_id: UUID) -> Iterator[Rows]:
-    """`tombstones` of what a sweep dispatched, in the journal's pieces."""
+    """`tombstones` of dispatched messages, in the journal's pieces."""
     same = {"sweep_id": str(sweep_id), "source": journal.source}
     for batches in journal.batches(sweep_id):
         yield _packed(batches, same)
 
 
 def exhausted(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
-    """A piece of what a sweep exhausted: for `tombstones`, and whole for `errors`."""
+    """A piece of a sweep's exhausted messages: for `tombstones`, and whole for `errors`."""
     rows = journal.piece_rows(piece)
     tombstones = _batch(TOMBSTONES, rows, {"source": journal.source, "outcome": "exhausted"})
     errors = _batch(ERRORS, rows, {"source": journal.source, "next_attempt_at": None})
@@ -113,7 +113,7 @@ def exhausted(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
 
 
 def changes(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
-    """A piece of what a command changed: for `tombstones`, only what was cancelled, and for
+    """A piece of a command's changes: for `tombstones`, only cancelled messages, and for
     `changes`.
     """
     rows = journal.piece_rows(piece)

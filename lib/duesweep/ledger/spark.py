@@ -76,11 +76,11 @@ _ABSENCE = (
     "TABLE_OR_VIEW_NOT_FOUND",
     "PATH_NOT_FOUND",
 )
-# More values than that are joined: a plan with so many literals takes long.
+# More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
 
 _HOURS = 24
-# Delta refuses fewer days than these, unless it is told not to check.
+# Delta refuses fewer days than these, unless the check is off.
 _CHECKED_DAYS = 7
 _KEPT, _KEPT_BY_DEFAULT = "delta.deletedFileRetentionDuration", "interval 7 days"
 # VACUUM would list a folder in 10,000 tasks.
@@ -275,7 +275,7 @@ class SparkTables:
         try:
             return self.spark.catalog.databaseExists(schema_name(self.root))
         except SPARK_ERRORS:
-            # Its error is told by the statement that needs the schema.
+            # The statement that needs the schema reports its error.
             return True
 
     def _no_schema(self) -> ConfigError:

@@ -1,6 +1,6 @@
 """The contract of a queue: deliver a group of messages to one destination.
 
-A queue and its sessions inherit it: what few of them do has its answer here.
+A queue and its sessions inherit it: rare abilities have a default answer here.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -13,13 +13,13 @@ from duesweep.core.message import Message
 from duesweep.core.world import StoreClock
 from duesweep.stores.base import Table, TaskSession
 
-# Where messages go; its text is the queue's name in the ledger.
+# A destination of messages; its text is the queue's name in the ledger.
 Destination = Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What became of pending deliveries. `refused`: the errors of refused messages, by key.
+    """The outcomes of pending deliveries. `refused`: the errors of refused messages, by key.
     `unconfirmed`: the keys of messages that may have arrived or not. All others have arrived.
     """
 
@@ -42,23 +42,23 @@ class QueueSession(Protocol):
         """Deliver the messages, in order. Returns the errors of messages that the destination
         refused, by key. If the queue answers later, `confirm` returns the rest.
 
-        Raises `DestinationError` when this destination takes nothing now (then nothing of the group
-        was delivered), `TransactionLostError` when all work of the batch was rolled back, another
-        `StoreError` when the service is out of reach.
+        Raises `DestinationError` when this destination is unavailable now (then nothing of the
+        group was delivered), `TransactionLostError` when all work of the batch was rolled back,
+        another `StoreError` when the service is out of reach.
         """
 
     def table(self, destination: Destination) -> Table | None:  # noqa: ARG002 - for all
-        """What the store's session may put rows into by itself, in its own transaction, in place of
-        `deliver`; None: it has to be `deliver`.
+        """The table into which the store's session may put rows itself, in its transaction, instead
+        of `deliver`; None: it has to be `deliver`.
         """
         return None
 
     def described(self, destination: Destination) -> tuple[str, str]:
-        """For traces: the messaging system, and what the destination is called there."""
+        """For traces: the messaging system, and the destination's name there."""
         return "custom", str(destination)
 
     def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - for all
-        """For how many seconds the queue can defer a message; 0 where it cannot."""
+        """For how many seconds the queue can defer a message; 0 if it cannot."""
         return 0
 
     def defer(
@@ -70,7 +70,7 @@ class QueueSession(Protocol):
         """
         raise AssertionError(f"{destination} cannot defer {len(messages)} messages at {clock}")
 
-    def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - there is nothing to wait for
+    def confirm(self, seconds: float) -> Confirmation:  # noqa: ARG002 - it does not wait
         """Wait, about `seconds` at most, for the queue's answers to all deliveries since the last
         call. Returns at once where `deliver` returns all answers.
         """
@@ -102,7 +102,7 @@ class Queue(Protocol):
         return 0
 
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
-        """Open a session beside a store's session."""
+        """Open a session next to a store's session."""
 
     def check(self, error_queue: str | None) -> None:
         """Check, before anything is claimed, whether messages can be delivered here.
@@ -113,12 +113,12 @@ class Queue(Protocol):
 
     def route(self, address: str) -> tuple[str, str]:
         """The connection that an address leads to, and the queue's address there. The connection
-        has no name where there is only one.
+        has no name if it is the only one.
 
         Raises a `MessageError` where it leads nowhere.
         """
         return "", address
 
     def notices(self) -> Sequence[Problem]:
-        """What is wrong with its queues although they take messages, and what to do."""
+        """Faults of its queues although they take messages, and what to do."""
         return ()

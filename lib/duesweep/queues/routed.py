@@ -22,7 +22,7 @@ from duesweep.core.world import StoreClock, World
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
 from duesweep.stores.base import Table, TaskSession
 
-# For so long nobody opens a broken connection again, so that one try serves all destinations.
+# For this time a broken connection is not opened again, so that one try serves all destinations.
 _REST_SECONDS = 1.0
 
 
@@ -47,7 +47,7 @@ class RoutedQueue(Queue):
         return max(queue.longest_delay for queue in self.connections.values())
 
     def notices(self) -> Sequence[Problem]:
-        """What is wrong on its connections. One that is out of reach has none: it only blocks its
+        """The faults of its connections. One that is out of reach has none: it only blocks its
         own destinations.
         """
         found: list[Problem] = []
@@ -105,7 +105,7 @@ class RoutedDestination:
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """Why a connection takes nothing, and when to open it again."""
+    """Why a connection is unavailable, and when to open it again."""
 
     text: str
     until: float
@@ -139,7 +139,7 @@ class RoutedQueueSession(QueueSession):
 
     def _block(self, connection: str, error: DuesweepError, took_seconds: float = 0) -> None:
         """Stop delivering to a connection, for a while or for the rest of the slice: the longer,
-        the longer it took to find out, because other destinations wait meanwhile.
+        the longer it took to find out, because other destinations wait for that.
         """
         self.sessions.pop(connection, None)
         self._used.discard(connection)

@@ -117,14 +117,15 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         self._tables: dict[Destination, SqlServerQueueTable] = {}
 
     def table(self, destination: Destination) -> Table | None:
-        """Those in other databases, and with narrow headers, take what `deliver` makes of it."""
+        """Tables in other databases, and with narrow headers, need `deliver`."""
         assert isinstance(destination, SqlServerTable)  # from `resolve`
         table = self._tables[destination]
         is_beside = not self._own_transaction and destination.catalog == self._catalog
         return table if is_beside and not table.is_narrow else None
 
     def read_tables(self) -> None:
-        """Read those of the session's database. Tables in others are read at their first use."""
+        """Read the tables of the session's database. Tables in others are read at their first use.
+        """
         tables = [
             SqlServerQueueTable(
                 SqlServerTable(self._catalog, row.schema, row.table),
@@ -171,7 +172,7 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         try:
             return super()._find_fault(destination)
         except StoreError:
-            # The catalog is locked, because somebody alters the table. So the table exists.
+            # The catalog is locked, because the table is being altered. So the table exists.
             return None
 
 

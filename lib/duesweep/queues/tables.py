@@ -94,7 +94,7 @@ class QueueTableSession(QueueSession, Generic[Connection]):
 
     @abstractmethod
     def check_database(self, setting: str) -> None:
-        """Raise `ConfigError` for a database, which `setting` names, that takes no messages."""
+        """Raise `ConfigError` for a database, which `setting` names, that cannot take messages."""
 
     @abstractmethod
     def missing_rights(self, table: Destination) -> Sequence[str]:
@@ -140,7 +140,7 @@ class QueueTableSession(QueueSession, Generic[Connection]):
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         half = len(messages) // 2
-        # Both halves are under one savepoint: if the table takes nothing for the second half, the
+        # Both halves are under one savepoint: if the table is unavailable for the second half, the
         # first half must be undone, since the whole group counts as not delivered.
         with self._connection.transaction():
             refused = self._deliver(destination, messages[:half])
@@ -155,7 +155,7 @@ class QueueTables(Queue):
     database; `holds_own_queue`: the endpoint's own queue has to be there.
     """
 
-    # Whom a server grants rights, what else to grant, and what the store has to be in.
+    # To whom a server grants rights, other grants, and the database that must have the store.
     _GRANTEE: ClassVar[str]
     _GRANT: ClassVar[str]
     _SERVER: ClassVar[str]

@@ -1,9 +1,9 @@
 """The contract of a store, whole: the values that cross it, and the sessions that a store opens.
 
 A store is a value that travels to tasks. A *task session* claims a batch of messages and finishes
-it, on one connection, in one transaction. A *driver session* says what is due and keeps the sweeps:
-it opens and closes them, and hands what they did to settle. A store inherits from these classes, so
-it has their answers where it does not give its own.
+it, on one connection, in one transaction. A *driver session* finds due messages and keeps the
+sweeps: it opens and closes them, and hands their journal to settle. A store inherits from these
+classes, so it has their answers if it does not give its own.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from duesweep.stores.tombstone import Tombstones
 
 
 class TransactionMode(StrEnum):
-    """What is promised of moving a message; the names are NServiceBus's `TransportTransactionMode`.
+    """The guarantees of moving a message; the names are NServiceBus's `TransportTransactionMode`.
 
     `RECEIVE_ONLY` is at least once, `SENDS_ATOMIC_WITH_RECEIVE` exactly once where store and queue
     share a transaction, `TRANSACTION_SCOPE` takes a transaction that spans servers.
@@ -45,11 +45,11 @@ class TransactionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What a custom store is made from: the section `store` of the configuration.
+    """The origin of a custom store: the section `store` of the configuration.
 
-    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` limits
-    what a claim may read; `options` are the store's own, from `[store.options]`; `timeouts` say how
-    long it may wait for a server that does not answer.
+    `name`, `schema` and `delayed_table` are None where they are not set. `batch_bytes` limits the
+    bytes that a claim may read; `options` are the store's own, from `[store.options]`; `timeouts`
+    say how long it may wait for a server that does not answer.
     """
 
     dsn: str = field(repr=False)
@@ -78,11 +78,11 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """What a sweep calls due: everything stored with a Due before `before`.
+    """The limit of due messages: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
     is not UTC (docs/decisions/plan.md), and by how far a sweep looks `ahead`. The
-    sweep leaves what was stored with a Due before `since` to others; None: it leaves nothing.
+    sweep leaves messages with a Due before `since` to others; None: it leaves nothing.
     `zone` is the one whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
     """
 
@@ -97,7 +97,7 @@ class Horizon:
         return replace(self, before=self.before + ahead, ahead=self.ahead + ahead)
 
     def cut_off(self, cutoff: datetime) -> "Horizon":
-        """The same horizon without what is due before an instant."""
+        """The same horizon without messages due before an instant."""
         return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
 
     @property
@@ -111,8 +111,8 @@ class Horizon:
 
 
 class Work(NamedTuple):
-    """Work for a sweep. `since`: no message of an earlier Due is eligible, so that what is held
-    back before that, perhaps a million messages, is looked at once only. None: the store cannot
+    """Work for a sweep. `since`: no message of an earlier Due is eligible, so that messages held
+    back before that, perhaps a million, are looked at once only. None: the store cannot
     tell.
     """
 
@@ -133,7 +133,7 @@ class Claim:
 
     Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
     time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
-    their own: what they lead to was more than a batch may hold in bytes. Of the other claim keys
+    their own: their messages were more than a batch may hold in bytes. Of the other claim keys
     that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
     messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
     all five. `paused` are the patterns of destinations to which nothing may go now; messages for
@@ -165,13 +165,13 @@ class Forwarded(NamedTuple):
 
 BETWEEN_FORWARDS = "\x1f"
 
-# Where a store puts messages itself: what its queues call a table of the store's own database.
+# If a store puts messages itself: its queues' name for a table of the store's own database.
 Table = Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Messages that are in their queues, in the open transaction; the other values are those of a
+    """Messages that are in their queues, in the open transaction; the other values are as in a
     `Claim`.
     """
 
@@ -186,11 +186,11 @@ class Moved:
 class Slices:
     """A plan: how many messages each slice has, and the SQL of their claim keys, for JDBC.
 
-    A claim key is text without commas by which a claim finds one message again: its key, or where
+    A claim key is text without commas by which a claim finds one message again: its key, or if
     no key is indexed its Due; in a plan, its place may follow its key. The query's columns: `slice`
     (the number, from 0), `claim_keys` and `sizes` (bytes of headers and body), the latter two lists
     separated by commas, oldest first, and `total`: how many claim keys all rows of the slice have
-    together. A slice without claim keys has a row, too. Without one, an empty slice would look like
+    together. A slice without claim keys also has a row. Without one, an empty slice would look like
     a read that broke off. A store that moves messages itself has a column more: `forwards`, as
     `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
 
@@ -213,7 +213,9 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class JdbcSource:
-    """Where and how Spark reads from the store's database; the properties hold the password."""
+    """The location and way by which Spark reads from the store's database; the properties hold the
+    password.
+    """
 
     url: str
     properties: dict[str, str]
@@ -244,7 +246,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a sealed sweep exhausted or, of a `command`, what that changed: messages from one id of
+    """The messages that a sealed sweep exhausted or a `command` changed: messages from one id of
     the journal's to another, both included.
     """
 
@@ -270,7 +272,7 @@ LeftAlone = Mapping[str, Collection[str]]
 
 
 class TaskSession(Protocol):
-    """One task's session: the batch contract. Not thread-safe. What comes after `end_slice` has an
+    """One task's session: the batch contract. Not thread-safe. Methods after `end_slice` have an
     answer that most stores leave as it is.
 
     `can_move`: it has the methods `move` and `finish_moved`, and its server can do it. A class that
@@ -283,9 +285,9 @@ class TaskSession(Protocol):
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
 
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        """Lock what the claim keys lead to, at most one message a claim key, where it is still
-        there, due by the horizon and eligible; skip what others hold, wait for no row. Raises
-        `SweepClosedError` when the sweep was closed meanwhile, and `SweepStoppedError` when it is
+        """Lock the messages of the claim keys, at most one a claim key, if it is still
+        there, due by the horizon and eligible; skip rows that others hold, wait for no row. Raises
+        `SweepClosedError` when the sweep was closed by then, and `SweepStoppedError` when it is
         to stop (see `stop_sweep`). Without claim keys, that is all it does.
 
         A claim key of a store that finds messages by their Due may lead to another one of that Due.
@@ -297,7 +299,8 @@ class TaskSession(Protocol):
         """
 
     def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        """Remove what left, count what failed, journal both; part of the claim's transaction."""
+        """Remove delivered messages, count failures, journal both; part of the claim's transaction.
+        """
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, its account and whether it is complete."""
@@ -308,13 +311,13 @@ class TaskSession(Protocol):
 
     def leave_alone(self, messages: LeftAlone) -> None:
         """Claim none of these, as the mapping has them at each claim. The caller changes it, after
-        a COMMIT. Where claim keys are keys, a claim key leads to no other message, so there is
-        nothing to do.
+        a COMMIT. If claim keys are keys, a claim key leads to no other message, so this
+        does nothing.
         """
         return
 
     def reserve(self, limit: RateLimit, messages: int) -> float:
-        """Reserve so many messages of a limit, after all that is reserved already, by whichever
+        """Reserve this many messages of a limit, after all earlier reservations of any
         sweep. Returns after how many seconds they may go. Not within a transaction: others wait for
         its end.
         """
@@ -323,11 +326,12 @@ class TaskSession(Protocol):
     def move(
         self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
     ) -> Moved:
-        """Remove what a claim would lock, and put it into its queues, in one transaction. `into`
-        says which table an address means, and raises `UnusualBatchError` where it may not be one.
+        """Remove the messages that a claim would lock, and put them into their queues, in one
+        transaction. `into` says which table an address means, and raises `UnusualBatchError` if it
+        may not be one.
 
-        Raises `UnusualBatchError` where it cannot move all that a claim might lock, where a message
-        is not as usual, or where a queue refuses one. Then the transaction has to be rolled back.
+        Raises `UnusualBatchError` if it cannot move all that a claim might lock, if a message
+        is not as usual, or if a queue refuses one. Then the transaction has to be rolled back.
         """
         raise UnusualBatchError("the store moves no messages")
 
@@ -345,7 +349,7 @@ class TaskSession(Protocol):
 class MessageSession(Protocol):
     """One message at a time, as in the MSMQ transport's `IDelayedMessageStore`; the batch contract
     does the same for many. It keeps no account. Not thread-safe. Within a `transaction`, fetching
-    locks the message, and a failure brings back what was removed.
+    locks the message, and a failure restores removed rows.
     """
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -356,7 +360,7 @@ class MessageSession(Protocol):
 
     def fetch_next_due(self) -> Message | None:
         """Lock and return the eligible message that has been due for the longest, by the server's
-        clock; None if there is none. Skips what others hold.
+        clock; or None. Skips rows that others hold.
         """
 
     def remove(self, message: Message) -> bool:
@@ -370,10 +374,10 @@ class MessageSession(Protocol):
 
 
 class DriverSession(Protocol):
-    """The driver's session: what is due, the life of its sweep, and the journal that settle reads.
+    """The driver's session: due messages, the life of its sweep, and the journal that settle reads.
 
-    It holds the sweep's liveness lock: when the session ends, the sweep counts as dead. What comes
-    after `backlog` has an answer that a store may leave as it is.
+    It holds the sweep's liveness lock: when the session ends, the sweep counts as dead. Methods
+    after `backlog` have an answer that a store may leave as it is.
     """
 
     source: str
@@ -382,16 +386,16 @@ class DriverSession(Protocol):
 
     def __exit__(self, *error: object) -> None: ...
 
-    # What is due, and the life of a sweep.
+    # Due messages, and the life of a sweep.
 
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
 
     def find_work(self, ahead: timedelta) -> Work | None:
-        """What is unsettled, or due by `ahead` from now and eligible; None: nothing. Cheap."""
+        """Work that is unsettled, or due by `ahead` from now and eligible; or None. Cheap."""
 
     def horizon(self) -> Horizon:
-        """What is due now, by the transport's own predicate in its writers' time zone."""
+        """The horizon now, by the transport's own predicate in its writers' time zone."""
 
     def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
         """Open a sweep and drop counters of messages that are gone. `engine` is noted for the
@@ -399,10 +403,10 @@ class DriverSession(Protocol):
         """
 
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
-        """Cut what is eligible into slices of equal size. Changes nothing."""
+        """Cut the eligible messages into slices of equal size. Changes nothing."""
 
     def note_slices(self, run: SweepRun, plan: Slices) -> int:
-        """Note that the open sweep has these slices, too, and the run's horizon. Returns how many
+        """Note that the open sweep also has these slices, and the run's horizon. Returns how many
         slices it had before: its tasks count them on.
         """
 
@@ -414,14 +418,14 @@ class DriverSession(Protocol):
 
     def count_stored(self, since: datetime | None) -> int:
         """How many messages the store holds, whatever their Due; with `since`, only those stored
-        with a Due from then on.
+        with a Due after that.
         """
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         """Batches and messages done so far by an open sweep."""
 
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
-        """Let an open sweep stop so many seconds from now, by the server's clock. From then on its
+        """Let an open sweep stop in this many seconds, by the server's clock. After that its
         tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
         earlier stop stays as it is. Does nothing to a closed sweep.
         """
@@ -445,8 +449,8 @@ class DriverSession(Protocol):
         """The source's sweeps and commands that are not settled, the oldest first. Cheap."""
 
     def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session lives for the sweep or command: its driver's, or that of who
-        settles it. If none does, and this session is the settler, only it may settle the sweep
+        """Whether another session lives for the sweep or command: its driver's, or its
+        settler's. If none does, and this session is the settler, only it may settle the sweep
         until it is no more.
         """
 
@@ -476,19 +480,19 @@ class DriverSession(Protocol):
         """The sweep's row for `sweeps`, and whether the retry counters changed."""
 
     def batches(self, sweep_id: UUID) -> Iterator[Sequence[bytes]]:
-        """What a sealed sweep delivered, an Arrow IPC stream a batch (`duesweep.stores.tombstone`),
-        in pieces bounded in memory; always the same pieces.
+        """The deliveries of a sealed sweep, an Arrow IPC stream a batch
+        (`duesweep.stores.tombstone`), in pieces bounded in memory; always the same pieces.
         """
 
     def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
-        """What a sealed sweep exhausted, or a sealed command changed, in pieces bounded in memory;
-        always the same pieces.
+        """The messages that a sealed sweep exhausted, or a sealed command changed, in bounded
+        pieces; always the same pieces.
         """
 
     def piece_rows(self, piece: Piece) -> Sequence[Any]:
         """The messages of a piece. They have the columns of the ledger's `tombstones` and `errors`
-        that are not the same in all rows or, of a command, those of `changes` but `source`, and
-        `attempts`; headers are text, instants microseconds.
+        that are not the same in all rows or, of a command, the columns of `changes` but `source`,
+        and `attempts`; headers are text, instants microseconds.
         """
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
@@ -517,23 +521,23 @@ class DriverSession(Protocol):
         raise not_supported("a sweep on Spark")
 
     def notices(self) -> Sequence[Problem]:
-        """Problems that somebody should look at, although sweeps work. Cheap."""
+        """Problems that a person should look at, although sweeps work. Cheap."""
         return ()
 
     def table_notices(self) -> Sequence[Problem]:
-        """What is wrong with its tables although sweeps work. The doctor finds that by itself."""
+        """Faults of its tables although sweeps work. The doctor finds them itself."""
         return ()
 
     def next_due(self, horizon: Horizon) -> datetime | None:
         """The instant, in UTC, at which the first message comes due that is not due by `horizon`,
-        if an index finds it; None if there is none, or the store cannot tell.
+        if an index finds it; None without one, or if the store cannot tell.
         """
         return None
 
     def destinations(self, horizon: Horizon | None) -> Sequence[str]:
-        """Where messages go that are eligible: a bounded number, the commonest first, without the
-        empty ones. Cheap: those due for the longest are enough. `horizon` None: where all stored
-        messages go, whatever their Due. No answer, if the store would have to look into messages.
+        """The destinations of eligible messages: a bounded number, the commonest first, without the
+        empty ones. Cheap: the longest due ones are enough. `horizon` None: of all stored
+        messages, whatever their Due. No answer, if the store would have to look into messages.
         """
         return ()
 
@@ -546,12 +550,13 @@ class DriverSession(Protocol):
         return ()
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
-        """What the operator's command is; None: it is a sweep."""
+        """The operator's command; None: it is a sweep."""
         return None
 
 
 class Store(Protocol):
-    """Where delayed messages wait. A value: plain, frozen, picklable; no secrets in its repr.
+    """A place where delayed messages wait. A value: plain, frozen, picklable; no secrets in its
+    repr.
 
     `source` is the stable name under which ledger and journal know the store, `own_queue` the
     address of the endpoint's own input queue.
@@ -576,13 +581,13 @@ class Store(Protocol):
         """A session for one message at a time."""
 
     def set_up_infrastructure(self) -> None:
-        """Create what the store needs and lacks, such as tables; part of the command `setup`. A
+        """Create missing parts of the store, such as tables; part of the command `setup`. A
         class that leaves this out expects it to exist already.
         """
         return
 
     def operators(self) -> "Operators | None":
-        """What the store does for people; None: it only sweeps."""
+        """The store's operations for people; None: it only sweeps."""
         return None
 
 
@@ -593,12 +598,12 @@ class OperatorDriver(DriverSession, Protocol):
     """
 
     def look(self, span: DueSpan) -> AbstractContextManager[Iterator[Sequence[WaitingMessage]]]:
-        """The messages that are due in the span, those with the earliest Due first, in pages; the
+        """The messages that are due in the span, the earliest Due first, in pages; the
         first page comes quickly, however many wait. Without bodies.
         """
 
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
-        """The messages with these keys that are stored. May read the whole table where no key is
+        """The messages with these keys that are stored. May read the whole table if no key is
         indexed. Texts that cannot be keys lead to none.
         """
 
@@ -613,7 +618,7 @@ class OperatorDriver(DriverSession, Protocol):
         """
 
     def resume(self, pattern: str) -> bool:
-        """End the pause of just this pattern; False if there is none."""
+        """End the pause of just this pattern; False without one."""
 
     def open_command(self, command: Command) -> SweepRun:
         """Open a command. The horizon of its run says the server's time and the writers' zone."""
@@ -623,21 +628,21 @@ class OperatorDriver(DriverSession, Protocol):
         Raises `StoreError` if it does not end.
         """
 
-    # What `audit` compares with the ledger. What others change meanwhile may be missing, or be
-    # there still.
+    # The facts that `audit` compares with the ledger. Messages that others change may be missing,
+    # or be there still.
 
     def keys(self) -> AbstractContextManager[Iterator[Sequence[str]]]:
         """The keys of all stored messages, in pages; no order is promised."""
 
     def gone_counters(self, most: int) -> Sequence[str]:
-        """The keys of retry counters whose messages are not stored, up to so many."""
+        """The keys of retry counters whose messages are not stored, up to `most`."""
 
     def orphaned_journal(self) -> Sequence[UUID]:
-        """Sweeps and commands, of any source, of which the journal has rows that nobody settles,
+        """Sweeps and commands, of any source, of which the journal has rows that no settler takes,
         because their own row is gone.
         """
 
-    # Rows that duesweep keeps of all sources beside a store.
+    # Rows that duesweep keeps of all sources next to a store.
 
     def dropped(self) -> Sequence[DroppedSource]:
         """The sources whose endpoints are gone."""
@@ -648,13 +653,14 @@ class OperatorDriver(DriverSession, Protocol):
 
 class OperatorTask(TaskSession, Protocol):
     """A task's session that carries out an operator's command. Each method but `hold` is a part of
-    the transaction that `hold` began, and journals what it does in it.
+    the transaction that `hold` began, and journals its changes in it.
     """
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        """Lock the messages that are still there, whatever their Due and back-off; skip what others
-        hold, wait for no row. `Claim.later` and `.unread` are empty. Raises `SweepClosedError` when
-        the command was closed meanwhile. Without keys it only does that, and tells what is paused.
+        """Lock the messages that are still there, whatever their Due and back-off; skip rows that
+        others hold, wait for no row. `Claim.later` and `.unread` are empty. Raises
+        `SweepClosedError` when the command was closed by then. Without keys it only does that, and
+        returns the pauses.
         """
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
@@ -677,11 +683,11 @@ class OperatorTask(TaskSession, Protocol):
         """
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
-        """Journal what became of messages that are not in the store."""
+        """Journal the outcomes of messages that are not in the store."""
 
 
 class Operators(Protocol):
-    """What a store does for people, all of it or nothing: it shows what waits, pauses destinations,
+    """A store's operations for people, all or none: it shows waiting messages, pauses destinations,
     changes messages, and can be audited and maintained.
     """
 
@@ -693,8 +699,8 @@ class Operators(Protocol):
 
 
 def operators_of(store: Store, wanted: str) -> Operators:
-    """What the store does for people. Raises `ConfigError` if it does nothing; `wanted` says in a
-    few words what it is asked for.
+    """The store's operations for people. Raises `ConfigError` without them; `wanted` names in a
+    few words the wanted one.
     """
     operators = store.operators()
     if operators is None:

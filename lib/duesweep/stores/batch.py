@@ -1,7 +1,7 @@
 """A task's session on a relational store: batches of a slice, and single messages.
 
 A batch is one transaction. It holds the sweep open, locks rows, reads their retry counters in a
-statement of its own, and at the end removes what left, counts what failed, and journals both.
+statement of its own, and at the end removes delivered messages, counts failures, and journals both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class SqlTask(TaskSession):
         self._statements = session.named(location.names(delayed))
         self._claims: Claims = self._dialect.claims(session, location, delayed)
         self.can_move = self._claims.can_move
-        # The patterns of what is paused, as the batch under way found them.
+        # The patterns of pauses, as the current batch found them.
         self._paused: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -163,7 +163,7 @@ class SqlTask(TaskSession):
             )
         return float(row.wait_seconds)
 
-    # What a batch is made of.
+    # The steps of a batch.
 
     def _fence(self, run: SweepRun) -> Sequence[Any]:
         """Hold the sweep open until this transaction ends."""
@@ -171,7 +171,7 @@ class SqlTask(TaskSession):
         return self._statements.rows("fence", sweep_id=run.sweep_id, **lock)
 
     def _begin(self, run: SweepRun, fence: Sequence[Any]) -> int:
-        """Begin a batch of a sweep that goes on. Returns the server's time in microseconds."""
+        """Begin a batch of a sweep that is open. Returns the server's time in microseconds."""
         self._refuse_closed(run, fence)
         if fence[0].is_stopping:
             raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
@@ -314,7 +314,7 @@ class SqlTask(TaskSession):
         self._dialect.execute_rows(self._statements, "journal_exhausted", same, rows)
 
     def _destination_of(self, message: Message) -> str | None:
-        """The destination to write down; None where it cannot be read."""
+        """The destination to write down; None if it cannot be read."""
         if isinstance(message.headers, MessageError) and message.destination is None:
             return None
         return make_storable(self._endpoint if message.destination is None else message.destination)
@@ -351,5 +351,5 @@ class SqlMessages(SqlTask, MessageSession):
 
 
 def storable_or_none(text: str | None) -> str | None:
-    """`text` without what a text column cannot hold; None stays None."""
+    """`text` without characters that a text column cannot hold; None stays None."""
     return None if text is None else make_storable(text)

@@ -13,7 +13,7 @@ from duesweep.stores.dialect import Values
 
 
 class SqlChanges(SqlTask, OperatorTask):
-    """Holds messages whatever their Due, and journals what it does with them."""
+    """Holds messages whatever their Due, and journals its changes to them."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
         server_us = self._begin(run, self._fence(run))
@@ -21,7 +21,8 @@ class SqlChanges(SqlTask, OperatorTask):
             return Claim((), server_us, paused=self._paused)
         rows = self._claims.hold(lock_keys, run.horizon.zone)
         missing = len(lock_keys) - len(rows)
-        # After the lock, in a statement of its own: what others hold is there, the rest is gone.
+        # After the lock, in a statement of its own: rows that others hold are there, the rest is
+        # gone.
         present = self._claims.count_present(lock_keys) if missing else len(rows)
         skipped = min(missing, max(0, present - len(rows)))
         messages = self._messages(rows, in_back_off=True)
@@ -95,7 +96,7 @@ class SqlChanges(SqlTask, OperatorTask):
         self._dialect.execute_rows(self._statements, "postpone_attempts", source, rows)
 
     def _described(self, messages: Iterable[Message]) -> list[Values]:
-        """What the journal says of each message whatever became of it."""
+        """The columns of the journal that do not depend on the outcome."""
         return [
             {
                 "message_key": m.key,

@@ -1,5 +1,5 @@
-"""PostgreSQL's tables: what a sweep needs of them, how they are created, and all that can be wrong
-with a database. A check judges the row of its own statement.
+"""PostgreSQL's tables: the needs of a sweep, how they are created, and all possible faults
+of a database. A check judges the row of its own statement.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ def _creation(name: str, /, **tables: TableName) -> str:
 
 
 def _script(dsn: str, creations: Iterable[Sequence[str]]) -> str:  # noqa: ARG001 - it names no database
-    """The server's notices on what exists already are left out."""
+    """The server's notices on existing tables are left out."""
     texts = filter(None, map("".join, creations))
     return "\n".join(["SET client_min_messages = warning;", *texts])
 
@@ -177,7 +177,7 @@ def check_session(
     session: Session, setting: str, location: Location | None = None
 ) -> Iterator[Finding]:
     """Whether a database takes writes, its text has an encoding, and it knows the time zone of
-    `location`; `setting` is the one that names the database.
+    `location`; `setting` names the database.
     """
     about = session.row("describe_session")
     yield writable(setting, about)
@@ -270,7 +270,7 @@ def _examined(
     if found is not None:
         found = _with_indexes(connection, table, found)
     user, schema = quote_name(role), quote_name(table.schema)
-    # An INSERT needs the sequence behind a column, too.
+    # An INSERT also needs the sequence behind a column.
     lacking = {
         f"USAGE on its sequence {row.sequence}": f"GRANT USAGE ON SEQUENCE {row.sequence} TO {user}"
         for row in sequences
@@ -315,7 +315,7 @@ def _encoding(setting: str, session: Any) -> Finding:
 
 
 def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
-    """Whether a session that works by `sslmode` checks what it asks for."""
+    """Whether a session that works by `sslmode` checks the server."""
     check = Check.SERVER_CERTIFICATE
     unchecked = {"require": "certificate", "verify-ca": "name in the server's certificate"}
     if not is_encrypted and sslmode in {*unchecked, "verify-full"}:
@@ -354,7 +354,7 @@ def _pooler(setting: str, backends: Collection[int]) -> Finding:
 def time_outs(setting: str, rows: Sequence[Any]) -> Finding:
     """Which time-outs are set for the role, and whether they apply to duesweep's sessions. A row
     has a time-out of this session in milliseconds (0 for none), its source, as pg_settings calls
-    it, and what it is for a session that sets none, and for whom that was set.
+    it, and its value for a session that sets none, and for whom that was set.
     """
     check = Check.SESSION_TIME_OUTS
     kept = [row for row in rows if row.milliseconds and row.source not in _OWN_SOURCES]
@@ -379,7 +379,7 @@ def time_outs(setting: str, rows: Sequence[Any]) -> Finding:
 
 
 def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iterator[Finding]:
-    # Only if the time zone of the writers' sessions decides what a Due means.
+    # Only if the time zone of the writers' sessions decides the meaning of a Due.
     if store.kind.time_zone is not None or find_table(connection, store.delayed) is None:
         return
     with connect_as_server(store.dsn, store.timeouts.task) as session:
@@ -415,7 +415,7 @@ def writer_zone(
     *,
     problem: str | None = None,
 ) -> Finding:
-    """What the zone of those who write means for a stored Due. `override` is
+    """The meaning of the writers' zone for a stored Due. `override` is
     store.writer_time_zone, `writers` the zone of the roles that write to the delayed table; if it
     is not known, `problem` says why. `minutes`: the least and the most that the zone in use is
     ahead of UTC within a year; None if the server does not know that zone.

@@ -1,5 +1,5 @@
-"""SQL Server's tables: what a sweep needs of them, how they are created, and all that can be wrong
-with a database. A check judges the row of its own statement.
+"""SQL Server's tables: the needs of a sweep, how they are created, and all possible faults
+of a database. A check judges the row of its own statement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

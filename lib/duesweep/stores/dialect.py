@@ -1,4 +1,4 @@
-"""Where a relational store is, and what its server says in its own way: its dialect.
+"""The location of a relational store, and the texts and rules of its server: its dialect.
 
 Nothing else asks which server it is. Statements have the same names in every dialect.
 """
@@ -33,9 +33,9 @@ Values = dict[str, object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """A delayed table, the first of `candidates` that is there, with duesweep's own tables in the
-    same schema. Tables and addresses are of the dialect's own types. `batch_bytes` bounds what a
-    claim reads, where a claim key does not tell how large its message is. `world`: where time and
-    ids come from.
+    same schema. Tables and addresses are of the dialect's own types. `batch_bytes` bounds the bytes
+    that a claim reads, if a claim key does not tell how large its message is. `world`: where time
+    and ids come from.
     """
 
     dialect: "Dialect"
@@ -52,12 +52,13 @@ class Location:
 
     @property
     def delayed(self) -> Any:
-        """The delayed table that `setup` creates if there is none."""
+        """The delayed table that `setup` creates if it is missing."""
         return self.candidates[0]
 
     @property
     def own_queue(self) -> str:
-        """The endpoint's own queue: its table, or its name where that is not beside the store."""
+        """The endpoint's own queue: its table, or its name if that is not in the store's database.
+        """
         addresses = self.addresses
         return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
 
@@ -76,7 +77,7 @@ class Location:
         return {name: table.sql for name, table in tables.items()} | self.kind.names
 
     def find_delayed(self, session: Session) -> Any:
-        """Which of the candidates is the delayed table: the only one, or the one that exists.
+        """Which of the candidates is the delayed table: the only one, or the existing one.
 
         Raises `ConfigError` if two exist, because each may hold messages.
         """
@@ -97,7 +98,7 @@ class Location:
 
 
 def journal_tables(beside: Any) -> dict[str, Any]:
-    """duesweep's own tables beside a delayed table."""
+    """duesweep's own tables next to a delayed table."""
     return {name: replace(beside, table=f"duesweep_{name}") for name in JOURNAL_TABLES}
 
 
@@ -113,7 +114,7 @@ class Locked:
 
 
 class Claims(ABC):
-    """How a task's session finds and locks rows, and what it remembers of them. `can_move`: it can
+    """How a task's session finds and locks rows, and its memory of them. `can_move`: it can
     put rows into queues itself.
     """
 
@@ -124,7 +125,7 @@ class Claims(ABC):
 
     @abstractmethod
     def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
-        """Lock what is due, at most a row a claim key; skip what others hold. Rows in back-off may
+        """Lock due rows, at most one a claim key; skip rows that others hold. Rows in back-off may
         be among them. `paused` are patterns of destinations.
         """
 
@@ -135,8 +136,8 @@ class Claims(ABC):
         into: Callable[[Address], Table],
         begin: Callable[[Sequence[Any]], int],
     ) -> tuple[int, Tombstones, Locked]:
-        """Move what is due into its queues. `begin` is called with the rows of `fence` and returns
-        the server's time, which is returned first. Raises `UnusualBatchError` as
+        """Move due messages into their queues. `begin` is called with the rows of `fence` and
+        returns the server's time, which is returned first. Raises `UnusualBatchError` as
         `TaskSession.move`.
         """
         raise UnusualBatchError("the store moves no messages")
@@ -149,7 +150,7 @@ class Claims(ABC):
         """The claim key by which a claimed message is found again."""
         return message.key
 
-    # What a claim key that leads to any message of a Due must not lead to again.
+    # Messages to which a claim key of their Due must not lead again.
 
     def leave_alone(self, messages: LeftAlone) -> None:
         """Claim none of these, as the mapping has them at each claim."""
@@ -157,7 +158,7 @@ class Claims(ABC):
     def committed(self) -> None:
         """The transaction of a batch is committed."""
 
-    # What is written down of a claimed message besides what all dialects say.
+    # Facts of a claimed message that only this dialect writes down.
 
     @abstractmethod
     def fail(self, failed: Failed) -> Values:
@@ -171,7 +172,7 @@ class Claims(ABC):
 
     @abstractmethod
     def lock_next(self, zone: str | None) -> Sequence[Any]:
-        """Lock the row that has been due for the longest and is eligible; none if there is none."""
+        """Lock the row that has been due for the longest and is eligible, if any."""
 
     @abstractmethod
     def is_there(self, message: Message) -> bool:
@@ -189,11 +190,11 @@ class Claims(ABC):
 
     @abstractmethod
     def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
-        """Lock rows whatever their Due; skip what others hold."""
+        """Lock rows whatever their Due; skip rows that others hold."""
 
     @abstractmethod
     def count_present(self, lock_keys: Sequence[str]) -> int:
-        """How many of these rows are there, whoever holds them."""
+        """How many of these rows are there, locked or not."""
 
     @abstractmethod
     def set_due(
@@ -229,11 +230,11 @@ class Tables:
     for the database of a dsn, as the server's command-line tools take them, and `script_of` for
     that of a table. `create` is given new tables, for each of several scripts its tables and its
     texts, and what names the tables; it raises `ConfigError` where this user may not. `grants`: the
-    text that grants a role rights on tables, and what queues take besides.
+    text that grants a role rights on tables, and more rights for queues.
 
     `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text
-    that creates it; None: it comes with the table, and nobody is told of a missing one.
-    `queue_rights` are those on queues, `body_string` is their column with a body as text.
+    that creates it; None: it comes with the table, and a missing one is not reported.
+    `queue_rights` are the rights on queues, `body_string` is their column with a body as text.
     `has_older_queues`: queues may have the columns of older versions of the transport.
     """
 
@@ -256,7 +257,7 @@ class Tables:
 
 
 class Dialect(ABC):
-    """What one server says and reads in its own way. A value without fields, because stores travel
+    """The texts and rules of one server. A value without fields, because stores travel
     to tasks. A session that is typed as any is one of its own.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
@@ -353,7 +354,8 @@ class Dialect(ABC):
     def execute_rows(
         self, session: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
     ) -> None:
-        """Run the named statement for each of these rows, with what is the same in all of them."""
+        """Run the named statement for each of these rows, with the values that all of them share.
+        """
 
     def not_removed(self, text: str, advice: str) -> StoreError:
         """Why claimed rows are still there: a trigger kept them, and will do so again."""
@@ -370,7 +372,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def horizon(self, session: Session, zone: str | None) -> Horizon:
-        """What is due now by NServiceBus's own predicate."""
+        """The horizon now by NServiceBus's own predicate."""
 
     @abstractmethod
     def stream(

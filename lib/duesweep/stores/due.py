@@ -1,4 +1,4 @@
-"""The driver's session on a relational store: what is due, and what people are shown of it."""
+"""The driver's session on a relational store: due messages, for sweeps and for people."""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -22,7 +22,7 @@ _ALL = 2**62
 _ROUNDING = timedelta(milliseconds=10)
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
-# What stands in `plan_claim_keys` for the slices' bounds.
+# The mark in `plan_claim_keys` for the slices' bounds.
 _BOUNDS = "/* bounds */"
 _KEYS_PER_PAGE = 20_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,7 +53,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         seconds = self._location.timeouts.read_seconds(self._found)
         return JdbcSource(*self._session.jdbc_address(seconds, self._location.jdbc_url))
 
-    # What is due.
+    # Due messages.
 
     def find_work(self, ahead: timedelta) -> Work | None:
         horizon = self.horizon().looking_ahead(ahead)
@@ -118,7 +118,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         return () if missing is None else (missing,)
 
     def _pending(self, horizon: Horizon) -> dict[str, object]:
-        """The values by which statements know what is eligible."""
+        """The values by which statements find eligible messages."""
         return {
             "source": self.source,
             "horizon": self._dialect.due_in(horizon.before),
@@ -215,7 +215,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         with self._looking_at_all():
             rows = self._session.rows("count_buckets", **values)
         counts = {row.bucket: int(row.messages) for row in rows}
-        # What has no Due comes after all that has one.
+        # Messages without a Due come last.
         counts[len(ends)] = counts.get(len(ends), 0) + counts.get(None, 0)
         return [counts.get(bucket, 0) for bucket in range(len(ends) + 1)]
 
@@ -239,7 +239,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
             error=failure.error_text,
         )
 
-    # What the audit compares with the ledger; see `AuditedStore`.
+    # The facts that the audit compares with the ledger; see `AuditedStore`.
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:

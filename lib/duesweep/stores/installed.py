@@ -1,4 +1,4 @@
-"""What the command `setup` did to a store, besides creating tables."""
+"""Changes of a store by the command `setup`, except new tables."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Sweeps and commands, from open to forgotten, and what is kept beside the messages of a source:
+"""Sweeps and commands, from open to forgotten, and the rows next to the messages of a source:
 its binding to a ledger, pauses, retry counters.
 
 A session's lock shows that its sweep lives; another one makes it the settler of its source.
@@ -71,9 +71,9 @@ class SqlJournal:
         return self._is_settling
 
     def end_settling(self) -> None:
-        """Release the settle lock, and those of dead sweeps."""
+        """Release the settle lock, and the locks of dead sweeps."""
         self._is_settling = False
-        # The session's end releases them, too. An error here would hide why the session ended.
+        # The session's end also releases them. An error here would hide why the session ended.
         with suppress(StoreError):
             while self._kept:
                 self._unlock(sweep_lock(self._kept.pop()))
@@ -96,7 +96,7 @@ class SqlJournal:
         ]
 
     def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session has the sweep's lock. A settler keeps that of a dead one."""
+        """Whether another session has the sweep's lock. A settler keeps the lock of a dead one."""
         if sweep_id in self._kept:
             return False
         if not self._try_lock(sweep_lock(sweep_id)):
@@ -159,7 +159,7 @@ class SqlJournal:
         try:
             yield
         finally:
-            # The session's end releases it, too. An error here would hide why the session ended.
+            # The session's end also releases it. An error here would hide why the session ended.
             with suppress(StoreError):
                 self._unlock(name)
 
@@ -195,8 +195,8 @@ class SqlJournal:
         return True
 
     def _remaining(self, sweep_id: UUID, remaining: int | Callable[[], int]) -> int:
-        """What `remaining` says, which is called if a slice is not complete. Where all are, nobody
-        asks what remains, and to look for it could cost as much as the plan.
+        """The result of `remaining`, which is called if a slice is not complete. If all are, it is
+        not called: to look could cost as much as the plan.
         """
         if isinstance(remaining, int):
             return remaining
@@ -205,7 +205,7 @@ class SqlJournal:
         planned = planned_slices(self._session.row("read_sweep", sweep_id=sweep_id))
         return 0 if complete.issuperset(range(len(planned))) else remaining()
 
-    # Settle: what the ledger gets; always the same pieces.
+    # Settle: the ledger's rows; always the same pieces.
 
     @retry_lost_transactions
     def seal(self, sweep_id: UUID) -> None:
@@ -282,7 +282,7 @@ class SqlJournal:
             with suppress(StoreError):
                 self._unlock(sweep_lock(sweep_id))
 
-    # What is kept of a source.
+    # The rows of a source.
 
     def binding(self) -> UUID | None:
         delayed = self._delayed.sql
@@ -347,7 +347,7 @@ class SqlJournal:
         return [UUID(str(row.sweep_id)) for row in rows]
 
     def _patient(self, messages: int) -> AbstractContextManager[None]:
-        """While a statement is about so many messages, it may take its time."""
+        """While a statement is about this many messages, it may take its time."""
         return self._session.wait_longer(self._location.timeouts.plan_seconds(messages))
 
     def _looking_at_all(self) -> AbstractContextManager[None]:

@@ -42,7 +42,7 @@ from duesweep.stores.base import NewMessage
 _LONGEST_KEY = 250
 _TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 _ANY = "%"
-# What is before the destination in headers in JSON.
+# The text before the destination in headers in JSON.
 FORWARDED_TO = f'"{FORWARD_DESTINATION}":"'
 LAST_HEADER = f",{FORWARDED_TO}"
 _END = '"}'
@@ -58,27 +58,27 @@ class TableKind:
     call the columns (in braces). `index`: the name of the index on Due; empty: it is named after
     the table.
     `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
-    have; `settings` are those that decide it.
+    have; `settings` decide it.
     `lowest_key`: no key is lower. `as_key`: a text as statements take a key; None if it cannot be
     one. `has_indexed_key`: rows are found by their keys; False: by their Dues.
     `read_message`: a message from its key, its Due and its instant in microseconds, its claimed
     row, and its failures so far. A destination of None is the endpoint's own queue, "" is no queue.
     `new_row`: from a message, the endpoint's name, and where ids come from, the values of the
     statement `store`, without the Due; also without a key, if the table generates it.
-    `stored_headers`: from a message and its headers as they are stored, what the journal keeps of
-    them: JSON (None where they cannot be read), and text.
+    `stored_headers`: from a message and its headers as they are stored, the journal's copy of
+    them: JSON (None if they cannot be read), and text.
     `create`: the statement that creates the table; None: duesweep never does.
     `pausing`: from a pattern of paused destinations, LIKE patterns (escape: a backslash) for the
     text `{pausable}`, which fit no message that is not paused; none if there can be none. Its other
     argument is the schema with which addresses in full have the names of queues; None: they have
     none in front of the name.
-    `address_of`: the address in what the plan calls `forward`; raises `UnusualBatchError` where it
+    `address_of`: the address in the plan's `forward`; raises `UnusualBatchError` if it
     cannot be read there.
     `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
     none, so that duesweep's own table counts.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
     `has_own_queue`: the endpoint's own queue is a table in the same database.
-    `time_zone` "UTC": Due is a true instant, or what a clock in UTC shows. None: only where Due is
+    `time_zone` "UTC": Due is a true instant, or the time of a clock in UTC. None: only where Due is
     written as the transport for PostgreSQL writes it, `timestamptz(now() AT TIME ZONE 'UTC')`,
     which depends on the writers' sessions (docs/decisions/plan.md).
     """
@@ -148,7 +148,7 @@ def json_message_with_destination(  # noqa: PLR0917 - TableKind.read_message
 
 
 def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
-    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
+    """The journal's copy of stored headers: JSON (None if they cannot be read), and text."""
     text = stored or ""
     return (None if isinstance(message.headers, MessageError) else text), text
 
@@ -164,14 +164,14 @@ def json_row(message: NewMessage, endpoint: str, world: World) -> dict[str, obje
 
 def destinations(rows: Iterable[Any]) -> Sequence[str]:
     """The distinct destinations of rows, as a column or in their headers; the endpoint's own queue
-    left out, and what cannot be read.
+    left out, and unreadable ones.
     """
     found = (row.destination or _forwarded_to(row.headers) for row in rows)
     return list(dict.fromkeys(filter(None, found)))
 
 
 def _forwarded_to(headers: object) -> str | None:
-    # Where headers are bytes, or the destination is a column, they tell of none.
+    # If headers are bytes, or the destination is a column, they have none.
     if not isinstance(headers, str):
         return None
     try:
@@ -184,7 +184,7 @@ def msmq_message(  # noqa: PLR0917 - TableKind.read_message
     key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
 ) -> Message:
     """The message in a claimed row; its headers travel as JSON."""
-    # Where the column is NULL: an address that names no queue, not the endpoint's own one.
+    # If the column is NULL: an address that names no queue, not the endpoint's own one.
     destination = row.destination or ""
     try:
         headers, _ = split_properties(read_xml(row.headers))
@@ -196,7 +196,7 @@ def msmq_message(  # noqa: PLR0917 - TableKind.read_message
 
 
 def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
-    """What the journal keeps of stored headers: JSON (None where they cannot be read), and text."""
+    """The journal's copy of stored headers: JSON (None if they cannot be read), and text."""
     is_read = not isinstance(message.headers, MessageError)
     return (message.headers_text if is_read else None), _text(stored)
 
@@ -220,7 +220,7 @@ def _text(stored: bytes | None) -> str:
 
 
 def forwarded_to(forward: str) -> Address:
-    """The address in what follows `LAST_HEADER` in stored headers; "" where they do not have it.
+    """The address after `LAST_HEADER` in stored headers; "" if they do not have it.
 
     Raises `UnusualBatchError` where the destination is not their last header.
     """
@@ -257,7 +257,7 @@ def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
 
 
 def timeout_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
-    """The values of a new row, less its Time, as text where they can be."""
+    """The values of a new row, less its Time, as text if possible."""
     text = message.stored_headers
     return {
         "message_key": str(world.new_id()),
@@ -313,8 +313,8 @@ def destination_like(pattern: str, schema: str | None) -> Sequence[str]:
 
 
 def forwarded_like(pattern: str, schema: str | None) -> Sequence[str]:
-    """For what follows `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
-    this is found in no value. What follows a `*` could be found in the next headers, and messages
+    """For the text after `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
+    this is found in no value. Text after a `*` could be found in the next headers, and messages
     for the endpoint itself have no such header: their claims tell.
     """
     if pattern == EVERYTHING:
@@ -390,19 +390,19 @@ _POSTGRESQL_TRANSPORT = TableKind(
         "body": "body",
         "due": "due",
         "due_type": "timestamptz",
-        # From an instant to what the column holds, and back.
+        # From an instant to the column's value, and back.
         "utc": "",
         "destination": "NULL",
         "pausable": _FORWARDED_TO,
         "forward": f"split_part(d.headers, '{LAST_HEADER}', 2)",
         "headers_before": f"split_part(d.headers, '{LAST_HEADER}', 1)",
         "headers_end": "CASE WHEN m.forward = '' THEN '' ELSE '}' END",
-        # Nothing is after the destination, and nothing but it was cut off.
+        # Nothing is after the destination, and only it was cut off.
         "is_whole": (
             "m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 "
             f"ELSE {len(LAST_HEADER)} + octet_length(m.forward) END"
         ),
-        # What follows a destination that is not the last header may be long. Quotes in an
+        # The text after a destination that is not the last header may be long. Quotes in an
         # address are escaped.
         "planned_forward": (
             "CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 "
@@ -541,7 +541,7 @@ _SQL_SERVER_TIMEOUTS = replace(
         "due": "[Time]",
         "key": "[Id]",
         "key_type": "uniqueidentifier",
-        # The server writes it in capitals, nobody else does.
+        # Only the server writes it in capitals.
         "key_text": "LOWER(CONVERT(nvarchar(250), m.[Id]))",
         "collate": "",
         "body": "[State]",

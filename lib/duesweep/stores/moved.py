@@ -1,8 +1,8 @@
-"""Messages that move from the delayed table into a queue table beside it.
+"""Messages that move from the delayed table into a queue table of the same database.
 
 Their bodies stay in the server. Their headers are read here, because only the receivers' own rules
 tell whether they can be read: whatever is unusual rolls the batch back, and the careful form runs
-it. The server cuts the forward destination off; that is right if what is left is an object with
+it. The server cuts the forward destination off; that is right if the rest is an object with
 members, none of which is that header.
 """
 
@@ -45,7 +45,7 @@ class Move:
         body_bytes: Sequence[int],
     ) -> Tombstones:
         """The tombstones of messages that have not failed before. `texts` are their headers, up to
-        what is cut off.
+        the cut text.
 
         Raises `UnusualBatchError` if one of them is unusual.
         """

@@ -35,11 +35,11 @@ _BEFORE_ALL = "-infinity"
 # Of a claim key, the message's own key.
 _KEY_LENGTH = 36
 _TURN_WAIT = "10s"
-# Whoever waits for a row holds others meanwhile. NServiceBus's mover holds its rows for about 5 ms.
+# A session that waits for a row holds others. NServiceBus's mover holds its rows for about 5 ms.
 _MOVE_WAIT = "20ms"
-# A client that sends nothing for so long is frozen, and the messages that it has locked are due.
+# A client that sends nothing for this time is frozen, and the messages that it has locked are due.
 _IDLE_WAIT = "2s"
-# What no JSON has is between the headers of two messages that are moved.
+# A character that JSON never has stands between the headers of two moved messages.
 _BETWEEN = "\x1f"
 # Stands for the instant of an infinite Due.
 _NEVER = -(2**63)
@@ -105,7 +105,7 @@ class ClaimsByKey(Claims):
         return Move.to(self._location, forward, into)
 
     def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
-        """What became of the keys that led to no message."""
+        """The outcomes of the keys that led to no message."""
         found = set(claimed)
         missing = [key for key in keys if key not in found]
         if not missing:
@@ -193,7 +193,7 @@ class PostgreSql(Dialect):
         return {"lock_key": int.from_bytes(digest[:8], signed=True)}
 
     def holder(self, session: Session, name: str) -> str | None:
-        """The process and since when its session has been idle; a frozen process is idle, too."""
+        """The process and since when its session has been idle; a frozen process is also idle."""
         rows = session.rows("lock_holder", **self.lock(name))
         if not rows or rows[0].idle_since is None:
             return None
@@ -343,7 +343,7 @@ def _claim_values(horizon: Horizon) -> Values:
 def _instant_values(horizon: Horizon) -> Values:
     """The values by which the server makes an instant of a Due.
 
-    Without looking ahead only what is due is claimed, so no instant may be later than the sweep's
+    Without looking ahead only due messages are claimed, so no instant may be later than the sweep's
     own time. In the hour of a clock change the zone's rules alone could name a later one.
     """
     latest = None if horizon.ahead else horizon.server_time

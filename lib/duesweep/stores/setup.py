@@ -19,10 +19,10 @@ _Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlSetup:
-    """What one database has to hold: queues, the table of subscriptions, and the store's tables if
+    """The tables of one database: queues, the table of subscriptions, and the store's tables if
     it is the store's.
 
-    `setting` is the one that names the database. `readable` are those of the queues that have a
+    `setting` names the database. `readable` are the queues that have a
     column with the body as text.
     """
 
@@ -55,7 +55,7 @@ class SqlSetup:
     def install(
         self, *, rebind: bool
     ) -> Sequence[Any | Completed | IndexCreated | Problem | Unbound]:
-        """Create what is missing; returns the tables that were created or completed, the index that
+        """Create missing tables; returns the tables that were created or completed, the index that
         was created, or why it was not. `rebind` frees the source, and the last value returned says
         so.
 
@@ -116,7 +116,7 @@ class SqlSetup:
 def create_index(
     session: Session, store: Location, delayed: Any
 ) -> Iterator[IndexCreated | Problem]:
-    """Create the index on Due of a table that is there and lacks it. Yields what was done; where
+    """Create the index on Due of a table that is there and lacks it. Yields the result; if
     this user may not create it, why not, and what to do: sweeps work without it.
     """
     texts = _index_creation(store, delayed)

@@ -31,7 +31,7 @@ from duesweep.stores.kinds import TableKind
 from duesweep.stores.sqlserver_claims import ClaimsByDue, listed, lock_key
 from duesweep.stores.summary import Lateness, lateness_of, packed
 
-# Where `datetime` begins and ends.
+# The first and the last `datetime`.
 _FIRST = "1753-01-01 00:00:00.000"
 _END = "9999-12-31 23:59:59.997"
 
@@ -124,7 +124,7 @@ class SqlServer(Dialect):
     def stream(
         self, session: Session, location: Location, seconds: float, *, is_ordered: bool
     ) -> Iterator[Session]:
-        """On a session of its own: one that is sent rows takes no other statement meanwhile."""
+        """On a session of its own: one that is sending rows takes no other statement."""
         with (
             connect(location.dsn, location.timeouts.driver) as stream,
             stream.wait_longer(seconds),
@@ -135,7 +135,7 @@ class SqlServer(Dialect):
         return str(row.message_key)
 
     def lock_key(self, kind: TableKind, row: Any) -> str:
-        """The message's key; where no key is indexed, its Due to the tick, and its key."""
+        """The message's key; if no key is indexed, its Due to the tick, and its key."""
         key = self.key(row)
         return key if kind.has_indexed_key else lock_key(row.due, key)
 
@@ -172,7 +172,7 @@ class SqlServer(Dialect):
             session.execute_many(name, [{**same, **row} for row in rows])
 
     def not_removed(self, text: str, advice: str) -> StoreError:
-        """Or somebody took them who heeds no locks, as on servers that have no such hints."""
+        """Or another session ignored the locks, as on servers that have no such hints."""
         return TransactionLostError(text, advice=advice)
 
 

@@ -2,7 +2,7 @@
 
 The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
 every row of their span of Due, and thousands may share one. So a claim key is a Due, and a batch
-claims as many rows of each Due as it has claim keys, of those that nobody else holds, and removes
+claims as many rows of each Due as it has claim keys, of the unlocked ones, and removes
 many of one Due as its first. Tables whose keys are indexed are claimed in the same way, and their
 rows removed by key.
 """
@@ -30,7 +30,7 @@ from duesweep.stores.kinds import LAST_HEADER
 from duesweep.stores.moved import Move
 from duesweep.stores.tombstone import Tombstones
 
-# So many messages of one Due are removed by their keys, more of them as the Due's first.
+# This many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
 # In the lock key of a table whose keys are not indexed.
 _SEPARATOR = "/"
@@ -38,14 +38,14 @@ _SEPARATOR = "/"
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _COMMITTABLE = 1
 # More inserts are sent one by one: in one text they would be another text in nearly each batch,
-# which the server had to prepare anew.
+# which the server had to prepare again.
 _MANY_DESTINATIONS = 16
 
 
 @dataclass(slots=True)
 class _Group:
-    """Claimed rows with one destination: their keys, their headers up to what is cut off, from
-    where on and how much that is, their instants in microseconds, and the sizes of their bodies.
+    """Claimed rows with one destination: their keys, their headers up to the cut text, the cut's
+    start and length, their instants in microseconds, and the sizes of their bodies.
     """
 
     keys: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _OthersRemovedError(Exception):
 
 class ClaimsByDue(Claims):
     """It remembers the rows of the claim under way: their Dues, to the tick, find them again. And
-    it excludes messages that are to be left alone, and those that failed in this session.
+    it excludes messages that have to wait, and messages that failed in this session.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ClaimsByDue(Claims):
         )
         for row in rows:
             here = self._excluded_at([row.due])
-            # A row that is neither ours, nor in back-off, nor excluded, is somebody else's.
+            # A row that is neither ours, nor in back-off, nor excluded, is another session's.
             others = row.present - claimed[row.due] - row.waiting - len(here)
             held = max(0, min(missing[row.due], others))
             skipped += held
@@ -127,8 +127,8 @@ class ClaimsByDue(Claims):
     def _narrowed(self, claim_keys: list[str]) -> tuple[list[str], list[str]]:
         """Claim keys whose Dues a claim may look through, and those for another claim.
 
-        A claim locks what it looks at. So that it never looks at more than its bound, the known
-        failures of the same Dues, and what was excluded, have to leave room.
+        A claim locks the rows that it looks at. So that it never looks at more than its bound, the
+        known failures of the same Dues, and excluded messages, have to leave room.
         """
         if self._some_waiting() + len(claim_keys) <= SCANNED_ROWS:
             return claim_keys, []
@@ -141,7 +141,7 @@ class ClaimsByDue(Claims):
         return claim_keys, later
 
     def _some_waiting(self) -> int:
-        """At least as many as `_waiting` finds, up to the bound; cheap where few have failed."""
+        """At least as many as `_waiting` finds, up to the bound; cheap after few failures."""
         found = {"source": self._source, "most": SCANNED_ROWS}
         row = self._statements.row("count_some_waiting", **found)
         excluded = (*self._left_alone.values(), *self._failed.values())
@@ -214,7 +214,7 @@ class ClaimsByDue(Claims):
         return server_us, moved, unclaimed
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
-        """The rows by what they have as their destination."""
+        """The rows by their destination."""
         found: dict[str, _Group] = {}
         for row in rows:
             before, forward = self._before_forward(row)
@@ -284,7 +284,7 @@ class ClaimsByDue(Claims):
         return server_us
 
     def _refuse_triggers(self, tables: Sequence[SqlServerTable]) -> None:
-        """Raise `UnusualBatchError` where a trigger has a say in what is moved: it could undo that,
+        """Raise `UnusualBatchError` if a trigger can affect a move: it could undo that,
         and the counts would not show it. A session looks once at each table.
         """
         names = {table.sql for table in tables} - self._without_triggers
@@ -297,7 +297,7 @@ class ClaimsByDue(Claims):
             raise UnusualBatchError(f"{found[0].name} has a trigger")
         self._without_triggers |= names
 
-    # What is remembered.
+    # The memory of a session.
 
     def _begin(self) -> None:
         """Forget the claim before."""
@@ -314,7 +314,7 @@ class ClaimsByDue(Claims):
         self._left_alone = messages
 
     def committed(self) -> None:
-        """Exclude what failed: when it becomes eligible again within this slice, it could consume
+        """Exclude failed messages: once eligible again within this slice, one could consume
         the claim key of another message.
         """
         for message in self._failing:
@@ -373,8 +373,8 @@ class ClaimsByDue(Claims):
         return found
 
     def _remove_firsts(self, due: str, keys: set[str], staying: set[str]) -> int:
-        """Remove messages of one Due as the first of those that nobody else holds, but for those
-        that stay, unless others have come among them.
+        """Remove messages of one Due as the first unlocked ones, except
+        ones that stay, unless others have come among them.
         """
         kept = json.dumps([*staying, *self._excluded_at([due])])
         with suppress(_OthersRemovedError), self._statements.transaction():
@@ -448,7 +448,7 @@ class ClaimsByDue(Claims):
         messages: Sequence[tuple[Message, datetime]],
         zone: str | None,  # noqa: ARG002
     ) -> Mapping[str, int]:
-        """Each becomes the first tick of the column that is not before what was asked for."""
+        """Each becomes the first tick of the column that is not before the wanted instant."""
         ticks = {message.key: bound_text(due) for message, due in messages}
         if self._kind.has_indexed_key:
             changed = sum(

@@ -13,10 +13,10 @@ from duesweep.stores.setup import SqlSetup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_queue`
-    """Where it is, of which kind, and the sessions that it opens."""
+    """Its location, its kind, and the sessions that it opens."""
 
     def setup_step(self, **more: Any) -> SqlSetup:
-        """What creates the store's tables; `more` says what else is created beside them."""
+        """The creation of the store's tables; `more` has other parts that are created with them."""
         return SqlSetup(
             dialect=self.dialect,
             dsn=self.dsn,

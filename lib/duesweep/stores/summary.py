@@ -1,4 +1,4 @@
-"""The row of `sweeps` from what the journal holds."""
+"""The row of `sweeps` from the journal."""
 
 import json
 from array import array
@@ -19,7 +19,7 @@ from duesweep.core.account import (
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Milliseconds from Due to dispatch; None where nothing was dispatched."""
+    """Milliseconds from Due to dispatch; None if nothing was dispatched."""
 
     p50: int | None = None
     p95: int | None = None
@@ -29,7 +29,7 @@ class Lateness:
 def lateness_of(batches: Iterable[bytes]) -> Lateness:
     """The lateness of batches that `packed` has packed.
 
-    Percentiles are values that occur: the first that at least so many in a hundred do not exceed.
+    Percentiles are values that occur: the first that at least this many in a hundred do not exceed.
     """
     late: array[int] = array("q")
     for batch in batches:
@@ -48,7 +48,7 @@ def packed(late_ms: Iterable[int]) -> bytes:
 def summary_of(
     row: Any, totals: Sequence[Any], ends: Sequence[Any], lateness: Lateness
 ) -> SweepSummary:
-    """The summary of a sweep: its row, what its batches did (a row a slice), and the ends of its
+    """The summary of a sweep: its row, the work of its batches (a row a slice), and the ends of its
     slices as their tasks journalled them, oldest first.
     """
     closed = _closed(row, totals, ends)
@@ -108,7 +108,7 @@ def _sum(totals: Sequence[Any], name: str) -> int:
 
 
 def aware(moment: datetime) -> datetime:
-    """`moment` with its zone; SQL Server's types have none, and what is kept there is UTC."""
+    """`moment` with its zone; SQL Server's types have none, and times there are in UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -124,7 +124,7 @@ def _outcome(row: Any, closed: SliceEnd, *, has_failures: bool) -> str:
     if is_cut or row.reason is not None or account.unexplained:
         return "incomplete"
     was_stopped = row.stop_at is not None and row.stop_at <= row.closed_at
-    # What was not even planned is not in the account, but remains.
+    # Messages that were not even planned are not in the account, but remain.
     if was_stopped and (account.left or row.remaining):
         return "stopped"
     if account.left and is_complete:

@@ -1,4 +1,4 @@
-"""What is expected of a table, what was found, and the findings on the difference. The doctor
+"""The expected and the actual table, and the findings on the difference. The doctor
 shows all; a sweep is refused by the first that stops it.
 """
 
@@ -27,7 +27,7 @@ from duesweep.stores.dialect import Dialect, Location, WantedIndex, journal_tabl
 from duesweep.stores.kinds import destinations
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
-# SELECT to count what arrived: a trigger may drop rows without an error.
+# SELECT to count the arrived rows: a trigger may drop rows without an error.
 SQL_SERVER_QUEUE_RIGHTS: Sequence[str] = ("SELECT", "INSERT")
 # Types of text that hold the characters of one code page only.
 _NARROW = {"varchar", "char", "text"}
@@ -40,7 +40,7 @@ _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
 
 @dataclass(frozen=True, slots=True)
 class WantedTable:
-    """What is expected of a `table` of the server's own type.
+    """The expected `table` of the server's own type.
 
     `create` and `reshape` are advice: what to do if the table is missing, or if its columns differ.
     `unicode` names the column whose text has to hold all characters. `is_journal`: it is one of
@@ -68,9 +68,9 @@ class WantedTable:
 
 @dataclass(frozen=True, slots=True)
 class Grants:
-    """How this user gets what it lacks on a table. `to` is what follows the rights in a GRANT, and
-    `beside` are the statements that it takes besides. `others`: what else this user lacks, and the
-    statement that grants it. `database` is the one to grant in, None if that is the session's.
+    """How this user gets missing rights on a table. `to` follows the rights in a GRANT, and
+    `beside` are the other statements that it takes. `others`: other missing rights, and the
+    statement that grants them. `database` is the one to grant in, None if that is the session's.
     """
 
     to: str
@@ -96,7 +96,7 @@ def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
 
 
 def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
-    """duesweep's own tables beside a delayed table."""
+    """duesweep's own tables next to a delayed table."""
     columns = journal_columns(dialect.statements)
     return [
         WantedTable(
@@ -311,7 +311,7 @@ def missing_index(session: Session, location: Location, delayed: Any) -> Problem
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:
     """The destinations of the messages that are due first, at most `most` messages; without the
-    endpoint's own queue and what cannot be read. Raises `ConfigError` and `StoreError` as a sweep
+    endpoint's own queue and unreadable addresses. Raises `ConfigError` and `StoreError` as a sweep
     does.
     """
     with location.dialect.connect(location.dsn, location.timeouts.task) as session:

@@ -62,7 +62,8 @@ class Tombstones:
 
     @classmethod
     def of(cls, delivered: Sequence[Delivered], own_queue: str) -> "Tombstones":
-        """Those of delivered messages; `own_queue` is the destination of what has none."""
+        """Tombstones of delivered messages; `own_queue` is the destination of messages without one.
+        """
         messages = [outcome.message for outcome in delivered]
         return cls(
             [m.key for m in messages],
@@ -77,7 +78,7 @@ class Tombstones:
         )
 
     def add(self, more: "Tombstones") -> None:
-        """Add those of other messages of the batch."""
+        """Add the tombstones of other messages of the batch."""
         for each in fields(self):
             getattr(self, each.name).extend(getattr(more, each.name))
 
@@ -149,7 +150,7 @@ def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 
 
 def _text_buffers(values: Sequence[str | None]) -> list[Any]:
-    """Where each text begins in bytes, and all texts."""
+    """The start of each text in bytes, and all texts."""
     texts = ["" if value is None else value for value in values]
     joined = "".join(texts)
     data = joined.encode()
@@ -158,7 +159,7 @@ def _text_buffers(values: Sequence[str | None]) -> list[Any]:
 
 
 def _validity(values: Sequence[Any]) -> "pa.Buffer | None":
-    """A bit for each value: 0 for NULL. None where there is no NULL."""
+    """A bit for each value: 0 for NULL. None without any NULL."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     if None not in values:

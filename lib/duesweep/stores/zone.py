@@ -30,7 +30,7 @@ def zone_of(session: Session, location: Location) -> str:
 
 
 def horizon_in(zone: str, statements: Session) -> Horizon:
-    """What is due now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
+    """The horizon now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
     with statements.transaction():
         statements.row("set_zone", zone=zone)
         row = statements.row("horizon")
@@ -62,7 +62,7 @@ def _writers(rows: Sequence[Any]) -> Sequence[Any]:
     """Who writes: the owner and roles that may insert.
 
     Not superusers, who may everything, and not a sweeper that is not the owner; but the owner,
-    whoever it is, where nobody else is left.
+    of whatever name, if it is the only one.
     """
     writers = [row for row in rows if not row.is_superuser and (row.is_owner or not row.is_sweeper)]
     return writers or [row for row in rows if row.is_owner]

@@ -1,4 +1,4 @@
-"""What a broker's answers to a batch of publications mean for the messages, and which messages make
+"""The meaning of a broker's answers to a batch of publications, and which messages make
 it close the channel, if it does not name them.
 """
 
@@ -54,7 +54,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known after a batch. `closed`: exchanges that take nothing now, and why. `missing`:
+    """The facts after a batch. `closed`: exchanges that are unavailable now, by reason. `missing`:
     endpoints that do not exist any more. `is_fruitful`: whether the broker answered anything.
     """
 
@@ -70,7 +70,7 @@ def answer_of(
     fault: QueueError | None,
     culprits: Mapping[str, MessageError] | None = None,
 ) -> Answer:
-    """What the results of publications, and what ended their channel, mean for the messages.
+    """The outcomes of messages by the results of publications and the end of their channel.
 
     `culprits`: the messages, by key, for which the broker closes the channel each time.
     """
@@ -126,7 +126,7 @@ def _closed_exchanges(sent: Sequence[Sent], fault: QueueError | None) -> dict[st
 
 
 def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> MessageError | None:
-    """The message's own fault. None if it has none; then nobody knows whether it arrived."""
+    """The message's own fault. None if it has none; then it is unknown whether it arrived."""
     name = sent.destination
     if result is PublishResult.REFUSED:
         return RefusedMessageError(
@@ -164,7 +164,7 @@ class Probe:
     """Looks for culprits on a link, until `deadline` (of the link's clock) at the latest.
 
     A broker checks a message before it routes it. So a copy that is routed to no queue makes it
-    close the channel as the message itself does, and nobody receives the copy.
+    close the channel as the message itself does, and no endpoint receives the copy.
     """
 
     def __init__(self, link: Link, deadline: float) -> None:

@@ -41,9 +41,9 @@ _Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Vhost:
-    """What the management API says. `flags` and `nodes` are None if this user may not see them;
-    `exchanges` and `queues` are by their names. `bindings` are without those that every queue has
-    to the default exchange.
+    """The answers of the management API. `flags` and `nodes` are None if this user may not see
+    them; `exchanges` and `queues` are by their names. `bindings` are without the ones that every
+    queue has to the default exchange.
     """
 
     version: str
@@ -62,7 +62,7 @@ def examine(
     needs_ladder: bool,
     management_url: str | None,
 ) -> Iterator[Finding]:
-    """Findings on a connection's brokers. `endpoints`: what each is for a sweep, and its name.
+    """Findings on a connection's brokers. `endpoints`: the role of each in a sweep, and its name.
     Raises `DuesweepError` if the broker is out of reach or refuses this user.
     """
     with RabbitMqConnection(brokers) as connection:
@@ -322,7 +322,7 @@ def _queue(wanted: BrokerQueue, found: Vhost) -> Iterator[Finding]:
 
 def _policy(wanted: BrokerQueue, found: Vhost) -> Iterator[Finding]:
     row = found.queues.get(wanted.name, {})
-    # What the policy and the operator policy set together.
+    # The settings of the policy and the operator policy together.
     policy = row.get("effective_policy_definition") or {}
     harms = list(_harms(policy, int(wanted.arguments["x-message-ttl"])))
     if harms:
@@ -373,7 +373,7 @@ def _describe(binding: Binding) -> str:
 
 
 def delivery_findings(found: Vhost) -> Iterator[Finding]:
-    """Endpoints that get nothing of what leaves the ladder, or messages of others. A message that
+    """Endpoints that get nothing from the ladder, or messages of others. A message that
     no queue takes stays in its level's queue, and blocks all behind it (NServiceBus.RabbitMQ#1407).
     """
     bound = sorted(

@@ -15,9 +15,9 @@ Found = TypeVar("Found")
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
-# For so long nobody tries to connect again, so that one try serves all destinations.
+# For this time no destination connects again, so that one try serves all destinations.
 _REST_SECONDS = 1.0
-# After so many batches in a row without any answer, the broker counts as down.
+# After this many batches in a row without any answer, the broker counts as down.
 _MAX_FRUITLESS = 3
 
 
@@ -39,7 +39,7 @@ class Link:
         self._fruitless = 0
 
     def connect(self) -> RabbitMqConnection:
-        """The open connection. Raises `DestinationError` if the broker is down or takes nothing."""
+        """The open connection. Raises `DestinationError` if the broker is unavailable."""
         if self._down is not None and self.clock.seconds() < self._try_at:
             raise self._error(self._down)
         if self._connection is None or self._connection.loss is not None:
@@ -66,7 +66,7 @@ class Link:
         return self._publisher
 
     def ask(self, act: Callable[[], Found]) -> Found:
-        """Call `act`, which asks the broker something. If the connection breaks, call it once more
+        """Call `act`, which asks the broker something. If the connection breaks, call it again
         on a new one.
 
         Raises `ChannelClosedError` for a refusal, `DestinationError` if there is no answer.
@@ -110,7 +110,7 @@ class Link:
         self._connection = self._channel = self._publisher = None
 
     def _give_up(self, down: Problem, seconds: float = math.inf) -> None:
-        """Leave the broker alone for so long; by default for the rest of the slice."""
+        """Do not use the broker for `seconds`; by default for the rest of the slice."""
         self._down, self._try_at = down, self.clock.seconds() + seconds
 
     def _error(self, down: Problem) -> DestinationError:

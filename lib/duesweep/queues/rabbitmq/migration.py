@@ -1,7 +1,7 @@
-"""Moves messages from the first delay ladder to the second. At least once, and never early: a
+"""Moves messages from the first delay ladder to the second. At least once, but not early: a
 message is removed from the first ladder only when the second one has confirmed it.
 
-Its headers say when it was sent, and how long it has to wait from then on. The rest of that delay
+Its headers say when it was sent, and how long it has to wait after that. The rest of that delay
 is rounded up, so that no message is early.
 """
 
@@ -43,13 +43,13 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedDelay:
-    """A message enters the second ladder, to reach its destination in so many seconds."""
+    """A message enters the second ladder, to reach its destination in `seconds`."""
 
     destination: str
     seconds: int
 
     def copy(self, delivery: Delivery) -> Copy:
-        """The message as it enters, without what a broker noted about its way so far."""
+        """The message as it enters, without a broker's notes about its way so far."""
         return Copy(
             topology.level_name(delay_level(self.seconds)),
             topology.routing_key(self.seconds, self.destination),
@@ -73,8 +73,8 @@ class Poison:
 @dataclass(slots=True)
 class LevelReport:
     """One queue of the first ladder. `waiting`: messages at the start. `left`: messages that are
-    still there. `redelivered`: of those that were moved or are poison, how many the broker had
-    delivered before, perhaps to an interrupted run; at most so many exist twice.
+    still there. `redelivered`: of the moved and the poison messages, how many the broker had
+    delivered before, perhaps to an interrupted run; at most this many exist twice.
     """
 
     queue: str
@@ -147,11 +147,11 @@ class Migration:
         is_stopped: Callable[[], bool],
         tell: Callable[[LevelReport], None],
     ) -> None:
-        """Move them, and note in `report` what was done, even if it ends with an error. When it
+        """Move them, and note the result in `report`, even if it ends with an error. When it
         `is_stopped`, messages in flight are finished first. It will `tell` of each level that has
         begun or made progress.
 
-        From the highest level down: a message whose time on a level ends meanwhile is found on a
+        From the highest level down: a message whose time on a level ends by then is found on a
         lower one.
         """
         with ExactRabbitMqConnection(self.brokers) as connection:
@@ -193,7 +193,7 @@ class _Move:
         self._destinations = _Destinations(channel, migration.style)
 
     def run(self, level: LevelReport) -> None:
-        """Move the messages of a level that are there, and those that come meanwhile."""
+        """Move the messages of a level that are there, and the ones that come during that."""
         self._level, self._taken, self._held = level, 0, 0
         limit = self._count_ready()
         if not limit:
@@ -202,7 +202,7 @@ class _Move:
             self._connection, self._level.queue, self._migration.max_in_flight
         ) as consumer:
             self._run_to(limit, consumer)
-            # Messages that came meanwhile. Those that come even later are left.
+            # Messages that came during that. Later ones are left.
             came = self._count_ready() + consumer.unacknowledged - self._held
             self._run_to(self._taken + came, consumer)
             # Messages on their way from the broker are counted nowhere, so let them arrive. Without
@@ -213,7 +213,7 @@ class _Move:
 
     def _run_to(self, limit: int, consumer: Consumer) -> None:
         last, held = time.monotonic(), 0
-        # Half of them, so that the other half can come meanwhile.
+        # Half of them, so that the other half can come at the same time.
         most = max(self._migration.max_in_flight // 2, 1)
         while self._taken < limit and not self._is_stopped():
             deliveries = consumer.take(most, _QUIET_SECONDS)
@@ -345,7 +345,7 @@ def _levels(channel: Channel) -> list[LevelReport]:
 
 
 def decide(delivery: Delivery, now: datetime) -> PlannedDelay | Poison:
-    """Where a message goes, at the time `now`."""
+    """The target of a message, at the time `now`."""
     destination = topology.destination_of(delivery.routing_key)
     if destination is None:
         return Poison(None, f"{delivery.routing_key!r} is not a routing key of a delay ladder")

@@ -55,7 +55,7 @@ class LadderMissingError(DestinationError):
 
 @dataclass(frozen=True, slots=True)
 class RabbitMqQueue(Queue):
-    """Endpoints of a vhost. Delivers at least once: what a broker confirmed cannot be taken back.
+    """Endpoints of a vhost. Delivers at least once: confirmed messages cannot be taken back.
 
     `needs_ladder`: early messages are deferred. `is_punctual`: the first of them arrive at the
     moment when they are due. `holds_own_queue`: the endpoint's own queue has to exist.
@@ -133,7 +133,7 @@ class RabbitMqQueue(Queue):
 
 
 class RabbitMqQueueSession(QueueSession):
-    """Publishes without waiting, with thousands in flight. `confirm` says what became of them."""
+    """Publishes without waiting, with thousands in flight. `confirm` returns their outcomes."""
 
     def __init__(self, link: Link, style: Style, own_queue: str, punctuality: Punctuality) -> None:
         self._link = link
@@ -143,7 +143,7 @@ class RabbitMqQueueSession(QueueSession):
         self._own_queue = own_queue
         self._found: set[str] = set()
         self._in_ladder: set[str] = set()
-        # Exchanges that take nothing now, and why.
+        # Exchanges that are unavailable now, with the reason.
         self._closed: dict[str, str] = {}
         self._sent: list[Sent] = []
         self._publisher: Publisher | None = None
@@ -202,7 +202,8 @@ class RabbitMqQueueSession(QueueSession):
         return {}
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Wait at most so long for the broker's answers to all publications since the last call."""
+        """Wait at most `seconds` for the broker's answers to all publications since the last call.
+        """
         publisher = self._publisher
         if publisher is None:
             return Confirmation()
@@ -232,7 +233,7 @@ class RabbitMqQueueSession(QueueSession):
 
     @property
     def closed_exchanges(self) -> Mapping[str, str]:
-        """The exchanges that take nothing now, and why."""
+        """The exchanges that are unavailable now, with the reason."""
         return self._closed
 
     def find_ladder(self) -> None:
@@ -301,7 +302,7 @@ class RabbitMqSender:
 
     def send(self, name: str, message: OutgoingMessage) -> str:
         """Send a message to the endpoint `name`, and wait until the broker has confirmed it.
-        Returns its id: that of its headers, or a new one.
+        Returns its id: from its headers, or a new one.
 
         A delayed message enters the ladder only if the endpoint's queue exists and is bound to the
         ladder; a missing binding is made. It arrives after `message.delay`, never earlier.

@@ -1,6 +1,6 @@
-"""Endpoints and the delay ladder: what has to exist on a broker, as values, and how it gets there.
+"""Endpoints and the delay ladder: exchanges, queues and bindings as values, and their creation.
 
-The layouts are those of NServiceBus's RabbitMQ transport. In the *conventional* topology an
+The layouts are from NServiceBus's RabbitMQ transport. In the *conventional* topology an
 endpoint has a fanout exchange and a quorum queue of its name, bound to each other; in the *direct*
 one it has the queue alone.
 
@@ -22,7 +22,7 @@ from duesweep.drivers.rabbitmq.errors import NOT_FOUND, PRECONDITION_FAILED, Cha
 LEVELS = 28
 LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1
 DELAY_HEADER = "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
-# What a broker notes about dead-lettering. On a message that is sent again it would be wrong.
+# A broker's notes about dead-lettering. On a message that is sent again it would be wrong.
 BROKER_HEADERS = (
     "x-death",
     *(
@@ -39,7 +39,7 @@ _BITS_LENGTH = 2 * LEVELS
 
 
 class Kind(StrEnum):
-    """What a binding leads to."""
+    """The target of a binding."""
 
     EXCHANGE = "exchange"
     QUEUE = "queue"
@@ -103,7 +103,7 @@ class Topology:
 
 
 def endpoint(style: Style, name: str) -> Topology:
-    """What an endpoint needs, or any queue that messages are sent to."""
+    """The topology of an endpoint, or of any queue that messages are sent to."""
     if style is Style.DIRECT:
         return Topology(queues=(BrokerQueue(name),))
     return Topology(
@@ -122,7 +122,7 @@ def level_name(level: int, prefix: str = PREFIX) -> str:
 
 
 def routing_key(seconds: int, destination: str) -> str:
-    """The routing key of a message that has to reach `destination` in so many seconds."""
+    """The routing key of a message that has to reach `destination` in `seconds`."""
     bits = f"{seconds:0{LEVELS}b}"
     return ".".join((*bits, destination))
 
@@ -204,7 +204,7 @@ def count(channel: Channel, queue: str) -> int:
 
 
 def create(channel: Channel, topology: Topology) -> None:
-    """Create what is missing. Raises `ChannelClosedError` (406) for what exists but differs."""
+    """Create missing parts. Raises `ChannelClosedError` (406) for existing ones that differ."""
     for exchange in topology.exchanges:
         channel.ask("exchange_declare", exchange.name, exchange.kind, durable=True)
     for queue in topology.queues:
@@ -249,7 +249,7 @@ class RabbitMqSetup:
         return "-- Set the rights in RabbitMQ by `rabbitmqctl set_permissions` (docs/security.md)."
 
     def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
-        """Create what is missing, and return its names. An endpoint's existing queue may be of any
+        """Create missing parts, and return their names. An endpoint's existing queue may be of any
         type.
 
         Raises `ConfigError` for an existing ladder that differs, and for missing rights.
@@ -268,7 +268,7 @@ class RabbitMqSetup:
         return created
 
     def _endpoint_topology(self, name: str) -> Topology:
-        """What an endpoint needs, with its binding to the ladder."""
+        """The topology of an endpoint, with its binding to the ladder."""
         return replace(endpoint(self.style, name), bindings=way_out(self.style, name))
 
     def _document(self) -> str:

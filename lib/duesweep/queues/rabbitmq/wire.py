@@ -1,7 +1,7 @@
 """A message as NServiceBus's RabbitMQ transport publishes it, at once or into the delay ladder.
 
 As in recordings of the transport: NServiceBus's headers are AMQP's headers, and some of them are
-AMQP's properties, too. The ladder counts in whole seconds.
+AMQP's properties as well. The ladder counts in whole seconds.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def direct_publication(message: Message, style: Style, destination: str) -> Publ
 
 
 def delayed_publication(message: Message, destination: str, seconds: int) -> Publication:
-    """The message as it enters the delay ladder, to reach the endpoint in so many seconds.
+    """The message as it enters the delay ladder, to reach the endpoint in this time.
 
     It has no expiration: with one, it would leave the ladder early.
     """

@@ -106,7 +106,7 @@ class Receiver:
 
     If the function raises, its message is back in its place and is received again. So a function
     has to send a message elsewhere if it can never handle it. As in the transports, poison messages
-    go to the error queue unchanged, and delayed messages for other queues go on to their
+    go to the error queue unchanged, and delayed messages for other queues move to their
     destination.
     """
 

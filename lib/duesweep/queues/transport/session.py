@@ -93,8 +93,8 @@ class TransportSession:
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a
-        column Recoverable, which takes no NULL, and two in which senders of version 1 put what
-        others put into headers.
+        column Recoverable, which takes no NULL, and two in which senders of version 1 put values
+        that others put into headers.
         """
         if not self._dialect.tables.has_older_queues:
             return QueueStatements()
@@ -105,7 +105,7 @@ class TransportSession:
 
     @contextmanager
     def writers_zone(self) -> Iterator[None]:
-        """A transaction in the zone of those who write to the delayed table: PostgreSQL's transport
+        """A transaction in the zone of the writers of the delayed table: PostgreSQL's transport
         casts Due to timestamptz in its session's zone.
         """
         if self._zone is None and self._store is not None:
@@ -146,8 +146,8 @@ class Transport:
 
 
 class QueueTable:
-    """A queue of the transport. All methods that touch rows raise `QueueNotFoundError` where there
-    is no such table, and `NotAQueueError` where it is another kind of table.
+    """A queue of the transport. All methods that touch rows raise `QueueNotFoundError` without
+    such a table, and `NotAQueueError` if it is another kind of table.
     """
 
     def __init__(self, session: TransportSession, destination: Destination) -> None:
@@ -205,7 +205,7 @@ class QueueTable:
 
     def peek(self, batch_size: int = PEEK_BATCH_SIZE) -> int:
         """How many messages are not locked, up to `batch_size`. On PostgreSQL this is an estimate,
-        which is 0 only if there are none.
+        which is 0 only for an empty queue.
         """
         self.check()
         (row,) = self._statements.rows("peek", batch=batch_size)
