@@ -53,7 +53,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def clear_folder(folder: Path) -> bool:
-    """Delete what an earlier demonstration left. Returns whether there was anything."""
+    """Delete the files of an earlier demonstration. Returns whether there was anything."""
     left = [folder / name for name in _MADE_ANEW if (folder / name).exists()]
     for path in left:
         if path.is_dir():

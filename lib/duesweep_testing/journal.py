@@ -58,8 +58,8 @@ class SliceEntry:
 
 @dataclass(frozen=True, slots=True)
 class ChangeEntry:
-    """A message that an operator's command changed. `headers_text` and `body` are those of a
-    message that was cancelled, as they were stored.
+    """A message that an operator's command changed. `headers_text` and `body` are only of
+    cancelled messages, as they were stored.
     """
 
     change: str
@@ -131,7 +131,7 @@ def exhausted_entry(
 def change_entry(
     change: Change, changed_us: int, row: DelayedRow | None = None, own_queue: str = ENDPOINT
 ) -> ChangeEntry:
-    """The entry of a change; `row` is that of a message that was cancelled."""
+    """The entry of a change; `row` is the row of a cancelled message."""
     message = change.message
     return ChangeEntry(
         change.kind.value,
@@ -153,7 +153,7 @@ def change_entry(
 
 
 def destination_of(message: Message, own_queue: str) -> str | None:
-    """Where a message goes, as journal and ledger say; None if that cannot be read."""
+    """The destination, as journal and ledger say; None if that cannot be read."""
     if message.destination is not None:
         return message.destination
     return None if isinstance(message.headers, MessageError) else own_queue

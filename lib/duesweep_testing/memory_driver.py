@@ -1,4 +1,4 @@
-"""The driver's session on the store in memory: what is due, sweeps, commands and the journal."""
+"""The driver's session on the store in memory: due messages, sweeps, commands and the journal."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -56,7 +56,7 @@ class MemoryDriverSession(OperatorDriver):
             for sweep in self._store.sweeps.values():
                 sweep.owner = None if sweep.owner is self else sweep.owner
 
-    # What is due
+    # Due messages
 
     def check(self) -> None:
         """All is there."""
@@ -114,7 +114,7 @@ class MemoryDriverSession(OperatorDriver):
         ]
 
     def _eligible(self, horizon: Horizon) -> list[DelayedRow]:
-        """What is due, not in back-off and not paused, the earliest Due first."""
+        """Messages due, not in back-off and not paused, the earliest Due first."""
         store, now_us = self._store, micros(self._store.now)
         paused = Paused([one.pattern for one in self.pauses()], store.own_queue)
         with store.changed:

@@ -127,7 +127,7 @@ class MemoryTables(LedgerTables):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext(SweepContext):
-    """What a sweep works with that writes its ledger into memory."""
+    """The context of a sweep that writes its ledger into memory."""
 
     tables: MemoryTables = field(default_factory=MemoryTables)
 

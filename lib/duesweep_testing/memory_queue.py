@@ -61,7 +61,7 @@ class MemoryQueue(Queue):
 
 
 class MemoryTable(NamedTuple):
-    """A queue beside the store."""
+    """A queue next to the store."""
 
     name: str
     session: "MemoryQueueSession"

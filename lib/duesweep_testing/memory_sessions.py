@@ -129,7 +129,7 @@ class MemoryTaskSession(TaskSession):
         self.enlist(partial(store.attempts.update, counters))
 
     def _counter(self, failed: Message, error: MessageError, seconds: float) -> MemoryCounter:
-        """The retry counter of a message that has failed once more."""
+        """The retry counter of a message that has failed again."""
         now_us = micros(self._store.now)
         before = self._store.attempts.get(failed.key)
         return MemoryCounter(

@@ -22,7 +22,7 @@ _LOCK_WAIT_SECONDS = 10.0
 
 
 class MemoryCounter(NamedTuple):
-    """The failures of a message, and why it failed last. Times are microseconds since 1970-01-01
+    """The failures of a message, and the last reason. Times are microseconds since 1970-01-01
     UTC.
     """
 
@@ -38,8 +38,8 @@ class MemoryCounter(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class MemorySweep:
-    """A sweep or command. `owner` is the session by which it lives, `counting` the one that counts
-    exhausted messages now, `in_flight` are those with an open batch.
+    """A sweep or command. `owner` is the session by which it lives, `counting` the session that
+    counts exhausted messages now, `in_flight` are sessions with an open batch.
     """
 
     sweep_id: UUID
@@ -59,7 +59,7 @@ class MemorySweep:
     attempts_changed: bool = False
     exhausted: int = 0
     over_limit: int = 0
-    # When those that were exhausted had failed first, by their keys.
+    # When exhausted messages had failed first, by their keys.
     first_failed_us: dict[str, int] = field(default_factory=dict)
     counting: object | None = None
     in_flight: set[object] = field(default_factory=set)

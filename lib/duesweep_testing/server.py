@@ -42,7 +42,7 @@ _CONTROL_SECONDS = 180
 class EmbeddedServer:
     """A server on 127.0.0.1 and a Unix socket.
 
-    `settings` are those of postgresql.conf. If this process is root, the server runs as another
+    `settings` are settings of postgresql.conf. If this process is root, the server runs as another
     user.
     """
 
@@ -62,7 +62,7 @@ class EmbeddedServer:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> "EmbeddedServer":
-        """Start; create the data folder if there is none. `StoreError` where it does not start."""
+        """Start; create the data folder if it is missing. `StoreError` if it does not start."""
         try:
             self._start()
         except subprocess.SubprocessError as error:

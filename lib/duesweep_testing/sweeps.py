@@ -19,7 +19,7 @@ COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
 def context_of(
     store: Store, queue: Queue, clock: Clock | None = None, **settings: Any
 ) -> MemoryContext:
-    """What a sweep of a store works with, with a ledger in memory; `settings` are fields of it."""
+    """The context of a sweep of a store, with a ledger in memory; `settings` are fields of it."""
     values: dict[str, Any] = {
         "ledger_root": MemoryTables.root,
         "ledger_writer": LedgerWriter.AUTO,
@@ -33,7 +33,7 @@ def context_of(
 
 
 def open_sweep(store: Store) -> SweepRun:
-    """Open a sweep of what is due now."""
+    """Open a sweep of the messages due now."""
     with store.open_driver() as driver:
         return driver.open_sweep(driver.horizon())
 
@@ -51,7 +51,7 @@ def close_sweep(store: Store, run: SweepRun) -> None:
 
 
 def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
-    """Let a sweep stop so many seconds from now."""
+    """Let a sweep stop after `after_seconds`."""
     with store.open_driver() as driver:
         driver.stop_sweep(run.sweep_id, after_seconds)
 

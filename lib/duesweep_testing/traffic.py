@@ -172,8 +172,9 @@ def _headers(rng: random.Random, address: str | None, due: datetime) -> Headers:
 
 
 def _body(rng: random.Random, number: int, length: int) -> bytes:
-    """An order of so many bytes, if it has room for one. PostgreSQL compresses a long one to half,
-    as it does real JSON; text at random would cost it a vain attempt whenever a row is written.
+    """An order of this many bytes, if it has room for one. PostgreSQL compresses a long one to
+    half, as it does real JSON; text at random would cost it a vain attempt whenever a row is
+    written.
     """
     lines: list[object] = []
     order = {"OrderId": number, "CustomerId": str(_uuid(rng)), "Lines": lines, "Note": ""}

@@ -1,4 +1,4 @@
-"""What the form of a dsn or URL tells: which database it is for, whether it has a password, and
+"""Facts from the form of a dsn or URL: which database it is for, whether it has a password, and
 whether its ports can be. No message quotes a port, since it may be a part of a password.
 """
 

@@ -1,4 +1,4 @@
-"""What the environment says besides settings: of Spark, of OpenTelemetry, and how this process was
+"""Facts from the environment that are no settings: Spark, OpenTelemetry, and how this process was
 started.
 """
 
@@ -18,7 +18,7 @@ _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set if spark-submit or a shell of PySpark prepares the session.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-# Where one of these is set, a path may be on another file system for Spark than for this process.
+# If one of these is set, a path may be on another file system for Spark than for this process.
 _CLUSTER_VARIABLES = {_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"}
 _COMMAND_VARIABLE = "DUESWEEP_COMMAND"
 _started = time.time()
@@ -32,18 +32,18 @@ def has_prepared_session() -> bool:
     """Whether Spark is there already: on Databricks, in a notebook, or by spark-submit."""
     if not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ:
         return True
-    # Where PySpark is not loaded, no session is active.
+    # If PySpark is not loaded, no session is active.
     spark = sys.modules.get("pyspark.sql")
     return spark is not None and spark.SparkSession.getActiveSession() is not None
 
 
 def has_spark_of_its_own() -> bool:
-    """Whether somebody said which Spark is to be started, or with which settings."""
+    """Whether Spark, or its settings, are given."""
     return bool(submit.command_line.given) or not {"MASTER", _JARS_VARIABLE}.isdisjoint(os.environ)
 
 
 def spark_options() -> Sequence[str]:
-    """The options of spark-submit on this process's command line, for that of another process."""
+    """The options of spark-submit on this process's command line, for another process."""
     return submit.command_line.words
 
 
@@ -56,7 +56,7 @@ def has_cluster_files() -> bool:
 
 
 def spark_start(*, archives_classes: bool = True) -> SparkStart | None:
-    """What a Spark session is started with: jars from the folder that the environment names, else
+    """The start of a Spark session: jars from the folder that the environment names, else
     the checkout's. None: spark-submit or Databricks prepares the session, with jars of its own.
 
     Raises `ConfigError` for a folder without jars.
@@ -97,7 +97,7 @@ def started() -> float:
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """Where a signal goes. `problem`: why it cannot; None: it can."""
+    """The target of a signal. `problem`: why it cannot go there; None: it can."""
 
     endpoint: str
     headers: str = field(default="", repr=False)
@@ -105,7 +105,7 @@ class OtlpSettings:
 
 
 def otlp_settings(signal: Signal) -> OtlpSettings | None:
-    """Where a signal goes; None: nowhere."""
+    """The target of a signal, or None."""
     own = f"_{signal.upper()}"
     endpoint, common = _variable(f"{own}_ENDPOINT"), _variable("_ENDPOINT")
     is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"

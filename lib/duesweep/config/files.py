@@ -23,7 +23,7 @@ from duesweep.core.errors import ConfigError, Problem, shorten
 _DEFAULT_FILE = Path("duesweep.toml")
 _VARIABLE = "DUESWEEP_STORE__ENDPOINT"
 _DEFAULTS, _ENDPOINTS = "defaults", "endpoint"
-# UTF-32's little-endian mark begins with that of UTF-16.
+# UTF-32's little-endian mark begins with UTF-16's.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """What files say of one endpoint. `label` names it where it has no other name yet, `options` on
+    """One endpoint's settings in files. `label` names it if it has no other name yet, `options` on
     a command line; `error`: its file cannot be read; of `parts`, each overrides the next.
     """
 
@@ -60,8 +60,8 @@ class EndpointSettings:
 
 
 def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list[EndpointSettings]:
-    """The endpoints of these files and folders, in their order; without any path that of
-    duesweep.toml, which may be missing. `endpoint`: only those of this name.
+    """The endpoints of these files and folders, in their order; without any path the one of
+    duesweep.toml, which may be missing. `endpoint`: only endpoints of this name.
 
     Raises `ConfigError` for a path that leads to none, if none has the name, or if the environment
     gives all of them another one. A file of a folder that cannot be read is an endpoint with an

@@ -36,9 +36,9 @@ from duesweep.core.errors import ConfigError, Problem, shorten
 
 # As pydantic masks.
 _MASK = "**********"
-# So many problems are told at once.
+# At most this many problems are reported at once.
 _SHOWN = 20
-# No setting has so many parts, and each nests the next.
+# No setting has this many parts, and each nests the next.
 _DEEPEST = 100
 _BOOLEANS = {"true": True, "false": False}
 
@@ -164,7 +164,7 @@ def _variables(content: Content) -> Iterator[_Given]:
 
 
 def _nest(given: Iterable[_Given], another: str, faults: list[Problem]) -> Content:
-    """The settings as a file has them. What is not of its setting's type goes to `faults`."""
+    """The settings as a file has them. Values of a wrong type go to `faults`."""
     nested: dict[str, Any] = {}
     for path, text, place in given:
         at = nested
@@ -183,7 +183,7 @@ def _nest(given: Iterable[_Given], another: str, faults: list[Problem]) -> Conte
 
 
 def _field_of(path: Sequence[str]) -> FieldInfo | None:
-    """The field of a setting; None if there is none, or only its custom store knows it."""
+    """The field of a setting; None for unknown ones, which a custom store may know."""
     model: Any = Config
     match path:
         case ["queues", _, key]:
@@ -200,7 +200,7 @@ def _field_of(path: Sequence[str]) -> FieldInfo | None:
 
 
 def _typed(text: str, field: FieldInfo | None) -> object:
-    """What a text stands for in a field of its type. Raises `ValueError` if it cannot be that."""
+    """The value of a text in a field of its type. Raises `ValueError` if it has none."""
     kinds = set() if field is None else _kinds(field.annotation)
     if tuple in kinds and text.lstrip().startswith("["):
         return _list_in(text)

@@ -1,4 +1,4 @@
-"""Every setting: its type, its bounds, its default, and what it means."""
+"""Every setting: its type, its bounds, its default, and its meaning."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def _check_port(dsn: SecretStr | None) -> SecretStr | None:
 
 
 class StoreConfig(Section):
-    """Where delayed messages wait. `options` are a custom store's own."""
+    """The place where delayed messages wait. `options` are a custom store's own."""
 
     kind: str = Field(
         default="postgresql",
@@ -163,7 +163,7 @@ class StoreConfig(Section):
 
 
 class QueueConfig(Section):
-    """Where messages go. Without a dsn or url: the store's server, in the store's transaction.
+    """A connection to queues. Without a dsn or url: the store's server, in the store's transaction.
 
     `kind` None is the kind of the store. The settings from `url` on are for RabbitMQ only.
     """
@@ -293,8 +293,8 @@ class RetryConfig(Section):
 
 
 class LedgerConfig(Section):
-    """Where the Delta ledger is, for how many days it keeps what was delivered (None: for ever),
-    and for how many days old files, which readers of an earlier version may still need.
+    """The place of the Delta ledger, for how many days it keeps delivered messages (None: for
+    ever), and for how many days old files, which readers of an earlier version may still need.
     """
 
     root: str = Field(
@@ -370,7 +370,7 @@ class SweepConfig(Section):
 
 
 class BreakerConfig(Section):
-    """For how long, and how often, a slice tries again what takes nothing."""
+    """For how long, and how often, a slice tries an unavailable service again."""
 
     trigger_seconds: float = Field(
         default=30,
@@ -401,7 +401,7 @@ class TimeoutsConfig(Section):
 
 
 class MetricsConfig(Section):
-    """Where a run's metrics go, for Prometheus. The URL may hold a user and a password."""
+    """The targets of a run's metrics, for Prometheus. The URL may hold a user and a password."""
 
     textfile: str | None = _optional(
         "A `.prom` file for node_exporter's collector; several configurations may share it."
@@ -426,7 +426,7 @@ class MetricsConfig(Section):
 
 
 class SloConfig(Section):
-    """What a sweep is to achieve: no message later than so many seconds; None: no objective."""
+    """The objective: no message later than this many seconds; None: no objective."""
 
     lateness_seconds: float | None = Field(
         default=None,
@@ -477,7 +477,7 @@ def is_section(model: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def settings(queue: str = "queues.default") -> Sequence[str]:
-    """The names of all settings; those of a queue connection under the section `queue`."""
+    """The names of all settings; a queue connection's under the section `queue`."""
     sections = {
         name: field.annotation
         for name, field in Config.model_fields.items()

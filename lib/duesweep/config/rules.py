@@ -1,4 +1,5 @@
-"""Settings that contradict each other or have no effect, and those that a running watcher keeps."""
+"""Settings that contradict each other or have no effect, and settings that a running watcher keeps.
+"""
 
 import difflib
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
 
 SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
-# Where a connection leads.
+# The settings that say where a connection leads.
 _LEADS = ("dsn", "url")
 _RABBITMQ_ONLY = {
     "url",
@@ -27,13 +28,13 @@ _RABBITMQ_ONLY = {
 
 
 def first_problem(config: Config) -> Problem | None:
-    """The first setting that contradicts others, or has no effect; None if there is none."""
+    """The first setting that contradicts others, or has no effect; or None."""
     rules = (_name_problem, _store_problem, _queue_problem, _route_problem, _retry_problem)
     return next(filter(None, (rule(config) for rule in rules)), None)
 
 
 def _name_problem(config: Config) -> Problem | None:
-    """What is wrong with the connections' names; None if nothing is."""
+    """The problem with the connections' names, or None."""
     if any(not name.strip() for name in config.queues):
         return Problem("queues has a section with an empty name", "name it, as [queues.default]")
     for first, second in pairwise(sorted(config.queues, key=lambda name: (name.lower(), name))):
@@ -47,7 +48,7 @@ def _name_problem(config: Config) -> Problem | None:
 
 
 def _retry_problem(config: Config) -> Problem | None:
-    """What is wrong with the back-off settings; None if nothing is."""
+    """The problem with the back-off settings, or None."""
     retry = config.retry
     if retry.max_seconds >= retry.initial_seconds:
         return None
@@ -60,7 +61,7 @@ def _retry_problem(config: Config) -> Problem | None:
 
 
 def _store_problem(config: Config) -> Problem | None:
-    """What is wrong with the store's settings; None if nothing is."""
+    """The problem with the store's settings, or None."""
     store = config.store
     if not store.is_custom and (contradiction := _contradiction(store.kind, store.dsn)):
         return Problem(f"store.kind {contradiction}", "correct the one that is wrong")
@@ -126,7 +127,7 @@ def _kind(store: StoreConfig) -> str:
 
 def route_notice(config: Config) -> Problem | None:
     """The warning that an MSMQ store has no route, so that its addresses are read literally; None
-    where this does not apply.
+    if this does not apply.
     """
     if config.store.kind != "msmq" or config.route:
         return None
@@ -148,7 +149,7 @@ def route_notice(config: Config) -> Problem | None:
 
 
 def _route_problem(config: Config) -> Problem | None:
-    """Where routes and connections do not match; None if they do."""
+    """The first mismatch between routes and connections, or None."""
     used = {route.connection for route in config.route} if config.route else {"default"}
     unknown = sorted(used - set(config.queues)) if config.route else []
     if unknown:
@@ -167,7 +168,7 @@ def _route_problem(config: Config) -> Problem | None:
 
 
 def _queue_problem(config: Config) -> Problem | None:
-    """What is wrong with a queue connection; None if nothing is."""
+    """The problem with a queue connection, or None."""
     for name, queue in config.connections.items():
         kind = queue.kind or (None if config.store.is_custom else config.store.dialect)
         if contradiction := _contradiction(kind, queue.dsn):
@@ -222,9 +223,9 @@ def _other_problem(queue: QueueConfig) -> Problem | None:
 
 
 def keep_fixed(new: Config, old: Config) -> tuple[Config, list[str]]:
-    """`new` with what a process keeps of `old`, and the names of those settings that differ: the
-    store, the ledger's root, and where queues are. Raises `ConfigError` if what is new contradicts
-    what stays.
+    """`new` with the settings that a process keeps of `old`, and the names of kept settings that
+    differ: the store, the ledger's root, and where queues are. Raises `ConfigError` if new settings
+    contradict kept ones.
     """
     fixed = {
         name: _kept(queue, before, is_same_kind=_kind_of(new, queue) == _kind_of(old, before))
@@ -243,7 +244,7 @@ def keep_fixed(new: Config, old: Config) -> tuple[Config, list[str]]:
 def _kept(new: QueueConfig, before: QueueConfig, *, is_same_kind: bool) -> QueueConfig:
     """`new` on the server of `before`."""
     if not is_same_kind:
-        # Its other settings are those of its kind.
+        # Its other settings depend on its kind.
         return before
     differing = [key for key in _LEADS if getattr(new, key) != getattr(before, key)]
     return new.model_copy(update={key: getattr(before, key) for key in differing})

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words for people, and where it was written: on the command
+"""The problems of a configuration, in words for people, and where it was written: on the command
 line, in the environment, or in a line of a file.
 """
 
@@ -15,7 +15,7 @@ from duesweep.config.files import Part, text_of
 from duesweep.config.model import ENVIRONMENT, LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
 
-# No setting has so many parts, the section of a fleet's endpoint included.
+# No setting has this many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8
 # A setting's path; a number counts the sections of a list from 0.
 Location = Sequence[str | int]
@@ -27,7 +27,7 @@ _LONG_TEXTS = ('"' * 3, "'" * 3)
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
-# By pydantic's error types of numbers and choices, what the value must be, and the bound's name.
+# By pydantic's error types of numbers and choices, the required value, and the bound's name.
 _BOUNDS = {
     "greater_than_equal": ("at least {}", "ge"),
     "greater_than": ("more than {}", "gt"),
@@ -49,7 +49,7 @@ _UNKNOWN, _MISSING = "extra_forbidden", "missing"
 
 
 class Places:
-    """Where settings were written. Of `parts`, each overrides the next."""
+    """The places where settings were written. Of `parts`, each overrides the next."""
 
     def __init__(self, parts: Sequence[Part], overrides: Sequence[str]) -> None:
         self.parts = parts
@@ -112,7 +112,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _lines_outside_of_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, without those that continue a text of several lines."""
+    """The lines with their numbers, without lines that continue a text of several lines."""
     closing = None
     for number, line in enumerate(text.split("\n"), 1):
         if closing is not None:
@@ -123,8 +123,8 @@ def _lines_outside_of_texts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def problems_of(errors: Sequence[Mapping[str, Any]], places: Places) -> Iterator[Problem]:
-    """Pydantic's errors as problems with their places. Unknown settings come first, and what is
-    missing because its name was misspelt is left out.
+    """Pydantic's errors as problems with their places. Unknown settings come first, and settings
+    that are missing because of a misspelt name are left out.
     """
     unknown = [error for error in errors if error["type"] == _UNKNOWN]
     meant = []
@@ -187,7 +187,9 @@ def _path_and_known(location: Sequence[str | int]) -> tuple[str, Sequence[str]]:
 
 
 def _located(near: str, location: Sequence[str | int]) -> tuple[str | int, ...]:
-    """Where the setting `near` is missing if the unknown one at `location` stands for it."""
+    """The place at which the setting `near` is missing if the unknown one at `location` stands for
+    it.
+    """
     section, *keys = near.split(".")
     number = [part for part in location if isinstance(part, int)]
     return (section, *number, *keys) if section in LISTED else (section, *keys)
@@ -262,7 +264,7 @@ def _path(location: Sequence[str | int]) -> str:
     match location:
         case [str() as section, int() as index, *keys] if section in LISTED:
             return f"{'.'.join(map(str, keys))} of [[{section}]] {index + 1}".removeprefix(" of ")
-    # Where a setting has several forms, pydantic adds a description of each, in brackets.
+    # If a setting has several forms, pydantic adds a description of each, in brackets.
     return ".".join(str(part) for part in location if "[" not in str(part))
 
 
@@ -299,13 +301,13 @@ def _wrong_type(kind: str, value: object) -> str | None:
 
 
 def shown(value: object) -> str:
-    """A wrong value of a number or a choice. Somebody may have written a password there."""
+    """A wrong value of a number or a choice. It may be a misplaced password."""
     text = str(value)
     return "a dsn" if holds_password(text) else shorten(text, _LONGEST)
 
 
 def _known(path: str) -> Sequence[str]:
-    """All sections and settings; those of a queue connection under the name that `path` has."""
+    """All sections and settings; a queue connection's under the name that `path` has."""
     match path.split("."):
         case [section, name, *_] if difflib.get_close_matches(section, ["queues"]):
             queue = f"queues.{name}"

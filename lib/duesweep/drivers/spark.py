@@ -1,6 +1,6 @@
 """Spark's session, and its errors in words.
 
-Its errors are PySpark's own, py4j's, and those of a call to a JVM that is gone. Errors of the JVM
+Its errors are PySpark's own, py4j's, and errors of a call to a JVM that is gone. Errors of the JVM
 without a class in PySpark come as py4j's: Delta's exceptions, for example, and a failed
 `foreachPartition`.
 """
@@ -27,7 +27,7 @@ SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
 # PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
 _CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
-# Those of spark-defaults.conf that no session goes without, whoever prepared it.
+# The settings of spark-defaults.conf that every session needs.
 SETTINGS = {
     "spark.app.name": "duesweep",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -71,10 +71,11 @@ _starting = threading.Lock()
 
 
 def spark_session(start: SparkStart | None = None, master: str = DEFAULT_MASTER) -> SparkSession:
-    """The session that is there, else a new one: that of `start`, by default on `master`; without
+    """The session that is there, else a new one: by `start`, by default on `master`; without
     it, that which spark-submit or Databricks prepared.
 
-    Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices go on.
+    Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices
+    continue.
     """
     with _starting:
         return SparkSession.getActiveSession() or _open(start, master)
@@ -133,8 +134,8 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def filter_stderr() -> Iterator[None]:
-    """Leave out what the JVM prints to stderr at every start: of processes started in the block, as
-    long as this process lives.
+    """Leave out the JVM's usual lines on stderr at every start: of processes started in the block,
+    as long as this process lives.
     """
     sys.stderr.flush()
     own = os.dup(2)

@@ -28,7 +28,7 @@ from duesweep.drivers.lock import try_lock
 DEFAULT_MASTER = "local[*,4]"
 # Of these, spark-submit takes the last one only: ours and the user's become one.
 _SEPARATORS = {"--archives": ",", "--driver-class-path": ":", "--jars": ",", "--py-files": ","}
-# The last word of what spark-submit is given for a Python that started it.
+# The last argument of spark-submit for a Python that started it.
 _SHELL = "pyspark-shell"
 
 _HERE = Path(__file__).resolve().parent
@@ -49,8 +49,8 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SparkStart:
-    """What a session of this process is started with. `jars`: the folder with those that Spark
-    needs beside its own; None: the user's Spark has them. `archives_classes`: an archive of classes
+    """The start of a session of this process. `jars`: the folder with the jars that Spark needs in
+    addition to its own; None: the user's Spark has them. `archives_classes`: an archive of classes
     that is missing is made first, which takes half a minute. Once it `is_stopped`, it does not wait
     for another process.
     """
@@ -61,8 +61,8 @@ class SparkStart:
     is_stopped: Callable[[], bool] = field(default=_never, compare=False)
 
     def make_ready(self, master: str = DEFAULT_MASTER) -> Mapping[str, str]:
-        """The variables of the environment with which PySpark starts the JVM. Makes what is
-        missing: jars and an archive of classes, once, and what the executors of a cluster need.
+        """The variables of the environment with which PySpark starts the JVM. Makes
+        missing parts: jars and an archive of classes, once, and the executors' archives.
 
         Raises `ConfigError` without Java, or if this user may not write; `SparkError` where another
         process makes the same, and does not end; `SweepStoppedError` if a stop ends that wait.
@@ -85,8 +85,8 @@ class SparkStart:
         return _variables(self.jars, master, java_options, self.options)
 
     def _once(self, is_current: Callable[[], bool], make: Callable[[], object]) -> None:
-        """Make what is not current. Of two starts at once the second one waits, and then finds the
-        work done. What is ready is used without a right to write, by whatever user.
+        """Make outdated parts. Of two starts at once the second one waits, and then finds the
+        work done. Any user can use ready parts, without the right to write.
         """
         if is_current():
             return
@@ -131,7 +131,7 @@ def _variables(
     variables = {"SPARK_HOME": _spark_home()}
     if master.startswith("local"):
         python = sys.executable
-        # Nobody else is to reach this driver, and Spark need not look for an address.
+        # Only this machine is to reach this driver, and Spark need not look for an address.
         variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     elif own_jars() is None:
         python = os.environ.get("PYSPARK_PYTHON", "python3")
@@ -139,7 +139,7 @@ def _variables(
         python = "./environment/bin/python3"
         joined["--archives"] = [f"{_printed_by('build_environment.py')}#environment"]
     python = options.setting("spark.pyspark.python") or python
-    # Where tasks run on this process's own Python, the package is there: on a zip in `sys.path`
+    # If tasks run on this process's own Python, the package is there: on a zip in `sys.path`
     # each task would spend 0.3 s, since Spark lets Python forget at the start of a task what it
     # has seen there.
     if python != sys.executable and own_jars() is not None:
@@ -197,7 +197,7 @@ def _are_current(jars: Path) -> bool:
 
 
 def _content(lock: Path) -> str:
-    """What a lock says, without comments."""
+    """The lines of a lock, without comments."""
     lines = lock.read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.startswith("#"))
 
@@ -226,7 +226,7 @@ def _class_archive(java_version: str) -> Path | None:
     if Path(sys.prefix) != environment:
         return None
     # A class path of other files, or of files elsewhere, is another archive; options of the JVM
-    # that it tells of in the same breath are not.
+    # that it names in the same line are not.
     told = [line for line in java_version.splitlines() if not line.startswith("Picked up ")]
     made_from = "\n".join([*told, _content(_CHECKOUT / "jars.lock")])
     # Worktrees may share an environment, and a machine may have both Javas.
@@ -251,14 +251,14 @@ def _make_archive(archive: Path, jars: Path, java_options: Sequence[str]) -> Non
         # The JVM makes files that only may be read.
         unfinished.unlink(missing_ok=True)
         unfinished.write_bytes(b"")
-    # Those of earlier jars and updates of this Java: 190 MB each, which nobody reads any more.
+    # Archives of earlier jars and updates of this Java: 190 MB each, which are not read any more.
     for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
         old.unlink()
     unfinished.replace(archive)
 
 
 def _printed_by(script: str) -> str:
-    """What a script prints that makes something for executors."""
+    """The output of a script that makes something for executors."""
     done = _run(script, stdout=subprocess.PIPE)
     if done.returncode:
         raise ConfigError("What executors need could not be made", advice="see above")
@@ -273,8 +273,8 @@ def _run(
     stderr: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script of the checkout, which a terminal's Ctrl-C does not reach: where the command
-    stops between its steps, it completes what it makes. Where Ctrl-C ends the command at once, so
-    it ends the script; what is unfinished is made again.
+    stops between its steps, it completes its files. If Ctrl-C ends the command at once, so
+    it ends the script; unfinished files are made again.
     """
     return subprocess.run(
         [sys.executable, str(_CHECKOUT / "scripts" / script)],
@@ -296,5 +296,5 @@ def _spark_home() -> str:
 
 
 if __name__ == "__main__":
-    # What a checkout needs once.
+    # Once for a checkout.
     SparkStart(own_jars()).make_ready()

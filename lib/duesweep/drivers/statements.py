@@ -1,11 +1,11 @@
-"""The statements by topic, how a session runs them, in every dialect alike, what a server says of a
+"""The statements by topic, how a session runs them, in every dialect alike, a server's facts of a
 table, and how a transaction runs again if the server rolled it back: deadlocks and serialization
 failures.
 
 A line like `-- name: claim` begins a statement. Names are the same in every dialect. What several
 statements of a dialect repeat is a fragment. A line like `-- fragment: tick` begins it, and
-`{{tick: @due}}` stands for it; `$1`, `$2` … in it are what follows the colon, separated by
-semicolons. Lines before `}}` are the last of them, as what a frame is put around:
+`{{tick: @due}}` stands for it; `$1`, `$2` … in it are the texts after the colon, separated by
+semicolons. Lines before `}}` are the last of them, as the content of a frame:
 
     {{under_lock: queue; changing
         ALTER TABLE …
@@ -33,7 +33,7 @@ from duesweep.core.world import Clock
 
 TOPICS = ("setup", "plan", "batch", "sweep", "queue", "operators")
 _MARK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
-# Those within others first: what is in the braces has none.
+# Inner ones first: the text in the braces has none.
 _USE = re.compile(r"\{\{(\w+)(?:: ((?:(?!\{\{).)*?))? *(?:\n((?:(?!\{\{)[\s\S])*?)\n *)?\}\}(?!\})")
 _ARGUMENT = re.compile(r"\$(\d)")
 _HEAD = re.compile(r"\A(?:--.*\n)*")
@@ -56,7 +56,7 @@ def statements(dialect: str) -> Mapping[str, str]:
 def read_statements(*texts: str) -> Mapping[str, str]:
     """The statements in the texts of files by their names, with the fragments that they use.
 
-    What stands before the first mark in a text is for readers, and left out; so are the comments
+    Text before the first mark is for readers, and left out; so are the comments
     at the head of a fragment.
     """
     marked: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
@@ -122,7 +122,7 @@ _T = TypeVar("_T")
 
 class Session(ABC):
     """One session with a database, with a limit on each wait, closed at the end of its `with`. It
-    runs the named statements of its dialect. `names` are what they have in braces; values are
+    runs the named statements of its dialect. `names` replace the braces; values are
     bound. Raises `StoreError`.
     """
 
@@ -176,11 +176,11 @@ class Session(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit what was begun."""
+        """Commit the transaction."""
 
     @abstractmethod
     def rollback(self) -> None:
-        """Roll back what was begun, if anything."""
+        """Roll back the transaction, if any."""
 
     @property
     @abstractmethod
@@ -215,7 +215,7 @@ def describe_statement(name: str, text: str, names: Names) -> str:
 @cache
 def journal_columns(dialect: str) -> Mapping[str, Mapping[str, str]]:
     """The columns and their types, as the catalog writes them, of each of duesweep's own tables:
-    those that `create_journal` creates.
+    the ones that `create_journal` creates.
     """
     return {
         table: {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(columns)}
@@ -229,9 +229,9 @@ Columns = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """`columns` are names to types. `missing_rights`: those of the rights that were asked about
-    which this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` those
-    of indexes that leave rows out. `mark` says the format of duesweep's own tables.
+    """`columns` are names to types. `missing_rights`: the rights that were asked about
+    and that this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` of
+    indexes that leave rows out. `mark` says the format of duesweep's own tables.
     """
 
     is_table: bool

@@ -1,3 +1,3 @@
-"""What a sweep tells people: progress, summary, preview. The command line and the demonstration
-print it.
+"""The output of a sweep for people: progress, summary, preview. The command line and the
+demonstration print it.
 """

@@ -1,6 +1,6 @@
 """A message's body as a terminal can show it: as text, as JSON, as XML, or in hexadecimal.
 
-A body may be anything: what a terminal would obey or hide is shown as an escape, and no body is
+A body may be anything: control characters of a terminal are shown as escapes, and no body is
 shown beyond a certain length. JSON and XML are indented: no number of JSON changes, and XML has the
 same elements and texts. https://www.rfc-editor.org/rfc/rfc8259
 """
@@ -17,13 +17,13 @@ import msgspec
 
 from duesweep.core.errors import make_printable
 
-# About what somebody reads on a screen.
+# About the length that a person reads on a screen.
 LONGEST = 20_000
-# A longer body is shown as it is: nobody reads all of it, and it would take seconds to read.
+# A longer body is shown as it is: to parse it would take seconds.
 _LONGEST_PARSED = 200_000
 _HEX_BYTES = 4_096
 _BYTES_A_LINE = 16
-# So many control characters in a thousand, and it is no text.
+# With this many control characters in a thousand, it is no text.
 _CONTROLS = 50
 _SAMPLE_BYTES = 65_536
 _INDENT = "  "
@@ -60,7 +60,7 @@ class BodyView:
 
 
 def view_body(body: bytes, form: BodyForm | None = None) -> BodyView:
-    """The body in a form; None: in the one that fits its content."""
+    """The body in a form; None: in the form that fits its content."""
     match form or _guess(body):
         case BodyForm.HEX:
             return _view_hex(body)
@@ -83,7 +83,7 @@ def _guess(body: bytes) -> BodyForm:
 
 
 def _view_parsed(body: bytes, form: BodyForm, *, is_asked: bool) -> BodyView:
-    """Indented; as text where it cannot be read in that form."""
+    """Indented; as text if it cannot be read in that form."""
     indent = _indented_json if form is BodyForm.JSON else _indented_xml
     try:
         if len(body) > _LONGEST_PARSED:

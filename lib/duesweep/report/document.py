@@ -11,7 +11,7 @@ from uuid import UUID
 
 def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
     """What `json.dumps` takes. A field that a value does not show of itself (`repr=False`) is in no
-    document: it is there for those who act on the value.
+    document: it is there for programs that act on the value.
     """
     match value:
         case Enum():

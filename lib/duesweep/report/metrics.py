@@ -1,4 +1,4 @@
-"""The metrics: their names, what they say after a run, and how Prometheus's client library exposes
+"""The metrics: their names, their values after a run, and how Prometheus's client library exposes
 and reads them. docs/metrics.md is compared with the tables here.
 
 All have the label `source`, the stable name of the store; some have one more.
@@ -30,7 +30,7 @@ LABEL = "source"
 
 class Sample(NamedTuple):
     """A number of a metric, by the metric's name; `of` is the value of the label that the metric
-    has besides, if it has one.
+    also has, if it has one.
     """
 
     metric: str
@@ -49,9 +49,10 @@ _UNITS = {"seconds": "s", "bytes": "By"} | {
 
 class Metric(NamedTuple):
     """`name` as it is exposed, by Prometheus's conventions: they give its kind and its unit.
-    `meaning` is its HELP, a sentence without a full stop. `of` says what a run adds to a counter,
-    or what a gauge is after it; None: nobody knows. Of a metric with a `label` it says that for
-    each value of the label. A metric that `stays` is as it was where nobody knows.
+    `meaning` is its HELP, a sentence without a full stop. `of` returns the addition of a run to a
+    counter, or a gauge's value after it; None: it is unknown. Of a metric with a `label` it says
+    that for each value of the label. A metric that `stays` keeps its value if the new one is
+    unknown.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Metric(NamedTuple):
 
     @property
     def is_counter(self) -> bool:
-        """Whether it goes on from run to run; else it is a gauge, and tells the last run."""
+        """Whether it continues from run to run; else it is a gauge of the last run."""
         return self.name.endswith("_total")
 
     @property
@@ -71,7 +72,7 @@ class Metric(NamedTuple):
         return _UNITS.get(self.name.removesuffix("_total").rpartition("_")[2], "1")
 
     def samples(self, run: Run) -> Figures:
-        """What it is after a run, or what the run adds to it; empty if nobody knows."""
+        """Its value after a run, or the run's addition to it; empty if unknown."""
         found = self.of(run)
         if found is None:
             return {}
@@ -89,7 +90,7 @@ def _reported(run: Run, of: Callable[[SweepReport], float | None]) -> float | No
 
 
 def _left(run: Run) -> float | None:
-    """What a run left: nothing if there was nothing to do; after an error nobody knows."""
+    """The messages that a run left: none if it had no work; unknown after an error."""
     if run.report is not None:
         return run.report.left
     return 0 if run.exit_code == ExitCode.DONE else None
@@ -207,7 +208,7 @@ METRICS = (
     ),
 )
 
-# What a watcher tells besides, at each scrape.
+# More metrics of a watcher, at each scrape.
 WAITING = "duesweep_waiting_seconds"
 LAST_GOOD_TICK = Sample("duesweep_last_good_tick_timestamp_seconds")
 OF_WATCHERS = (
@@ -227,8 +228,8 @@ _LABELS = {metric.name: metric.label for metric in METRICS}
 
 
 def figures_after(before: Figures, run: Run) -> Figures:
-    """Counters go on from `before`; what stays is that of `before` if this run does not tell; all
-    else is this run's.
+    """Counters continue from `before`; a metric that stays is as `before` if this run has no value;
+    all others are this run's.
     """
     after: dict[Sample, float] = {}
     for metric in METRICS:
@@ -328,7 +329,7 @@ class Metrics:
         return {**self._figures, **age, **waits, LAST_GOOD_TICK: self._last_good_tick}
 
     def __call__(self, run: Run) -> None:
-        """Note a tick. After an error nobody knows what is due."""
+        """Note a tick. After an error the due messages are unknown."""
         if run.is_lost:
             self._counted = None
             self._figures = figures_after(self._figures, run)
@@ -352,7 +353,7 @@ class Metrics:
         return now
 
     def _worst_lateness(self, figures: Figures, now: float) -> Figures:
-        """That of the last minute: most ticks have nothing to do, and would hide it."""
+        """The lateness of the last minute: most ticks have no work, and would hide it."""
         if any(name in figures for name in LATENESS):
             self._recent.append((now, figures))
         while self._recent and now - self._recent[0][0] > _RECENT_SECONDS:

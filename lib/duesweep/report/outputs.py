@@ -1,5 +1,5 @@
-"""Where the metrics of runs that end stay until somebody asks for them: a file, a Pushgateway, a
-collector of OpenTelemetry. What fails here fails no run.
+"""The places that keep the metrics of ended runs: a file, a Pushgateway, a
+collector of OpenTelemetry. An error here fails no run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,19 +34,19 @@ from duesweep.report.metrics import (
     values_of,
 )
 
-# A source without a run for so long is gone: an alert on it would never end.
+# A source without a run for this time is gone: an alert on it would never end.
 _STALE_SECONDS = 86_400.0
 _PATIENCE_SECONDS = 5
 # For a file that many runs share; each has it for a moment.
 _LOCK_SECONDS = 30
 JOB = "duesweep"
-# The group of what stays when a run fails.
+# The group of metrics that stay when a run fails.
 SUCCESS_JOB = "duesweep_success"
 
 
 class Output(NamedTuple):
-    """Where metrics go. `name` begins a sentence. `send` gives it the runs, one of each source, and
-    yields what is amiss; it raises `OSError` and `HTTPException` if they did not arrive.
+    """A place for metrics. `name` begins a sentence. `send` gives it the runs, one of each source,
+    and yields problems; it raises `OSError` and `HTTPException` if they did not arrive.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Output(NamedTuple):
 
 def tell_of(ran: Sequence[tuple[Duesweep, Run]]) -> Iterator[Problem]:
     """Give the metrics of runs to the outputs that their configurations name, and to a collector
-    that the environment names. Yields what failed.
+    that the environment names. Yields errors.
     """
     for metrics in dict.fromkeys(endpoint.config.metrics for endpoint, _ in ran):
         outputs = []
@@ -74,7 +74,7 @@ def tell_of(ran: Sequence[tuple[Duesweep, Run]]) -> Iterator[Problem]:
 
 
 def tell(runs: Sequence[Run], outputs: Iterable[Output]) -> Iterator[Problem]:
-    """Give the metrics of runs, of one source each, to each output. Yields what failed."""
+    """Give the metrics of runs, of one source each, to each output. Yields errors."""
     for output in outputs:
         try:
             yield from output.send(runs)
@@ -96,7 +96,7 @@ def _reason(error: OSError | HTTPException) -> str:
 
 def textfile(path: Path) -> Output:
     """A file for the text file collector of Prometheus's node_exporter, with the metrics of any
-    number of sources. A lock file beside it keeps their runs apart.
+    number of sources. A lock file next to it keeps their runs apart.
     """
     name = f"The metrics file {path}"
 
@@ -129,12 +129,12 @@ def _after(former: Mapping[str, Figures], runs: Sequence[Run]) -> Mapping[str, F
 
 
 def pushgateway(url: str) -> Output:
-    """Prometheus's Pushgateway, for runs that end before anybody could scrape them. `url` may hold
+    """Prometheus's Pushgateway, for runs that end before they could be scraped. `url` may hold
     user and password; a redirect gets neither, as no PUT is sent on.
 
     A group for each source is replaced as a whole, so that nothing stale stays in it; one more
-    keeps the time of the last success. Counters are those of the last run: what the gateway holds
-    is everybody's, and not read.
+    keeps the time of the last success. Counters have the values of the last run: other jobs share
+    the gateway's contents, which are not read.
     """
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")

@@ -18,9 +18,9 @@ from duesweep.operations.status import Status, Statuses, Step
 from duesweep.report.text import Cell, Row
 from duesweep.report.views import status as views
 
-# The room of a plot, and of its bars in it: beside them are the numbers, below them the labels.
+# The room of a plot, and of its bars in it: next to them are the numbers, below them the labels.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 380, 180, 48, 10, 156
-# So many characters of labels fit beside each other, and so wide is one of them.
+# The number of characters of labels that fit into a row, and the width of one.
 _MOST_CHARACTERS, _CHARACTER = 42, 6.5
 
 
@@ -44,7 +44,7 @@ def render(
 
 
 def write_page(found: Statuses, file: Path) -> None:
-    """Replace the file as a whole: somebody may be looking at it."""
+    """Replace the file as a whole: a browser may be showing it."""
     new = file.with_name(f".{file.name}.new")
     try:
         new.write_text(render(found.sources, found.made_at), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is printed while a sweep runs: a progress bar on a terminal, and logs. Both go to stderr."""
+"""The output while a sweep runs: a progress bar on a terminal, and logs. Both go to stderr."""
 
 import logging
 import sys
@@ -97,7 +97,7 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
             with store.open_driver() as session:
                 is_done = False
                 while not is_done:
-                    # Once more when it is done, so that the bar ends at what was done.
+                    # Again when it is done, so that the bar ends at the final number.
                     is_done = done.wait(_POLL_SECONDS)
                     batches, rows = session.progress(run.sweep_id)
                     elapsed = bar.tasks[0].elapsed or _POLL_SECONDS

@@ -1,6 +1,6 @@
 """Tables on standard output: on a terminal they fit its width, elsewhere they are plain and whole.
 
-Cells may hold texts of others: what a terminal would obey or hide is shown as an escape. Colours
+Cells may hold texts of others: control characters of a terminal are shown as escapes. Colours
 are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 """
 
@@ -52,7 +52,7 @@ def print_wrapped(rows: Sequence[Row]) -> None:
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
     """The table's lines, which fit into `width` (None: as long as they have to be). Columns become
-    narrower, and where that is not enough, those with the highest rank are left out. A key is never
+    narrower, and if that is not enough, columns with the highest rank are left out. A key is never
     cut: a line may be longer for it.
     """
     title = [Cell(column.title, "bold") for column in columns]

@@ -1,7 +1,7 @@
-"""What a person reads of a value, as blocks; and the blocks on a terminal or in a pipe.
+"""Blocks, the output for people, and their text on a terminal or in a pipe.
 
-Views (`report/views`) make blocks of the texts as they are, also of those of others. Only here they
-are escaped: what a terminal would obey or hide is shown as an escape.
+Views (`report/views`) make blocks of the texts as they are, also texts of others. Only here they
+are escaped: control characters of a terminal are shown as escapes.
 """
 
 import sys
@@ -13,7 +13,7 @@ from duesweep.core.errors import make_printable
 
 
 class Column(NamedTuple):
-    """`is_number`: on the right, and never cut. `least`: how narrow it may become, in characters;
+    """`is_number`: on the right, not cut. `least`: how narrow it may become, in characters;
     None: it keeps its width, as a key has to. On a terminal that is too narrow for the table, the
     column with the highest `rank` is left out first; 0: it stays.
     """
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark, which goes to stderr. `with_json`: also beside a JSON document."""
+    """A remark, which goes to stderr. `with_json`: also with a JSON document."""
 
     text: str
     with_json: bool = False

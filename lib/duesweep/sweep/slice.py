@@ -213,7 +213,7 @@ class _Slice:
             self._give_turns(self._destinations.turns(self._store.reserve))
 
     def _room(self, wanted: int) -> int:
-        """How many of `most` messages the slice may still claim. Messages that are held back,
+        """How many of `wanted` messages the slice may still claim. Messages that are held back,
         locked or gone use up none of its share: otherwise the same ones could use up all of it in
         each sweep, and no other message would ever go.
         """

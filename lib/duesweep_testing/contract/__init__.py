@@ -1,6 +1,6 @@
 """The contracts of a store and of a queue, as tests for authors of such. Needs pytest.
 
-Write a class that tells the tests what they have to know about your store, without using one of its
+Write a class that answers the tests' questions about your store, without using one of its
 sessions: the members of `StoreUnderTest`. (For stores with JSON headers, `JsonHeaders` has three of
 them.) Then inherit the tests, and define the fixture `subject`, an empty store for each test:
 

@@ -34,7 +34,7 @@ class Abilities:
 
 
 class StoreUnderTest(Protocol):
-    """An empty store and a queue `Billing` beside it, accessed without the store's sessions.
+    """An empty store and a queue `Billing` next to it, accessed without the store's sessions.
 
     All methods read committed data, and do not wait for open batches.
     """
@@ -49,7 +49,7 @@ class StoreUnderTest(Protocol):
 
     @property
     def queue(self) -> Queue:
-        """The queues beside it."""
+        """The queues next to it."""
 
     @property
     def own_queue(self) -> str:
@@ -96,7 +96,7 @@ class StoreUnderTest(Protocol):
         """How many messages the sweep exhausted, and how many were over its limit."""
 
     def changes(self, run: SweepRun) -> list[ChangeEntry]:
-        """What an operator's command has journalled, in order."""
+        """The journal's entries of an operator's command, in order."""
 
     def delivered(self) -> list[str]:
         """The headers of the messages in queue `Billing`."""
@@ -124,7 +124,7 @@ class JsonHeaders:
 
 
 class BrokerUnderTest(Protocol):
-    """Empty queues `Billing` and `Sales.Orders` (the endpoint's own), and a store beside them.
+    """Empty queues `Billing` and `Sales.Orders` (the endpoint's own), and a store next to them.
 
     All methods read committed data, and do not wait for open batches.
     """
@@ -162,4 +162,4 @@ class QueueUnderTest(BrokerUnderTest, Protocol):
         """Let a queue refuse messages with `REFUSED_BODY`."""
 
     def locked(self, address: str) -> AbstractContextManager[None]:
-        """Let a queue take nothing during the block."""
+        """Let a queue be unavailable during the block."""

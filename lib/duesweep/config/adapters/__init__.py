@@ -82,8 +82,8 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What every executor has to import. `odbc_drivers` are those that dsns name; "" is the one
-    that came with duesweep.
+    """The modules that every executor must import. `odbc_drivers` are named in dsns; "" is the
+    driver that came with duesweep.
     """
 
     modules: Sequence[str]
@@ -108,7 +108,7 @@ class Adapter(ABC):
     @abstractmethod
     def setup_step(self, connection: QueueConnection, queues: Any) -> "SqlSetup | RabbitMqSetup":
         """The step that creates these queues without a store's tables: on a connection of their
-        own, or beside a custom store.
+        own, or next to a custom store.
         """
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Adapter(ABC):
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
     ) -> Service:
-        """What the doctor checks: the store's database, or that of `connection`. `queues` returns
+        """The doctor's checks: of the store's database, or of `connection`'s. `queues` returns
         the role and table of each queue there; it is called when the doctor checks.
         """
 
@@ -127,14 +127,14 @@ class Adapter(ABC):
         """What executors have to load for these dsns."""
 
     def transport(self, connection: QueueConnection) -> "Transport":
-        """The queue tables of a connection, with the endpoint's delayed table if it is beside
-        them.
+        """The queue tables of a connection, with the endpoint's delayed table if it is in their
+        database.
         """
         raise NotImplementedError
 
 
 def adapter(kind: str) -> Adapter:
-    """That of a kind of server."""
+    """The adapter of a kind of server."""
     found: Adapter = import_module(f"{__name__}.{kind}").ADAPTER
     return found
 

@@ -1,4 +1,4 @@
-"""From settings to what a sweep works with: store, queues, ledger, limits."""
+"""From settings to the parts of a sweep: store, queues, ledger, limits."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
@@ -30,7 +30,7 @@ from duesweep.stores.base import Store, StoreSettings, TransactionMode
 from duesweep.stores.store import SqlStore
 from duesweep.sweep.job import SweepContext, Tracing
 
-# What a custom store has to have.
+# The required properties of a custom store.
 _PROPERTIES = ("source", "own_queue")
 _METHODS = (
     "initialise",
@@ -187,7 +187,7 @@ def _retry(config: Config) -> Retry:
 
 
 def tracing() -> Tracing:
-    """What OpenTelemetry's variables ask for; where that cannot be had, a warning and no traces."""
+    """The traces that OpenTelemetry's variables ask for; if impossible, a warning and no traces."""
     settings = otlp_settings("traces")
     if settings is None:
         return Tracing()

@@ -1,4 +1,4 @@
-"""RabbitMQ: endpoints on a broker as queues, their checks, and what the commands on it need."""
+"""RabbitMQ: endpoints on a broker as queues, their checks, and the parts for commands on it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager

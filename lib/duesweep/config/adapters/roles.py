@@ -24,7 +24,7 @@ from duesweep.stores.store import SqlStore
 if TYPE_CHECKING:
     from duesweep.queues.rabbitmq.topology import RabbitMqSetup
 
-    # What is created in one database; `setting` names it.
+    # The set-up of one database; `setting` names it.
     SetupStep: TypeAlias = SqlSetup | RabbitMqSetup | "CustomStoreStep"
 
 _WILDCARDS = re.compile(r"[*?[]")
@@ -33,8 +33,8 @@ _WILDCARDS = re.compile(r"[*?[]")
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A queue that a role needs. `written` is its address in messages and settings; `name` is that
-    on `connection`, None for the endpoint's own queue where no route names it. `problem`: no route
-    takes it, so it is on no connection.
+    on `connection`, None for the endpoint's own queue if no route names it. `problem`: no route
+    fits it, so it is on no connection.
     """
 
     role: str
@@ -112,12 +112,12 @@ class CustomStoreStep:
             return f"-- {name} sets itself up."
         return f"-- {name} expects its tables to exist."
 
-    def grants(self, role: str) -> str:  # noqa: ARG002 - the store knows what it needs
+    def grants(self, role: str) -> str:  # noqa: ARG002 - the store knows its tables
         """A comment: there are no statements to show."""
         return f"-- Grant what {type(self.store).__name__} needs as its own documentation says."
 
     def install(self, *, rebind: bool) -> Sequence[object]:
-        """Let the store set itself up. Returns nothing: it does not say what it created. Raises
+        """Let the store set itself up. Returns nothing: it does not name new tables. Raises
         `ConfigError` for `rebind`.
         """
         if rebind:
@@ -165,7 +165,7 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     if config.store.is_custom:
         return [CustomStoreStep(own), *steps]
     assert isinstance(own, SqlStore)  # all stores of duesweep are
-    # Other products keep no subscriptions beside their timeouts.
+    # Other products keep no subscriptions with their timeouts.
     knows_transport = own.kind.has_own_queue
     subscriptions = own.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None
     step = own.setup_step(queues=beside, readable=readable, subscriptions=subscriptions)

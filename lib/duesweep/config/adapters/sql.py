@@ -1,5 +1,5 @@
-"""What a database of either dialect is adapted to in the same way: queue tables, their setup, and
-what the doctor checks.
+"""The parts that both dialects share: queue tables, their setup, and
+the doctor's checks.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SqlAdapter(Adapter):
-    """`tables` are the dialect's queue tables; `examine` finds what is wrong with a database."""
+    """`tables` are the dialect's queue tables; `examine` finds the faults of a database."""
 
     dialect: ClassVar[Dialect]
     tables: ClassVar[type[QueueTables]]

@@ -144,7 +144,7 @@ def row_errors() -> Iterator[None]:
 
 @contextmanager
 def unusual_errors() -> Iterator[None]:
-    """Turn the errors of statements into `UnusualBatchError`, except those of the service."""
+    """Turn the errors of statements into `UnusualBatchError`, except errors of the service."""
     try:
         yield
     except psycopg.Error as error:
@@ -187,12 +187,12 @@ def connect_errors(dsn: str) -> Iterator[None]:
 
 
 def _told_once(text: str) -> str:
-    """libpq's text without what says again which server it is, and without its question."""
+    """libpq's text without the repeated name of the server, and without its question."""
     return " ".join(_REPEATED.sub("", text).split())
 
 
 def _advice_for(refusal: str) -> str:
-    """What to do about what the server named."""
+    """What to do about a refusal by the server."""
     for words, advice in _REFUSALS.items():
         if words in refusal:
             return advice
@@ -240,7 +240,7 @@ _IDLE_CLIENT = "25P03"
 # operator intervention except a cancelled statement.
 _SERVICE_CLASSES = {"08", "40", "53", "58", "XX"}
 _SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05", _IDLE_CLIENT}
-# Also what took too long: tried again, it would take as long again.
+# Also statements that took too long: tried again, they would take as long again.
 _STOPPED = _SERVICE_STATES | {"57014"}
 # Serialization failure and deadlock: the same transaction may succeed the next time.
 _LOST_STATES = {"40001", "40P01"}
@@ -306,8 +306,8 @@ def _server_of(dsn: str) -> str:
 
 
 def grant_of(refusal: str, user: str, text: str, names: Names) -> str | None:
-    """The advice that grants `user` what the server's refusal of the statement `text` misses; None
-    if the refusal does not say on what.
+    """The advice that grants `user` the right that the server misses for the statement `text`; None
+    if the refusal does not name the object.
     """
     found = _PERMISSION_DENIED.search(refusal)
     if found is None:

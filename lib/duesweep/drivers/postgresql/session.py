@@ -1,8 +1,8 @@
 """One session with PostgreSQL: how it is opened, its waits, its statements, COPY, the JDBC address
-of the same database, and what the catalog says of a table.
+of the same database, and the catalog's facts of a table.
 
 The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
-peer's kernel still acknowledges. So each wait for the server has a limit here, too.
+peer's kernel still acknowledges. So each wait for the server also has a limit here.
 """
 
 import logging
@@ -67,7 +67,7 @@ _UTC_SETTINGS = {
     "default_transaction_isolation": "read committed",
 }
 # For statements about all that is due: memory in which a million keys are sorted, and no nested
-# loops. Where the planner does not know yet how many retry counters there are, it would compare
+# loops. If the planner does not know yet how many retry counters there are, it would compare
 # each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
 # and would compile such a statement for a second.
 _LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
@@ -167,7 +167,7 @@ class PostgreSqlSession(Session):
     ) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
         its braces, in one round trip. They run in this order; after one that fails, none does.
-        `what` is the one that errors name. Raises `UnusualBatchError` where the server refuses one,
+        Errors name `what`. Raises `UnusualBatchError` if the server refuses one,
         and is itself well.
         """
         with self._errors_of(what), unusual_errors(), ExitStack() as stack:
@@ -184,8 +184,9 @@ class PostgreSqlSession(Session):
     def pages(
         self, name: str, size: int, values: Mapping[str, object]
     ) -> Iterator[Iterator[list[Any]]]:
-        """The rows of the named statement in pages of `size`, by a cursor of the server: it goes on
-        where the last page ended. Needs a transaction; within the block other statements can run.
+        """The rows of the named statement in pages of `size`, by a cursor of the server: it
+        continues where the last page ended. Needs a transaction; within the block other statements
+        can run.
         """
         with (
             self._errors_of(name),
@@ -249,7 +250,7 @@ class PostgreSqlSession(Session):
 
     @property
     def tls(self) -> dict[str, str]:
-        """What was asked for: see `tls_settings`."""
+        """The requested settings: see `tls_settings`."""
         return tls_settings(self._raw)
 
     @property
@@ -332,7 +333,7 @@ def server_time_zone(dsn: str, limits: Limits) -> str | None:
 
 
 def database_of(dsn: str) -> str:
-    """The name of the database that `dsn` means; `ConfigError` where it cannot be read."""
+    """The name of the database that `dsn` means; `ConfigError` if it cannot be read."""
     with connect_errors(dsn):
         defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
         given = conninfo_to_dict(dsn)
@@ -416,7 +417,7 @@ def _time_outs(limits: Limits) -> dict[str, str]:
 
 
 def _settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
-    """A query that sets them, for the session or in this transaction only, except those that this
+    """A query that sets them, for the session or in this transaction only, except limits that this
     version of the server does not know.
     """
     rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())

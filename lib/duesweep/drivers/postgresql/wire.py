@@ -1,11 +1,12 @@
-"""What goes over the wire to PostgreSQL: under which TLS, as the session asked for it, and the same
-for JDBC as far as its driver knows it; and what is sent in binary formats, the rows of a COPY and
+"""The wire to PostgreSQL: the TLS that the session asked for, and the same
+for JDBC as far as its driver knows it; and values in binary formats, the rows of a COPY and
 arrays of UUIDs.
 
-https://www.postgresql.org/docs/current/libpq-ssl.html and https://jdbc.postgresql.org/documentation/ssl,
+https://www.postgresql.org/docs/current/libpq-ssl.html and
+https://jdbc.postgresql.org/documentation/ssl,
 https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-FILE-FORMATS and
 https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-CODES; the binary
-format of an array is that of its `array_recv`.
+format of an array is the one of its `array_recv`.
 """
 
 import os
@@ -34,7 +35,7 @@ _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
 
 
 def tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
-    """The session's settings of TLS, also those that are the environment's (PGSSLMODE …) and the
+    """The session's settings of TLS, also from the environment (PGSSLMODE …) and the
     file of authorities that libpq takes by itself. `sslmode` is `verify-ca` where libpq treats
     `require` as such.
     """
@@ -150,8 +151,9 @@ def _new_ids() -> Iterator[bytes]:
 
 
 def start_of_ids() -> bytes:
-    """The first seven bytes of such a UUID, for a server that makes the others of the id of what it
-    moves. Four of their bits are random, so that two sessions hardly give one row the same id.
+    """The first seven bytes of such a UUID, for a server that makes the others of the id of each
+    moved message. Four of their bits are random, so that two sessions hardly give one row the same
+    id.
     """
     milliseconds = time.time_ns() // 1_000_000
     return milliseconds.to_bytes(6) + bytes([0x70 | os.urandom(1)[0] & 0x0F])

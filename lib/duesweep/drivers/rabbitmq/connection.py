@@ -39,7 +39,7 @@ _LONGEST_CONNECT_SECONDS = 5.0
 _CLOSE_SECONDS = 3.0
 # The least time to connect to one of many brokers.
 _LEAST_SECONDS = 0.2
-# Linger for 0 s: closing drops what is unsent or unread.
+# Linger for 0 s: closing drops unsent and unread data.
 _NO_LINGER = struct.pack("ii", 1, 0)
 # RabbitMQ's .NET client finds a returned message by this header, and NServiceBus's receivers remove
 # it for that reason. They would not remove a header of ours.
@@ -145,7 +145,7 @@ class RabbitMqConnection:
     none can be connected to.
     """
 
-    # What a subclass replaces to see messages in another form.
+    # A subclass replaces it to see messages in another form.
     _pika_connection: Any = pika.SelectConnection
 
     def __init__(self, brokers: Brokers, answer_seconds: float | None = None) -> None:
@@ -175,7 +175,7 @@ class RabbitMqConnection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why the broker takes no messages now (memory, disk); None if it takes them."""
+        """Why the broker accepts no messages now (memory, disk); None if it does."""
         return self._blocked
 
     @property
@@ -236,7 +236,7 @@ class RabbitMqConnection:
             self._listeners.remove(tell)
 
     def silence(self, seconds: float, done: str = "answered") -> UnansweredError:
-        """The error of a broker that has not `done` something for so long.
+        """The error of a broker that has not `done` something in this time.
 
         After it, `close` does not wait for the broker.
         """
@@ -289,7 +289,7 @@ class RabbitMqConnection:
     def _drive(self) -> None:
         try:
             self._pika.ioloop.start()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for an answer gets this one
+        except BaseException as error:  # noqa: BLE001 - each caller that waits for an answer gets this one
             self._lose(error)
         finally:
             with suppress(Exception):

@@ -88,7 +88,7 @@ def _is_about_tls(error: BaseException) -> bool:
 
 def _is_refusal(error: BaseException) -> bool:
     """Whether the broker refused this user. pika assumes so whenever a connection ends before it
-    is open. What it really saw is only in its text.
+    is open. The real cause is only in its text.
     """
     if isinstance(error, pika.exceptions.ConnectionClosedByBroker):
         return error.reply_code in _REFUSAL_CODES

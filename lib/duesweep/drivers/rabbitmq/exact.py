@@ -194,7 +194,7 @@ class Delivery:
     """A message that was taken from a queue. The broker knows it by its `tag` when it is
     acknowledged.
 
-    `is_redelivered`: it was delivered to somebody before, who has not acknowledged it.
+    `is_redelivered`: it was delivered before to a consumer that has not acknowledged it.
     """
 
     tag: int
@@ -206,8 +206,8 @@ class Delivery:
 
 class Consumer:
     """A channel that receives a queue's messages, at most `prefetch` of them unacknowledged. When
-    it is closed, unacknowledged messages go back to the queue. To be used by one thread beside the
-    connection's.
+    it is closed, unacknowledged messages go back to the queue. To be used by one thread other than
+    the connection's.
     """
 
     def __init__(self, connection: ExactRabbitMqConnection, queue: str, prefetch: int) -> None:
@@ -235,7 +235,7 @@ class Consumer:
         return self._unacknowledged
 
     def take(self, most: int, seconds: float) -> list[Delivery]:
-        """Up to `most` messages; waits at most so long for the first. Raises `QueueError` if the
+        """Up to `most` messages; waits at most `seconds` for the first. Raises `QueueError` if the
         channel has ended.
         """
         with self._arrived:
@@ -258,7 +258,7 @@ class Consumer:
             self._unacknowledged -= len(tags)
 
     def begin_anew(self) -> None:
-        """Let another `prefetch` messages come, beside those that stay unacknowledged."""
+        """Let another `prefetch` messages come, in addition to unacknowledged ones."""
 
         def cancel(_: Any, answer: Any) -> None:
             self._channel.basic_cancel(self._tag, callback=answer.set_result)

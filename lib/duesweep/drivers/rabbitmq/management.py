@@ -1,4 +1,4 @@
-"""The management API of a broker, for what AMQP does not tell.
+"""The management API of a broker, for facts that AMQP does not have.
 
 It uses the standard library: see docs/decisions/libraries.md.
 """
@@ -40,8 +40,8 @@ class NotAllowedError(ConfigError):
 
 
 class Management:
-    """Questions about the vhost of `brokers`. If `url` has no user and password, those of the first
-    broker are used.
+    """Questions about the vhost of `brokers`. If `url` has no user and password, the first
+    broker's are used.
     """
 
     def __init__(self, url: str, brokers: Brokers) -> None:

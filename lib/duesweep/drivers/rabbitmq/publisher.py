@@ -26,7 +26,7 @@ _UNWRITABLE = (pika.exceptions.AMQPError, ValueError, TypeError, OverflowError)
 
 
 class Publishable(Protocol):
-    """What a publisher publishes."""
+    """One message to publish."""
 
     @property
     def exchange(self) -> str:
@@ -80,7 +80,7 @@ def require_header_size(properties: Any, max_bytes: int) -> None:
 
 
 class PublishResult(Enum):
-    """What became of a publication. The broker may have one that is `UNKNOWN`, or not. It cannot
+    """The outcome of a publication. The broker may have one that is `UNKNOWN`, or not. It cannot
     have one that is `UNSENT`. One that is `UNSENDABLE` cannot be written in AMQP's format.
     """
 
@@ -93,11 +93,11 @@ class PublishResult(Enum):
 
 
 class Publisher:
-    """A channel with confirms. Publications go out in order, except those that are held first. At
-    most `max_in_flight` of them are unconfirmed at a time. `take_results` says what became of each.
+    """A channel with confirms. Publications go out in order, except held ones. At
+    most `max_in_flight` of them are unconfirmed at a time. `take_results` returns their outcomes.
 
     If the channel ends, the publisher ends: `fault` says why, and a new publisher is needed. To be
-    used by one thread beside the connection's.
+    used by one thread other than the connection's.
     """
 
     def __init__(self, connection: RabbitMqConnection, max_in_flight: int) -> None:
@@ -153,7 +153,7 @@ class Publisher:
             heapq.heappush(self._held, (now + hold, index, one))
 
     def wait(self, seconds: float) -> None:
-        """Wait until the results of all publications are known, but at most so long."""
+        """Wait until the results of all publications are known, but at most `seconds`."""
         with self._changed:
             self._waited_seconds += seconds
             self._changed.wait_for(self._is_settled, seconds)
@@ -186,7 +186,7 @@ class Publisher:
     def _is_settled(self) -> bool:
         if self._fault is not None or not (self._held or self._waiting or self._in_flight):
             return True
-        # A blocked broker may still confirm what is in flight, but nothing else is sent to it.
+        # A blocked broker may still confirm messages in flight, but nothing else is sent to it.
         return self._connection.blocked_reason is not None and not self._in_flight
 
     def _prepare(self, connection: Any, answer: Any) -> None:
@@ -224,7 +224,8 @@ class Publisher:
                 self._changed.notify_all()
 
     def _release(self) -> None:
-        """Move what was held long enough to the waiting ones; come back for the next one."""
+        """Move messages that were held long enough to the waiting ones; come back for the next one.
+        """
         if not self._held:
             return
         now = time.monotonic()

@@ -177,7 +177,7 @@ def _value(value: object) -> object:
 
 
 def decode_utf16(raw: bytes | None) -> str | None:
-    """What is stored as UTF-16. Half a surrogate pair, which .NET can store, becomes an escape that
-    no JSON has: the message is poison, and no reason for its task to fail.
+    """Text that is stored as UTF-16. Half a surrogate pair, which .NET can store, becomes an escape
+    that no JSON has: the message is poison, and no reason for its task to fail.
     """
     return None if raw is None else raw.decode("utf-16-le", "backslashreplace")

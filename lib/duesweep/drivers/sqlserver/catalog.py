@@ -56,6 +56,6 @@ def with_indexes(session: SqlServerSession, table: SqlServerTable, found: FoundT
 def missing_rights(
     session: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
 ) -> Sequence[str]:
-    """Those of `rights` that this user lacks on a table."""
+    """The `rights` that this user lacks on a table."""
     rows = session.rows("describe_rights", name=table.sql, rights=",".join(rights))
     return [row.name for row in rows if not row.is_granted]

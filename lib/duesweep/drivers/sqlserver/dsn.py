@@ -216,7 +216,7 @@ def odbc() -> Any:
 def load_missing(folder: Path) -> None:
     """Load the shared libraries of unpacked packages that this machine does not have itself.
 
-    What is loaded later finds them by their names, so no variable has to name the folder.
+    Later libraries find them by their names, so no variable has to name the folder.
     """
     waiting = sorted(folder.glob("usr/lib/*/lib*.so.?")) + sorted(folder.glob("lib/*/lib*.so.?"))
     # Some of them need others.

@@ -121,7 +121,7 @@ def row_errors() -> Iterator[None]:
 
 @contextmanager
 def unusual_errors() -> Iterator[None]:
-    """Turn the errors of statements into `UnusualBatchError`, except those of the service."""
+    """Turn the errors of statements into `UnusualBatchError`, except errors of the service."""
     try:
         yield
     except TransactionLostError:

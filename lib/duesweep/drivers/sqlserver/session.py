@@ -130,7 +130,7 @@ class SqlServerSession(Session):
     def rows(self, name: str, /, **values: object) -> list[Any]:
         with self._sent(name, values) as sent:
             cursor = sent.cursor
-            # What a procedure or an assignment answers comes before the rows, and has none.
+            # The result of a procedure or an assignment comes before the rows, and has no columns.
             while cursor.description is None and cursor.nextset():
                 pass
             rows = list(cursor.fetchall())
@@ -141,8 +141,8 @@ class SqlServerSession(Session):
         self, what: str, *named: tuple[str, Mapping[str, object], Names]
     ) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
-        its braces, in one round trip: a list for each SELECT. What one declares, the next ones
-        know. `what` is the one that errors name. Raises `UnusualBatchError` where the server
+        its braces, in one round trip: a list for each SELECT. The next ones know the variables of
+        earlier ones. Errors name `what`. Raises `UnusualBatchError` if the server
         refuses one, and is itself well.
         """
         bound = [
@@ -205,7 +205,7 @@ class SqlServerSession(Session):
         try:
             return list(cursor.fetchmany(size))
         finally:
-            # Until the next page is asked for, nobody waits for the server.
+            # Until the next page is asked for, this process does not wait for the server.
             self._watch.restart_timer(math.inf)
 
     def execute_many(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
@@ -289,7 +289,7 @@ class SqlServerSession(Session):
             self._run("COMMIT TRANSACTION")
 
     def rollback(self) -> None:
-        """Roll back what was begun, if anything; a session that is gone has done so already."""
+        """Roll back an open transaction; a session that is gone has done so already."""
         self._session.depth = 0
         with suppress(StoreError):
             self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")

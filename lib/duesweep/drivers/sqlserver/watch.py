@@ -1,8 +1,8 @@
-"""Finds out that a server is not there, and ends the wait for one that accepts what it is sent and
+"""Finds out that a server is not there, and ends the wait for one that accepts data and
 never answers.
 
 Microsoft's driver does neither. It tries a name that is unknown, or a port that refuses it, until
-its login time-out is over, and then does not say what was wrong. After a query time-out it asks the
+its login time-out is over, and then does not name the cause. After a query time-out it asks the
 server to stop, and waits twice as long again for the answer to that. A fetch and a login wait
 without any limit. Only the end of the connection ends all these waits. So a thread shuts the
 session's socket down. The driver does not say which socket it uses, so the thread searches the
@@ -35,7 +35,7 @@ Name = tuple[object, ...]
 
 
 class SilenceWatch:
-    """Watches one session. Where the system does not list the files of a process, it cannot end
+    """Watches one session. If the system does not list the files of a process, it cannot end
     any wait, and only the driver's own time-outs apply.
     """
 
@@ -127,7 +127,7 @@ class SilenceWatch:
         self.close()
 
     def _start(self, seconds: float) -> None:
-        # A weak reference: a session that nobody closed can still be collected.
+        # A weak reference: an unclosed session can still be collected.
         arguments = (weakref.ref(self), self._closed, min(_LONGEST_PAUSE_SECONDS, seconds / 4))
         threading.Thread(target=_guard, args=arguments, name="sqlserver-watch", daemon=True).start()
 
@@ -204,8 +204,8 @@ def _close(sockets: Iterable[socket.socket]) -> None:
 
 
 def refuse_closed_port(dsn: OdbcDsn) -> None:
-    """Raise a transient `StoreError` if the server's name is unknown, or if nobody listens at its
-    port.
+    """Raise a transient `StoreError` if the server's name is unknown, or if its port is
+    closed.
     """
     is_tcp = not dsn.pairs.get("server", "").lower().startswith(_PIPES)
     # A failover partner is another server.

@@ -1,1 +1,1 @@
-"""For each value of `operations/` what a person reads of it, as blocks (`report/text`)."""
+"""For each value of `operations/` its output for people, as blocks (`report/text`)."""

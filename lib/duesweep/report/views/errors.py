@@ -1,4 +1,4 @@
-"""Messages that exhausted their attempts, and what becomes of them, as blocks."""
+"""Messages that exhausted their attempts, and their fates, as blocks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ _SHOWN_FAILURES = 20
 
 
 def groups(found: "GroupListing") -> Iterator[Block]:
-    """Groups of errors, or that there is none."""
+    """Groups of errors, or a sentence that none exist."""
     if found.groups:
         yield group_table(found.groups)
         yield from _rest(found.groups_in_all - len(found.groups))
@@ -77,8 +77,8 @@ def shown(found: "ShownErrors") -> Iterator[Block]:
 
 
 def chosen(found: "ChosenErrors") -> Iterator[Block]:
-    """What a command is to do, by groups, and what to know before. From an error queue somebody may
-    replay errors, too.
+    """The work of a command, by groups, and warnings. Errors may also be replayed from an error
+    queue.
     """
     for queue, count in sorted(found.copies.items()):
         yield Note(
@@ -94,7 +94,7 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
 
 
 def replay_question(found: "ChosenErrors", destination: str | None, due: object) -> str:
-    """What a person is asked before errors are replayed."""
+    """The question before errors are replayed."""
     text = f"Replay {count_text(len(found.rows), 'error')}"
     where = "their destinations" if destination is None else destination
     return f"{text} to {where}" if due is None else f"{text} through the store, to {where}"
@@ -106,14 +106,14 @@ def discard_question(found: "ChosenErrors") -> str:
 
 
 def would_change(found: "ChosenErrors") -> Iterator[Block]:
-    """What a dry run says."""
+    """The output of a dry run."""
     count = count_text(len(found.rows), "error")
     yield Line(f"{found.source}: {count} would be {found.command.done}.")
     yield from _left_out(found, 0)
 
 
 def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
-    """What a command did, as JSON has it: with the name of what was done, and `failures`."""
+    """The result of a command, as JSON has it: with the name of the act, and `failures`."""
     return {
         "command": ended.command,
         "source": ended.source,
@@ -131,7 +131,7 @@ def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
 
 
 def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
-    """What a command did, and why it did not do the rest."""
+    """The result of a command, and the reasons for the rest."""
     done = ended.command.done
     text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
     yield Line(f"{text}, command {ended.command_id}." if ended.command_id else f"{text}.")
@@ -148,7 +148,7 @@ def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
 
 
 def _left_out(found: "ChosenErrors", meanwhile: int) -> Iterator[Block]:
-    # Of those that were named it was told before.
+    # Named ones were reported before.
     before = 0 if any(_named(found)) else len(found.done_rows)
     if skipped := before + meanwhile:
         text = f"left out {count_text(skipped, 'error')}: replayed or discarded before"
@@ -156,7 +156,7 @@ def _left_out(found: "ChosenErrors", meanwhile: int) -> Iterator[Block]:
 
 
 def _named(found: "ChosenErrors") -> Iterator[str]:
-    """What is to be said of ids that do not lead to one error."""
+    """The sentences on ids that do not lead to one error."""
     for each in found.ids:
         rows, before = found.named(each), found.named_before(each)
         if len(rows) > 1:
@@ -220,7 +220,7 @@ def _whole(error: "WholeError") -> Iterator[Block]:
         yield Line(_change_text(change))
     yield Line()
     yield Line("headers:")
-    # Where they cannot be read, their text has to tell why.
+    # If they cannot be read, their text has to say why.
     if error.headers is None:
         yield from map(Line, (error.headers_text or "").splitlines())
     else:
@@ -244,7 +244,7 @@ def _body(body: bytes | None) -> Iterator[Block]:
 
 
 def _change_text(change: Mapping[str, Any]) -> str:
-    """What an operator did with an error, as a sentence."""
+    """An operator's act on an error, as a sentence."""
     where = f" to {change['queue']}" if change["queue"] else ""
     where += f" into the store as {change['new_key']}" if change.get("new_key") else ""
     why = f": {change['reason']}" if change["reason"] else ""
@@ -253,7 +253,7 @@ def _change_text(change: Mapping[str, Any]) -> str:
 
 
 def _fate_text(error: "ErrorId", fate: "Fate") -> str:
-    """What was done with an error before, as a sentence."""
+    """The earlier act on an error, as a sentence."""
     done = {
         "change": fate.kind.value,
         "queue": fate.queue,

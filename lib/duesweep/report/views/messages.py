@@ -59,9 +59,9 @@ _DESTINATION_COLUMNS = (Column("destination", least=None), Column("messages", is
 _MOST_DESTINATIONS = 10
 _SHOWN_FAILURES = 10
 _MILLISECOND = timedelta(milliseconds=1)
-# Of headers that nobody can read.
+# Of unreadable headers.
 _LONGEST_HEADERS = 4_000
-# Why a message is not there that a command was told to change.
+# Why a message is not there that a command should change.
 _GONE = {
     CommandName.RESTORE: "the ledger has no such cancelled message, or it was restored already "
     "(see --again)"
@@ -71,7 +71,7 @@ _GONE = {
 def first_messages(
     messages: Sequence["Waiting"], now: datetime, *, is_failing: bool = False
 ) -> Iterator[Block]:
-    """The messages that come first; of those that have failed, why."""
+    """The messages that come first; for failed ones, the reason."""
     if messages:
         yield (
             Table(FAILING_COLUMNS, [_failing_row(one, now) for one in messages])
@@ -82,7 +82,7 @@ def first_messages(
 
 
 def counts(listing: "Listing") -> Iterator[Block]:
-    """How many messages come due how soon, and what was looked at."""
+    """How many messages come due how soon, and how many were looked at."""
     rows = [(name.replace("_", " "), f"{count:,}") for name, count in listing.counts.items()]
     yield Table(_BUCKET_COLUMNS, [*rows, ("all", f"{listing.total:,}")])
     yield from unknown(listing.unknown_destination, "message that was looked at")
@@ -149,7 +149,7 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
 
 
 def chosen(found: "AnyChosen") -> Iterator[Block]:
-    """Where the messages go that a command is to change."""
+    """The destinations of the messages that a command is to change."""
     names = list(found.destinations.items())
     others = sum(count for _, count in names[_MOST_DESTINATIONS:])
     rows = [(name, f"{count:,}") for name, count in names[:_MOST_DESTINATIONS]]
@@ -166,17 +166,17 @@ def chosen_messages(found: "Chosen") -> Iterator[Block]:
 
 
 def question(found: "AnyChosen") -> str:
-    """What a person is asked before the messages are changed."""
+    """The question before the messages are changed."""
     return f"{found.command.capitalize()} {count_text(found.would_change, 'message')}"
 
 
 def would_change(found: "AnyChosen") -> Iterator[Block]:
-    """What a dry run says below the messages."""
+    """The last line of a dry run."""
     yield Line(f"{found.would_change:,} would be {found.command.done}; nothing was changed.")
 
 
 def changed(found: "Changed") -> Iterator[Block]:
-    """What a command did, and then why it did not do the rest."""
+    """The result of a command, and then the reasons for the rest."""
     done = found.command.done
 
     def not_done(count: int, why: str) -> Iterator[Block]:
@@ -201,7 +201,7 @@ def changed(found: "Changed") -> Iterator[Block]:
 
 
 def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
-    """What a new pause does."""
+    """The effect of a new pause."""
     for one in found.of(pattern):
         end = "somebody resumes it" if one.until is None else time_text(one.until)
         text = f"{found.source}: {shorten(pattern)} is paused until {end}."
@@ -209,7 +209,7 @@ def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
 
 
 def resumed(found: "Resumed") -> Iterator[Block]:
-    """What the end of a pause does, and what still holds the destination."""
+    """The effect of the end of a pause, and other pauses of the destination."""
     pattern, holding = found.pattern, found.holding(found.pattern)
     if found.resumed:
         goes_on = f"{pattern} goes on with the next batch"
@@ -234,7 +234,7 @@ def pauses(found: "Pauses") -> Iterator[Block]:
 
 
 def pause_table(found: Sequence["ListedPause"]) -> Table:
-    """Pauses, each with who gave it, and why."""
+    """Pauses, each with its author and reason."""
     rows = [
         (
             one.what or "",
@@ -291,7 +291,7 @@ def _wait_text(due: datetime | None, now: datetime) -> str:
 
 
 def _facts(message: "WholeMessage", now: datetime) -> Facts:
-    """What is known of the message besides its headers and its body."""
+    """The facts of the message without its headers and its body."""
     facts = {
         "key": message.key,
         "message id": message.message_id,

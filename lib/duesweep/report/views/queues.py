@@ -1,4 +1,4 @@
-"""What a person reads of queues and of a migration between delay ladders, as blocks."""
+"""Queues, and a migration between delay ladders, as blocks."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ def to_migrate(report: "MigrationReport") -> Iterator[Block]:
 
 
 def migrated(report: "MigrationReport") -> Iterator[Block]:
-    """What was moved, and what was not."""
+    """The moved messages, and the others."""
     for level in report.levels:
         if level.waiting or level.left or level.moved:
             yield Line(f"{level.queue}: {_counts(level)}")

@@ -22,7 +22,7 @@ _NOT_IN_TABLE = {
     *("source", "sweep_ids", "failures", "breakers"),
     *("lateness_p95_ms", "lateness_max_ms"),
 }
-# A median of 0 ms has a row with larger figures beside it.
+# A median of 0 ms has a row with larger figures near it.
 _ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
 _LISTS = ("failures", "breakers", "sweep_ids")
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
@@ -45,8 +45,8 @@ _PREVIEW_COLUMNS = (
 
 def document(run: Run) -> dict[str, Any]:
     """A run for JSON: with the column names of the ledger's `sweeps`, why messages failed, and what
-    held others back. Times are in ISO 8601, all numbers are raw; those of a run that an error ended
-    are null, as nobody knows here what the sweep did before it. All runs have the same names.
+    held others back. Times are in ISO 8601, all numbers are raw; the numbers of a run that an error
+    ended are null, as its work before the error is unknown here. All runs have the same names.
     """
     told = {
         "source": run.source,
@@ -82,7 +82,7 @@ def fleet_document(runs: Sequence[Run], exit_code: int) -> dict[str, Any]:
 
 
 def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
-    """A run, and what somebody should look at after it, with what to do."""
+    """A run, and problems after it, with advice."""
     if run.report is not None:
         yield from summary(run.report, only_due=_sees_only_due(context))
     elif run.outcome == "stopped":
@@ -141,7 +141,7 @@ def _sums(runs: Sequence[Run]) -> dict[str, int]:
 
 
 def _sentence(run: Run, *, only_due: bool = True) -> str:
-    """What came of a run of one of several endpoints, in a line."""
+    """The result of a run of one of several endpoints, in a line."""
     report = run.report
     if report is None:
         if run.error is not None:
@@ -161,7 +161,7 @@ def _stopped(run: Run) -> str:
 
 
 def idle_sentence(source: str, next_due: NextDue | None) -> str:
-    """When the next message comes due; without a time if there is none, or if the store cannot
+    """When the next message comes due; without a time if none is stored, or if the store cannot
     tell.
     """
     idle = f"{source}: nothing is to be sent now, and nothing is left to settle"
@@ -194,7 +194,7 @@ def _held(held: Sequence[HeldBack]) -> Iterator[Block]:
 
 
 def held_sentence(held: HeldBack) -> str:
-    """What is held back, and why, as in `paused: Billing*, 3 messages: the bank is down`."""
+    """The messages held back, by reason, as in `paused: Billing*, 3 messages: the bank is down`."""
     parts = [
         None if held.what is None else shorten(held.what),
         None if held.messages is None else count_text(held.messages, "message"),
@@ -204,8 +204,8 @@ def held_sentence(held: HeldBack) -> str:
 
 
 def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
-    """A sweep: a sentence, a table, and why messages failed. On a terminal the table has no rows
-    that are 0, except for the messages found and dispatched.
+    """A sweep: a sentence, a table, and the reasons of failures. On a terminal the table has no
+    rows that are 0, except for the messages found and dispatched.
 
     `only_due`: the sweep did not look ahead, so all that it found was due.
     """
@@ -228,7 +228,7 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
 
 
 def breaker_sentence(breaker: BreakerReport) -> str:
-    """What a circuit breaker did in a sweep, in a line."""
+    """A circuit breaker in a sweep, in a line."""
     seconds = duration_text(breaker.seconds * 1_000)
     since = time_text(datetime.fromisoformat(breaker.since))
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
@@ -237,7 +237,7 @@ def breaker_sentence(breaker: BreakerReport) -> str:
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
-    """What the sweep did, in a sentence."""
+    """The result of the sweep, in a sentence."""
     noun = "due message" if only_due else "message"
     took = duration_text((summary.end - summary.start) / timedelta(milliseconds=1))
     if not summary.found and summary.outcome == "stopped":
@@ -265,7 +265,7 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
 
 
 def _rows(summary: SweepSummary, *, has_zeros: bool) -> Iterator[tuple[str, str]]:
-    """The rows of the table: the summary's own names, without what has a unit of its own."""
+    """The rows of the table: the summary's own names, without values that have a unit."""
     for name, value in asdict(summary).items():
         if value is None or name in _NOT_IN_TABLE:
             continue
@@ -299,7 +299,7 @@ def _text_of(value: object) -> str:
 
 
 def plan_document(outlook: Outlook, *, with_sql: bool) -> dict[str, Any]:
-    """A plan for JSON; `with_sql`: with the statement that reads the claim keys, too."""
+    """A plan for JSON; `with_sql`: also with the statement that reads the claim keys."""
     seconds = None if outlook.seconds is None else round(outlook.seconds, 1)
     sql = {"sql": outlook.sql} if with_sql else {}
     return {**plain(outlook), "seconds": seconds, **sql}
@@ -322,7 +322,7 @@ def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Bl
 
 
 def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
-    """What a sweep would do, and what is held back."""
+    """A preview of a sweep, and the messages held back."""
     due = count_text(outlook.due, "message")
     yield Line(f"{outlook.source}: {due} due, {outlook.eligible:,} of them for a sweep now.")
     if outlook.is_cut:
@@ -351,7 +351,7 @@ def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
 
 
 def notices(found: Sequence[Problem]) -> Iterator[Block]:
-    """What is to be noticed before a command begins."""
+    """Notices before a command begins."""
     for notice in found:
         yield Note(str(notice), with_json=True)
 
@@ -362,7 +362,7 @@ def handover_document(done: "Handover") -> Mapping[str, Any]:
 
 
 def handover_blocks(done: "Handover") -> Iterator[Block]:
-    """What a handover did, and what is left."""
+    """The result of a handover, and the rest."""
     yield from summary(done.report, only_due=False)
     if done.left:
         yield Note(
@@ -377,7 +377,7 @@ def handover_blocks(done: "Handover") -> Iterator[Block]:
 
 
 def preview_blocks(found: "Preview") -> Iterator[Block]:
-    """Where a handover would send how many messages."""
+    """How many messages a handover would send to each destination."""
     rows = [
         [shorten(one.destination), shorten(_where(one)), f"{one.messages:,}"]
         for one in found.destinations

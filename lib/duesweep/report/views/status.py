@@ -1,4 +1,4 @@
-"""What is known of endpoints, as blocks: whether all is well, what needs a hand, the record."""
+"""The facts of endpoints, as blocks: whether all is well, problems, the record."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ from duesweep.report.views.upkeep import finding_row, severity_cell
 COMMANDS = "cyan"
 _MOST_ROWS = 20
 _COMMAND = re.compile(r"`duesweep ([^`]+)`|the command `([^`]+)`")
-# The columns of the list of errors that have room beside the texts and the commands.
+# The columns of the list of errors that have room next to the texts and the commands.
 _ERRORS = ("group", "open", "last (UTC)", "error", "destination")
 _COLOURS = {"done": "green", "failures": "yellow"}
 _DUE = (
@@ -98,7 +98,7 @@ def verdict(found: Sequence[Status]) -> Iterator[Block]:
 
 
 def worst_first(found: Sequence[Status]) -> Sequence[Status]:
-    """Those with the most faults first, then those with the most warnings."""
+    """The endpoints with the most faults first, then by warnings."""
     order = (Severity.FAULT, Severity.WARNING)
 
     def badness(one: Status) -> Sequence[int]:
@@ -108,7 +108,7 @@ def worst_first(found: Sequence[Status]) -> Sequence[Status]:
 
 
 def facts(found: Status, now: datetime) -> Facts:
-    """What the verdict rests on."""
+    """The reasons of the verdict."""
     waiting, history = found.waiting, found.history
     return Facts(
         {
@@ -121,7 +121,7 @@ def facts(found: Status, now: datetime) -> Facts:
 
 
 def to_do(found: Status) -> Iterator[Section]:
-    """What needs a hand, or waits for one."""
+    """Problems, and work that waits for a person."""
     waiting, history = found.waiting, found.history
     if history is not None and history.errors:
         explained = "They are out of attempts and have left the store; the ledger keeps them whole."
@@ -153,7 +153,7 @@ def to_do(found: Status) -> Iterator[Section]:
 
 
 def record(found: Status) -> Iterator[Section]:
-    """What fails and is tried again, and the last sweeps."""
+    """Failures that are tried again, and the last sweeps."""
     history = found.history
     if history is None:
         return
@@ -260,7 +260,7 @@ def _due(waiting: Waiting, history: History | None) -> Iterator[Block]:
 def _reasons(
     one: DestinationOutlook, held: Sequence[HeldBack], history: History | None
 ) -> Iterator[str]:
-    """What becomes of the due messages for a destination, and why they are still there."""
+    """The due messages for a destination, and why they are still there."""
 
     def why(holder: Holder) -> str:
         for each in held:
@@ -275,7 +275,7 @@ def _reasons(
     if one.eligible and one.problem is not None:
         yield f"{one.eligible:,} would fail: {one.problem}"
     elif one.eligible:
-        # What took nothing is named there: a breaker is open.
+        # Unavailable destinations are named there: a breaker is open.
         name = (one.destination or "").partition("@")[0]
         named = last and last.left and name in (last.reason or "")
         left = f"; the last one left some: {last.reason}" if last and named else ""
@@ -306,8 +306,8 @@ def _ago(moment: datetime, now: datetime) -> str:
 
 
 def _commands(found: Status, *commands: Sequence[str]) -> Cell:
-    """Commands on this endpoint. Without its options they would act on that of the folder where
-    somebody pastes them.
+    """Commands on this endpoint. Without its options they would act on the endpoint of the folder
+    in which they are pasted.
     """
     lines = (shlex.join(["duesweep", *words, *found.options]) for words in commands)
     return Cell("\n".join(lines), COMMANDS)

@@ -1,4 +1,4 @@
-"""What a person reads of an endpoint's upkeep, as blocks."""
+"""An endpoint's upkeep, as blocks."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def mending_statements(found: "Diagnosis") -> Iterator[Block]:
 
 
 def audited(report: "AuditReport") -> Iterator[Block]:
-    """What was found, and what to do."""
+    """The findings, and what to do."""
     for one in report.findings:
         yield Line(f"{one.check}: {one.count:,}")
         for example in one.examples:
@@ -79,7 +79,7 @@ def audited(report: "AuditReport") -> Iterator[Block]:
 
 
 def maintained(report: "MaintainReport") -> Iterator[Block]:
-    """What was done to the ledger's tables, and besides."""
+    """The changes to the ledger's tables, and the other ones."""
     yield Table(_LEDGER, [_ledger_row(one) for one in report.tables])
     settled = f"settled {report.settled:,} sweeps and commands of dead processes"
     counters = count_text(report.counters_removed, "retry counter")
@@ -96,14 +96,14 @@ def maintained(report: "MaintainReport") -> Iterator[Block]:
 
 
 def set_up(done: "SetUp") -> Iterator[Block]:
-    """What was created, and what could not be."""
+    """The created tables, and the problems."""
     for problem in done.problems:
         yield Note(str(problem), with_json=True)
     yield from map(Line, done.done or ["Everything exists already."])
 
 
 def finding_row(one: Finding) -> Row:
-    """What was found, about what, and what to do."""
+    """The findings with their objects, and what to do."""
     # Only the ends of these lines are ours.
     parts = [one.about, one.found, *([f"→ {one.advice}"] if one.advice else [])]
     return [severity_cell(one.severity), one.check, "\n".join(map(make_printable, parts))]

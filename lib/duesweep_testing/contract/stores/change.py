@@ -1,4 +1,4 @@
-"""Tests of what an operator's command does to messages, for stores that allow it."""
+"""Tests of changes by an operator's command, for stores that allow it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -270,7 +270,7 @@ def held(
 
 
 def cancel(subject: StoreUnderTest, row: DelayedRow) -> Sequence[ChangeEntry]:
-    """Cancel a row. Returns what was journalled."""
+    """Cancel a row. Returns the journal's entries."""
     with changing(subject) as (session, command):
         claim = held(subject, session, command, row)
         session.cancel(command, claim.messages, claim.server_us)
@@ -302,7 +302,7 @@ def put_back(
 def cancelled(
     subject: StoreUnderTest, row: DelayedRow, server_us: int, attempts: int = 0
 ) -> ChangeEntry:
-    """What has to be journalled of a row that is cancelled."""
+    """The expected entry of the journal for a cancelled row."""
     message = subject.message(row, attempts)
     return ChangeEntry(
         change="cancelled",

@@ -125,7 +125,7 @@ class ClaimContract:
 
         assert sorted(steps.keys(claim)) == sorted([free.key, also_free.key])
         assert claim.skipped == len(claim.unread) == 0
-        # Where claim keys are Dues, a message that was rescheduled counts as gone.
+        # If claim keys are Dues, a message that was rescheduled counts as gone.
         assert (claim.gone, claim.later) in {(1, 2), (2, 1)}
 
     def test_claim_keys_of_locked_rows_are_counted_as_skipped(

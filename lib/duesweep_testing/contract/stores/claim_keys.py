@@ -6,7 +6,7 @@ from duesweep_testing.contract.subjects import StoreUnderTest
 
 
 class ClaimKeyContract:
-    """A claim key finds one message of its Due, and never more than one."""
+    """A claim key finds one message of its Due, not more."""
 
     def test_claim_keys_of_one_due_lead_to_as_many_messages(self, subject: StoreUnderTest) -> None:
         due = subject.now() - steps.MINUTE

@@ -1,4 +1,4 @@
-"""Tests of what `finish` does to the rows of a batch, in one transaction."""
+"""Tests of `finish`, which changes the rows of a batch in one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tests of what operators hold back: pauses and limits, for stores that keep them."""
+"""Tests of pauses and limits, for stores that keep them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ SESSIONS, TURNS, AT_ONCE = 4, 10, 50
 
 
 class HeldContract:
-    """Pauses and limits are kept beside the messages, and every session sees them."""
+    """Pauses and limits are kept with the messages, and every session sees them."""
 
     def test_claim_tells_what_is_paused_and_returns_it_nevertheless(
         self, subject: StoreUnderTest
@@ -102,7 +102,7 @@ class HeldContract:
             )
 
         assert waits[0] == 0
-        # Each begins where the one before it ends, less the time that has passed meanwhile.
+        # Each begins where the one before it ends, less the time that has passed.
         apart = [after - before for before, after in pairwise(waits)]
         each = AT_ONCE * limit.seconds_each
         assert all(each / 2 < seconds < each * 1.1 for seconds in apart)

@@ -1,4 +1,4 @@
-"""Tests of what an operator is shown, for stores that can show it."""
+"""Tests of an operator's look, for stores that allow it."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ MANY = 2_500
 
 
 class LookContract:
-    """What waits is shown as a claim would return it, without its body and without a lock."""
+    """Waiting messages are shown as a claim would return them, without bodies and locks."""
 
     def test_nothing_is_shown_where_nothing_waits(self, subject: StoreUnderTest) -> None:
         assert shown(subject) == []

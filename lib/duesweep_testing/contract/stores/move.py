@@ -18,7 +18,7 @@ from duesweep_testing.sweeps import close_sweep, roll_back, stop_sweep
 
 
 class MoveContract:
-    """A store moves what a claim would lock, all or nothing."""
+    """A store moves the messages that a claim would lock, all or nothing."""
 
     def test_moved_messages_are_those_of_a_claim_and_arrive_with_the_commit(
         self, subject: StoreUnderTest
@@ -65,7 +65,7 @@ class MoveContract:
             moved = move(subject, session, run, groups)
 
         assert moved.tombstones.keys == [there.key]
-        # Where claim keys are Dues, a message that was rescheduled counts as gone.
+        # If claim keys are Dues, a message that was rescheduled counts as gone.
         is_found_by_key = subject.claim_keys([there]) == [there.key]
         assert (moved.gone, moved.later) == ((1, 1) if is_found_by_key else (2, 0))
         assert subject.waiting() == {later.key}

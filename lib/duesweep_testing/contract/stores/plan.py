@@ -83,7 +83,7 @@ class PlanContract:
         )
         assert all(keys.fault is None for keys in slices)
         read = sorted(key for keys in slices for key in keys.keys)
-        # In a plan they may go on with the place where the message was.
+        # In a plan the place of the message may follow them.
         for found, wanted in zip(read, sorted(subject.claim_keys(rows)), strict=True):
             assert found.startswith(wanted)
         assert all(size > 0 for keys in slices for size in keys.sizes)

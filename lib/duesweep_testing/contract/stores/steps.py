@@ -98,12 +98,12 @@ def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:
 
 
 def batches(subject: StoreUnderTest, run: SweepRun) -> list[BatchEntry]:
-    """What the sweep's batches have journalled."""
+    """The journal's entries of the sweep's batches."""
     return [entry for entry in subject.journal(run) if isinstance(entry, BatchEntry)]
 
 
 def operators(subject: StoreUnderTest) -> Operators:
-    """What the store does for people; skips the test if it does nothing."""
+    """The store's operations for people; skips the test without them."""
     found = subject.store.operators()
     if found is None:
         pytest.skip("the store does nothing for people")

@@ -1,4 +1,4 @@
-"""Tests of a sweep as a whole: its limit, its end, its stop, two at once, and what is audited."""
+"""Tests of a sweep as a whole: its limit, its end, its stop, two at once, and the audit."""
 
 import threading
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ class SweepContract:
                 assert other.still_alive(sweep_id)
 
         with open_driver() as settler, open_driver() as other:
-            # To ask takes nothing.
+            # To ask locks nothing.
             assert not other.still_alive(sweep_id)
             assert settler.try_settling()
             assert not settler.still_alive(sweep_id)
@@ -222,7 +222,7 @@ HOUR_SECONDS = 3_600
 
 
 class StopContract:
-    """A sweep that is to stop begins no other batch, and finishes those that it has begun."""
+    """A sweep that is to stop begins no other batch, and finishes the ones that it has begun."""
 
     def test_sweep_that_is_to_stop_claims_nothing_more(self, subject: StoreUnderTest) -> None:
         run, [row] = steps.load(subject, steps.row(subject))
@@ -289,7 +289,7 @@ class StopContract:
 
 
 class AuditContract:
-    """All that is stored is told, whoever holds it, and what the journal still has."""
+    """All stored messages are reported, also locked ones, and the journal's rest."""
 
     def test_keys_of_all_messages_are_told_whoever_holds_them(
         self, subject: StoreUnderTest
