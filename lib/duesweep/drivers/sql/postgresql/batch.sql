@@ -1,11 +1,11 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and what
--- is done with single messages.
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and
+-- statements for single messages.
 
 -- fragment: micros
 (extract(epoch FROM $1) * 1000000)::bigint
 
 -- fragment: as_utc
--- The clock time in the writers' zone, read as UTC: what the transport stores is off by that zone's offset.
+-- The clock time in the writers' zone, read as UTC: the stored Due is off by that zone's offset.
 ($1 AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
 
 -- fragment: instant
@@ -30,7 +30,7 @@ CASE WHEN isfinite(d.{due}) THEN {{micros: d.{due}}} END AS due_us,
 
 -- name: fence
 -- Returns whether the sweep is open and is to stop, whether its source has pauses, and the time. Locks the sweep's
--- row until this transaction ends: closing takes FOR UPDATE, so nobody closes the sweep before.
+-- row until this transaction ends: closing takes FOR UPDATE, so the sweep stays open until then.
 SELECT closed_at IS NULL AS is_open,
        coalesce(stop_at <= clock_timestamp(), false) AS is_stopping,
        EXISTS (SELECT FROM {pauses} p WHERE p.source = s.source) AS has_pauses,
@@ -62,7 +62,7 @@ WITH moved AS MATERIALIZED (
         {{instant_us}}
 ), arrived AS (
     INSERT INTO {queue} (id, headers, body)
-    -- Ids that begin with the time, and go on with a hash of the message's own: the server's generators take 4 µs each.
+    -- Ids that begin with the time, followed by a hash of the message's own: the server's generators take 4 µs each.
     SELECT encode(
                overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING %(time)s::bytea FROM 1), 'hex'
            )::uuid,
@@ -133,7 +133,7 @@ FROM {attempts}
 WHERE source = %(source)s AND message_key = ANY(%(keys)s::uuid[]);
 
 -- name: reserve
--- Reserves so many seconds of a limit after those that are reserved already, and returns after how many seconds
+-- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
 -- they begin. Waits for others that reserve.
 INSERT INTO {limits} AS l (source, pattern, free_at)
 VALUES (
@@ -146,7 +146,7 @@ RETURNING greatest(
 ) AS wait_seconds;
 
 -- name: set_lock_wait
--- Sets how long this transaction waits for a lock from now on; returns the value before and the new one.
+-- Sets how long this transaction waits for a lock; returns the value before and the new one.
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
 
 -- name: set_idle_wait
@@ -222,7 +222,7 @@ UPDATE {sweeps} SET exhausted = exhausted + %(exhausted)s, over_limit = over_lim
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: journal_batch
--- Journals what a batch did, in the batch's own transaction.
+-- Journals the results of a batch, in the batch's own transaction.
 INSERT INTO {journal} (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (

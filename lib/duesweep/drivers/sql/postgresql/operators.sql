@@ -44,7 +44,7 @@ FROM {delayed} d
 WHERE d.{due} IS NULL;
 
 -- name: find
--- Returns the messages with these keys, as `look` does; with their bodies if `with_body` is true.
+-- Returns the messages with these keys, as `look` does; with their bodies if asked for `with_body`.
 SELECT d.{id}::text AS id, d.{headers} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
        {destination} AS destination, coalesce(octet_length(d.{body}), 0) AS body_bytes,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
@@ -84,7 +84,7 @@ WHERE d.{id} = ANY(%(keys)s::uuid[])
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: count_present
--- Returns how many of these messages are there, whoever holds them. Runs after `hold`, as a statement of its
+-- Returns how many of these messages are there, locked or not. Runs after `hold`, as a statement of its
 -- own.
 SELECT count(*) AS present FROM {delayed} d WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
@@ -208,5 +208,5 @@ DELETE FROM {attempts} WHERE source = %(source)s;
 DELETE FROM {pauses} WHERE source = %(source)s;
 
 -- name: forget_limits
--- Deletes what is reserved of a source's limits.
+-- Deletes the reservations of a source's limits.
 DELETE FROM {limits} WHERE source = %(source)s;

@@ -1,4 +1,4 @@
--- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
+-- Plan: the horizon, due and eligible messages, and how they are cut into slices. In a sweep's order.
 
 -- name: session_zone
 -- Returns the session's time zone and where this setting comes from.
@@ -50,7 +50,7 @@ AND {{not_in_back_off: $1}}
 
 -- name: find_pending
 -- Returns the Due, as an instant, of the eligible message that has been due longest; NULL: before the year 1.
--- No row: there is none.
+-- No row: no such message.
 SELECT CASE WHEN d.{due}{utc} >= timestamptz '0001-01-02 00:00:00+00' THEN d.{due}{utc} END AS due
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
@@ -74,7 +74,7 @@ FROM (
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on, as an instant; NULL: there is none. It is kept within Python's
+-- Returns the earliest Due from `since` on, as an instant; NULL: none. It is kept within Python's
 -- years, 1 to 9999, with two days for time zones.
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
@@ -96,7 +96,7 @@ SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamp
 
 -- name: due_destinations
 -- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
--- each: at most 100, those with the most messages first.
+-- each: at most 100, the most frequent first.
 SELECT destination, count(*) AS messages
 FROM (
     SELECT {destination} AS destination

@@ -1,4 +1,4 @@
--- Queue: queue tables, what is put into them and taken from them, and subscriptions.
+-- Queue: queue tables, their messages in and out, and subscriptions.
 
 -- fragment: from_queue_tables
 FROM pg_class c
@@ -15,7 +15,7 @@ SELECT n.nspname AS schema, c.relname AS table
 {{from_queue_tables: n.nspname, c.relname}};
 
 -- name: lock_creation
--- Waits for an advisory lock, and holds it until this transaction ends. What it returns means nothing.
+-- Waits for an advisory lock, and holds it until this transaction ends. Its result means nothing.
 SELECT pg_advisory_xact_lock(%(lock_key)s);
 
 -- fragment: one_creates
@@ -50,14 +50,14 @@ VALUES (
 );
 
 -- name: receive
--- Returns and removes the first message that nobody holds, with its expiry and the server's time. No row:
--- there is none. Never waits.
+-- Returns and removes the first unlocked message, with its expiry and the server's time. No row:
+-- none. Never waits.
 DELETE FROM {queue}
 WHERE id = (SELECT id FROM {queue} ORDER BY seq LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING id, headers, body, expires, now() AT TIME ZONE 'UTC' AS utc_now;
 
 -- name: peek
--- Returns about how many messages nobody holds, at most a batch: gaps between the first and the last number
+-- Returns about how many messages are unlocked, at most a batch: gaps between the first and the last number
 -- count too. Locks these two rows until the transaction ends; receivers skip them.
 SELECT least(coalesce(
     (SELECT seq FROM {queue} ORDER BY seq DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED)

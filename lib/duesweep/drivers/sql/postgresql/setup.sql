@@ -65,8 +65,8 @@ CREATE TABLE IF NOT EXISTS {delayed} (
 CREATE INDEX IF NOT EXISTS {index} ON {delayed} (due);
 
 -- name: create_journal
--- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
--- the sweeps and commands that are not settled yet, what they did, and the retry counters.
+-- Creates the tables that duesweep keeps next to the store: the ledger that each source is bound to,
+-- the sweeps and commands that are not settled yet, their results, and the retry counters.
 CREATE TABLE IF NOT EXISTS {bindings} (
     source text PRIMARY KEY,
     delayed text NOT NULL,

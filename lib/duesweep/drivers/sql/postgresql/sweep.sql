@@ -1,5 +1,5 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
--- the same table. Nobody changes what is sealed, so the pieces in which it is settled are the same each time.
+-- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 
 -- name: try_lock
 -- Returns whether the session now holds this advisory lock. Never waits.
@@ -51,7 +51,7 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: prune_attempts
--- Deletes the retry counters of messages that have left the store; skips those that others hold.
+-- Deletes the retry counters of messages that have left the store; skips locked ones.
 DELETE FROM {attempts} a
 USING (
     SELECT g.source, g.message_key
@@ -79,14 +79,14 @@ UPDATE {sweeps} SET planned = %(planned)s, horizon = %(horizon)s
 WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
 -- name: stop_sweep
--- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Waits for batches that count
+-- Lets an open sweep stop after these milliseconds, unless it stops earlier. Waits for batches that count
 -- in its row.
 UPDATE {sweeps}
 SET stop_at = least(stop_at, clock_timestamp() + %(after_ms)s::float8 * interval '1 millisecond')
 WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL;
 
 -- name: progress
--- Returns what the batches of a sweep have done so far.
+-- Returns the results of a sweep's batches so far.
 SELECT count(*) FILTER (WHERE kind = 'batch') AS batches,
        coalesce(sum(dispatched), 0)::bigint AS dispatched,
        coalesce(sum(failed), 0)::bigint + count(*) FILTER (WHERE kind = 'exhausted') AS failed
@@ -123,7 +123,7 @@ FROM {sweeps}
 WHERE sweep_id = %(sweep_id)s;
 
 -- name: read_command
--- Returns what a command is, and whether it changed retry counters. No row: it is a sweep.
+-- Returns a command's kind, and whether it changed retry counters. No row: it is a sweep.
 SELECT s.command, s.given_by, s.given_reason, EXISTS (
     SELECT FROM {changes} c
     WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
@@ -132,7 +132,7 @@ FROM {sweeps} s
 WHERE s.sweep_id = %(sweep_id)s AND s.command IS NOT NULL;
 
 -- name: total_batches
--- Returns what the batches of a sweep did, one row for each slice.
+-- Returns the results of a sweep's batches, one row for each slice.
 SELECT slice,
        coalesce(sum(dispatched), 0)::bigint AS dispatched,
        coalesce(sum(failed), 0)::bigint AS failed,
@@ -236,7 +236,7 @@ WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
   AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
 
 -- name: read_changes
--- Returns a piece of what a sealed command changed, with times as in `read_exhausted`.
+-- Returns a piece of a sealed command's changes, with times as in `read_exhausted`.
 SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
        s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
        c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,

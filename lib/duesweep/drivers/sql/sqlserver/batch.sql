@@ -1,6 +1,6 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and what
--- is done with single messages. READPAST skips rows that others hold, here and in the other files; without
--- READCOMMITTEDLOCK it would read what they remove, where the database has row versions. A Due of a list is cast
+-- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and
+-- statements for single messages. READPAST skips rows that others hold, here and in the other files; without
+-- READCOMMITTEDLOCK it would read removed rows, if the database has row versions. A Due of a list is cast
 -- in a subquery with TOP: Babelfish uses no index for a value that is cast in the comparison.
 
 -- fragment: get_lock
@@ -60,7 +60,7 @@ FROM (
 ) w;
 
 -- name: claim
--- Returns and locks due messages with these Dues, of each as many as are wanted, without those that are in
+-- Returns and locks due messages with these Dues, of each as many as are wanted, without messages in
 -- back-off, paused or in @excluded; skips rows that others hold.
 SELECT d.message_key, {{tick_text: d.due}} AS due,
        d.headers, d.body, d.destination, d.attempts
@@ -85,7 +85,7 @@ CROSS APPLY (
 ) d;
 
 -- name: explain_unclaimed
--- Returns how many rows have each of these Dues, whoever holds them, and how many failed messages not in
+-- Returns how many rows have each of these Dues, locked or not, and how many failed messages not in
 -- @excluded are in back-off, or failed since the sweep began. Runs after the claim, on its own.
 SELECT t.due, here.present, failures.waiting, failures.failed_since
 FROM (
@@ -120,7 +120,7 @@ WHERE a.source = @source;
 
 -- name: read_attempts
 -- Returns the retry counters of claimed messages. Runs after the claim, on its own: with row versions it must
--- see what was committed before the claim's locks. It skips none: only who holds a message writes its counter.
+-- see the state committed before the claim's locks. It skips none: only who holds a message writes its counter.
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM {{listed: @keys}} k
@@ -128,7 +128,7 @@ JOIN {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: reserve
--- Reserves so many seconds of a limit after those that are reserved already, and returns after how many seconds
+-- Reserves seconds of a limit after all reserved ones, and returns after how many seconds
 -- they begin. Locks the limit's row until this transaction ends; waits for others that reserve.
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, @seconds) * 1000000);
@@ -168,7 +168,7 @@ SELECT @sweep_id, @slice, 'exhausted', @message_key, @message_id, @message_type,
        @error_class, @error_text, @stack, @headers, @headers_text, CONVERT(varbinary(max), @body);
 
 -- name: remove_first
--- Removes the first @rows messages of a Due that nobody else holds, without those in back-off and in @kept, and
+-- Removes the first @rows unlocked messages of a Due, without messages in back-off and in @kept, and
 -- returns their keys: the caller compares them. Costs the same however many share the Due; no index has keys.
 SET NOCOUNT ON;
 -- A table with triggers allows no other OUTPUT.
@@ -213,7 +213,7 @@ FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 WHERE m.{due} >= @First AND m.{due} <= @Last;
 
 -- fragment: move_span
--- OPENJSON is read once: it has no statistics, and could be read for each row. The order is that of the queue.
+-- OPENJSON is read once: it has no statistics, and could be read for each row. The order is the queue's.
 INSERT INTO {queue} ($1)
 SELECT $2, STUFF(m.Headers, k.cut_at, k.cut, N''), m.{body}
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
@@ -236,15 +236,15 @@ SELECT @@ROWCOUNT AS messages;
 {{move_span: Id, Recoverable, Headers, Body; NEWID(), 1}}
 
 -- name: remove_span
--- Removes at most @most messages of the span that nobody else holds, and returns how many, whether the transaction is
--- still open, and the time. The caller compares: the transaction holds the locks of those that it claimed.
+-- Removes at most @most unlocked messages of the span, and returns how many, whether the transaction is
+-- still open, and the time. The caller compares: the transaction holds the locks of its claim.
 DELETE TOP (@most) FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {due} >= @First AND {due} <= @Last;
 SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
 
 -- name: find_triggers
--- Returns those of these tables that have a trigger: it has a say in what is moved.
+-- Returns the given tables that have a trigger, which can affect a move.
 SELECT t.name
 FROM OPENJSON(CONVERT(nvarchar(max), @tables)) WITH (name nvarchar(max) '$') t
 WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
@@ -302,7 +302,7 @@ UPDATE {sweeps} SET exhausted = exhausted + @exhausted, over_limit = over_limit 
 WHERE sweep_id = @sweep_id;
 
 -- name: journal_batch
--- Journals what a batch did, in the batch's own transaction.
+-- Journals the results of a batch, in the batch's own transaction.
 INSERT INTO {journal} (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (

@@ -85,7 +85,7 @@ FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE m.{key} IN {{typed_keys}};
 
 -- name: count_present
--- Returns how many messages with these Dues and keys are there, whoever holds them. Runs after `hold`, as a
+-- Returns how many messages with these Dues and keys are there, locked or not. Runs after `hold`, as a
 -- statement of its own.
 SELECT COUNT_BIG(*) AS present
 FROM {{wanted}} t
@@ -209,5 +209,5 @@ DELETE TOP (1000) FROM {attempts} WHERE source = @source;
 DELETE FROM {pauses} WHERE source = @source;
 
 -- name: forget_limits
--- Deletes what is reserved of a source's limits.
+-- Deletes the reservations of a source's limits.
 DELETE FROM {limits} WHERE source = @source;

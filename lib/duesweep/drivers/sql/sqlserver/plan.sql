@@ -1,4 +1,4 @@
--- Plan: the horizon, what is due and eligible, and how it is cut into slices. In a sweep's order.
+-- Plan: the horizon, due and eligible messages, and how they are cut into slices. In a sweep's order.
 
 -- fragment: tick
 -- A Due travels as text that is exact to the tick, 1/300 s, and is compared as a `datetime`: for a `datetime2` the
@@ -51,7 +51,7 @@ FROM (
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on. NULL: there is none.
+-- Returns the earliest Due from `since` on. NULL: none.
 SELECT {{tick_text: MIN(d.{due})}} AS due
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.{due} >= {{tick: @since}};
@@ -68,7 +68,7 @@ WHERE m.{due} >= {{tick: @since}};
 
 -- name: due_destinations
 -- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
--- each: at most 100, those with the most messages first.
+-- each: at most 100, the most frequent first.
 SELECT TOP (100) oldest.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT TOP (10000) {destination} AS destination

@@ -1,4 +1,4 @@
--- Queue: queue tables, what is put into them and taken from them, and subscriptions.
+-- Queue: queue tables, their messages in and out, and subscriptions.
 
 -- name: queue_tables
 -- Returns all tables of the database that have the columns of a queue table, whether each has the older shape,
@@ -7,7 +7,7 @@ SELECT c.TABLE_SCHEMA AS [schema], c.TABLE_NAME AS [table],
        MAX(CASE WHEN c.COLUMN_NAME = 'Recoverable' THEN 1 ELSE 0 END) AS has_recoverable,
        MAX(CASE WHEN c.COLUMN_NAME = 'Headers' AND c.DATA_TYPE = 'varchar' THEN 1 ELSE 0 END) AS is_narrow
 FROM INFORMATION_SCHEMA.COLUMNS c
--- What is no view is a table. Not a join with the tables, for which some servers take seconds.
+-- Any object but a view is a table. Not a join with the tables, for which some servers take seconds.
 WHERE QUOTENAME(c.TABLE_SCHEMA) + QUOTENAME(c.TABLE_NAME) NOT IN (
     SELECT QUOTENAME(v.TABLE_SCHEMA) + QUOTENAME(v.TABLE_NAME) FROM INFORMATION_SCHEMA.VIEWS v
 )
@@ -120,8 +120,8 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: receive
--- Returns and removes the first message that nobody holds, with its expiry and the server's time; never waits.
--- Nobody else finds the row that the subquery has locked, so the DELETE cannot miss it.
+-- Returns and removes the first unlocked message, with its expiry and the server's time; never waits.
+-- No other session finds the row that the subquery has locked, so the DELETE cannot miss it.
 {{receive: @Now AS utc_now}}
 
 -- name: receive_with_columns
@@ -133,7 +133,7 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 }}
 
 -- name: peek
--- Returns how many messages nobody holds, at most a batch. Locks each row only while it is read.
+-- Returns how many messages are unlocked, at most a batch. Locks each row only while it is read.
 SELECT COUNT(*) AS messages
 FROM (
     SELECT TOP (@batch) RowVersion FROM {queue} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)

@@ -49,7 +49,7 @@ ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME;
 
 -- name: describe_indexes
 -- Returns the first column of each usable index of a table, and whether it leaves rows out. Does not ask for
--- the indexes' names, which anybody may choose.
+-- the indexes' names, which users choose.
 SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
 FROM {catalog}.sys.indexes i
 JOIN {catalog}.sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
@@ -118,7 +118,7 @@ END;
 
 -- name: create_due_index
 -- Creates the index on Due of a delayed table, as the installers do, unless an index that can be used begins with
--- that column. An application lock lets one session at a time do so. Meanwhile nobody can write to the table.
+-- that column. An application lock lets one session at a time do so. Until then no session can write to the table.
 {{under_lock: delayed; changing
     IF NOT EXISTS (
         SELECT 1
@@ -132,8 +132,8 @@ END;
 }}
 
 -- name: create_journal
--- Creates the tables that duesweep keeps beside the store: the ledger that each source is bound to,
--- the sweeps and commands that are not settled yet, what they did, and the retry counters.
+-- Creates the tables that duesweep keeps next to the store: the ledger that each source is bound to,
+-- the sweeps and commands that are not settled yet, their results, and the retry counters.
 IF OBJECT_ID(N'{bindings_literal}', 'U') IS NULL
 CREATE TABLE {bindings} (
     source nvarchar(400) NOT NULL PRIMARY KEY,

@@ -1,5 +1,5 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
--- the same table. Nobody changes what is sealed, so the pieces in which it is settled are the same each time.
+-- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 -- A thousand rows at a time are fewer than make SQL Server lock the whole table.
 
 -- name: try_lock
@@ -85,7 +85,7 @@ UPDATE {sweeps} SET planned = @planned, horizon = CONVERT(datetime2(7), @horizon
 WHERE sweep_id = @sweep_id AND closed_at IS NULL;
 
 -- name: stop_sweep
--- Lets an open sweep stop after so many milliseconds, unless it stops earlier. Waits for batches that count
+-- Lets an open sweep stop after these milliseconds, unless it stops earlier. Waits for batches that count
 -- in its row.
 UPDATE {sweeps}
 SET stop_at = DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME())
@@ -93,7 +93,7 @@ WHERE sweep_id = @sweep_id AND closed_at IS NULL
   AND (stop_at IS NULL OR stop_at > DATEADD(millisecond, CONVERT(int, @after_ms), SYSUTCDATETIME()));
 
 -- name: progress
--- Returns what the batches of a sweep have done so far.
+-- Returns the results of a sweep's batches so far.
 SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
        COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
        COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
@@ -137,7 +137,7 @@ FROM {sweeps}
 WHERE sweep_id = @sweep_id;
 
 -- name: read_command
--- Returns what a command is, and whether it changed retry counters. No row: it is a sweep.
+-- Returns a command's kind, and whether it changed retry counters. No row: it is a sweep.
 SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
     SELECT 1 FROM {changes} c
     WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
@@ -146,7 +146,7 @@ FROM {sweeps} s
 WHERE s.sweep_id = @sweep_id AND s.command IS NOT NULL;
 
 -- name: total_batches
--- Returns what the batches of a sweep did, one row for each slice.
+-- Returns the results of a sweep's batches, one row for each slice.
 SELECT slice,
        SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
        SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
@@ -254,7 +254,7 @@ WHERE j.sweep_id = CONVERT(uniqueidentifier, {sweep_id}) AND j.kind = 'exhausted
   AND j.id BETWEEN CONVERT(bigint, {first_id}) AND CONVERT(bigint, {last_id})
 
 -- name: read_changes
--- Returns a piece of what a sealed command changed, with times as in `read_exhausted`.
+-- Returns a piece of a sealed command's changes, with times as in `read_exhausted`.
 SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
        c.changed_us AS changed_at, s.given_by, s.given_reason AS reason, c.message_key, c.message_id,
        c.message_type, c.destination, c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue,
