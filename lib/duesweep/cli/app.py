@@ -1,6 +1,6 @@
 """`duesweep <command>`: options in, exit code out.
 
-Each command imports what it needs when it runs: Spark and all drivers take a second to load, and
+Each command imports its modules when it runs: Spark and all drivers take a second to load, and
 most commands need few of them.
 """
 
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ending(given: Sequence[str]) -> str:
-    """What is true of the command if it ends before it is done."""
+    """The command's sentence if it ends before it is done."""
     about = About.of(_commands(), given)
     return "it may be done in part" if about is None else about.ending
 
@@ -166,7 +166,7 @@ def _print_lines(sentences: Iterable[str]) -> None:
 
 
 def _usage_fault(given: Sequence[str], error: TyperException) -> str:
-    """What is wrong with the options. The wish to see what a sweep would do has its own command."""
+    """The fault in the options. The wish for a dry run of a sweep has its own command."""
     fault = error.format_message()
     if given[:1] == ["sweep"] and "--dry-run" in given:
         return f"{fault.rstrip('.')}; use `duesweep plan`, which shows what a sweep would do"

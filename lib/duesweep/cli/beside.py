@@ -1,7 +1,7 @@
-"""`python -m duesweep.cli.beside`: a command beside the process that started it, and not longer.
+"""`python -m duesweep.cli.beside`: a command that runs only as long as the process that started it.
 
-Its standard input is a pipe of that process, which nobody writes into. It ends with the process,
-whatever ends that; the command then stops as by SIGTERM. Linux's PR_SET_PDEATHSIG would tell of the
+Its standard input is a pipe of that process, which stays empty. It ends with the process,
+whatever ends that; the command then stops as by SIGTERM. Linux's PR_SET_PDEATHSIG would report the
 end of a thread.
 """
 

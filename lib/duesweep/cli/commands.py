@@ -1,4 +1,4 @@
-"""How a command is declared: groups of options, what is true if it is interrupted, its result; and
+"""How a command is declared: groups of options, its sentence if it is interrupted, its result; and
 the dialogue before a change.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import AnyChosen, Tell
 
-# What is true when a command is interrupted or terminated.
+# The sentences of a command that is interrupted or terminated.
 NOTHING = "nothing was changed"
 CHANGES = (
     "what it committed stays done, and the next sweep or command writes that to the ledger's "
@@ -64,7 +64,7 @@ class Each:
 
 
 class Result(NamedTuple):
-    """What a command returns: a value with the names of its JSON document, and what a person reads
+    """The result of a command: a value with the names of its JSON document, and the text
     of it. The exit code is the value's `exit_code`, without one 0.
     """
 
@@ -81,9 +81,9 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What holds for a command that does not end by itself: `ending` is the sentence after an
-    interruption; `failed` makes what its document has then besides `exit_code` and `error`; None:
-    it prints no document.
+    """The facts of a command that does not end by itself: `ending` is the sentence after an
+    interruption; `failed` makes the rest of its document then, except `exit_code` and `error`;
+    None: it prints no document.
     """
 
     ending: str
@@ -91,7 +91,7 @@ class About:
 
     @classmethod
     def of(cls, command: Any, arguments: Sequence[str]) -> "About | None":
-        """That of the command that these arguments give to an application."""
+        """The facts of the command that these arguments give to an application."""
         for word in arguments:
             inner = getattr(command, "commands", {}).get(word)
             if inner is None:
@@ -138,7 +138,7 @@ def command(
             }
             return run(**options, **made).print(as_json=as_json)
 
-        # As typer reads them: `wraps` has set those of `run`.
+        # As typer reads them: `wraps` has set the ones of `run`.
         vars(called)["__signature__"] = inspect.Signature(parameters)
         called.__annotations__ = {each.name: each.annotation for each in parameters}
         vars(called)["_about"] = About(ending, document)
@@ -263,13 +263,13 @@ class Common(Configured):
         return Duesweep(self.loaded())
 
     def print(self, blocks: Iterable[Block]) -> None:
-        """Print what a person reads before the result."""
+        """Print the text before the result."""
         print_blocks(blocks, as_json=self.as_json)
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a command found for each of several endpoints, and one exit code for all."""
+    """The results of a command for each of several endpoints, and one exit code for all."""
 
     exit_code: ExitCode
     sources: Sequence[Mapping[str, Any]]
@@ -285,7 +285,7 @@ class Several:
     as_json: OneDocument = False
 
     def each(self, do: Callable[["Duesweep"], Result], heading: str = "== ") -> Result:
-        """Do it for each endpoint, one after another. What goes wrong with one is told, and the
+        """Do it for each endpoint, one after another. An error of one is reported, and the
         others have their turn. Of several, the JSON is one document.
         """
         from duesweep import config as configuration  # noqa: PLC0415 - loads pydantic
@@ -313,13 +313,13 @@ class Several:
         return Result(Sources(worst(each["exit_code"] for each in sources), sources), ())
 
     def print(self, blocks: Iterable[Block]) -> None:
-        """Print what a person reads before the result."""
+        """Print the text before the result."""
         print_blocks(blocks, as_json=self.as_json)
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """By what waiting messages are chosen. All conditions have to hold."""
+    """The choice of waiting messages. All conditions have to hold."""
 
     destination: Destination = None
     message_type: MessageType = None
@@ -358,7 +358,7 @@ class Which:
     def filter(
         self, keys: Sequence[str] = (), *, is_failing: bool = False
     ) -> Callable[[datetime], MessageFilter]:
-        """What it means at the server's time, with `keys` besides. Raises `ConfigError` for a
+        """The filter at the server's time, also with `keys`. Raises `ConfigError` for a
         header without a pattern: before anything is connected to.
         """
         headers = tuple(map(_header, self.header or ()))
@@ -426,7 +426,7 @@ class Act:
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
-        """The dialogue before a change, and the change; `show` is what was chosen."""
+        """The dialogue before a change, and the change; `show` is the choice."""
         if self.dry_run:
             shown = show if chosen.would_change else ()
             return Result(chosen, chain(shown, views.would_change(chosen)))
@@ -438,8 +438,8 @@ class Act:
     def agrees(
         self, chosen: "AnyChosen", question: str, show: Callable[[], object] = lambda: None
     ) -> bool:
-        """Whether somebody means it: whoever names each message, or says `--yes`, does; others are
-        shown what was chosen, and asked.
+        """Whether the change is meant: it is if each message is named, or with `--yes`; others are
+        shown the choice, and asked.
         """
         from duesweep.operations.change import require_reason  # noqa: PLC0415 - loads the pipeline
 
@@ -459,7 +459,7 @@ class Act:
 
 
 def confirm(question: str) -> bool:
-    """Whether the person at the terminal says yes. Raises `ConfigError` where there is none."""
+    """Whether the person at the terminal says yes. Raises `ConfigError` without one."""
     if not sys.stdin.isatty():
         raise ConfigError(
             f"{question}: nobody can be asked, because there is no terminal",

@@ -33,7 +33,7 @@ _RETRY_SECONDS = 1.0
 _MOST_UNKNOWN = 200
 _SHOWN = 4
 
-# What each table of the ledger holds.
+# The content of each table of the ledger.
 _TABLES = {
     "tombstones": "one row for every message that left the store",
     "retries": "messages that failed and are still in the store",
@@ -79,7 +79,7 @@ def demo(
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
-        # Who looks for the first time does not wait for what only later starts need.
+        # A first start does not wait for files that only later starts need.
         if (start := configuration.spark_start(archives_classes=False)) is not None:
             # Jars that are missing are fetched before a server waits for them.
             start.make_ready()
@@ -202,9 +202,9 @@ def _sweep(one: "Duesweep") -> "SweepReport":
 
 
 def _show_account(one: "Duesweep", found: Mapping[str, tuple[int, int]], loaded: int) -> bool:
-    """Compare each queue table with its tombstones, and the messages in the store with those that
-    have no tombstone. `found`: the rows of each queue, and how many of them are there twice. The
-    table `retries` has to be empty, and an audit to find nothing. Returns whether all agrees.
+    """Compare each queue table with its tombstones, and the messages in the store with messages
+    that have no tombstone. `found`: the rows of each queue, and how many of them are there twice.
+    The table `retries` has to be empty, and an audit to find nothing. Returns whether all agrees.
     """
     audited = one.audit()
     counts = one.table("tombstones").groupBy("queue").count().collect()

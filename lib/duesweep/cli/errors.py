@@ -38,7 +38,7 @@ All = Annotated[bool, typer.Option("--all", help="All open errors.")]
 
 @dataclass(frozen=True, slots=True)
 class WhichErrors:
-    """By what errors are chosen. All conditions have to hold."""
+    """The choice of errors. All conditions have to hold."""
 
     group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="A group of `errors list`.")
@@ -65,7 +65,7 @@ class WhichErrors:
     ] = None
 
     def filter(self, ids: Sequence[str] = ()) -> ErrorFilter:
-        """What it means by this machine's clock, with `ids` besides."""
+        """The filter by this machine's clock, also with `ids`."""
         now = datetime.now(UTC)
         return ErrorFilter(
             ids=tuple(ids),
@@ -182,7 +182,7 @@ def discard(
 
 
 def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> ErrorFilter:
-    """What is to be done. Raises `ConfigError` unless something says which errors."""
+    """The errors to be done. Raises `ConfigError` unless something says which errors."""
     wanted = which.filter(ids)
     if wanted.is_empty and not everything:
         raise ConfigError(

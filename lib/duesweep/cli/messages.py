@@ -156,7 +156,7 @@ def _write_body(path: Path, shown: "Shown") -> None:
             advice="give the key of one; `duesweep list` has it",
         )
     try:
-        # Readable for this user only: a body may hold what others must not see.
+        # Readable for this user only: a body may hold secrets.
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(number, "wb") as file:  # noqa: PTH123 - it is open
             file.write(shown.messages[0].body or b"")
@@ -311,7 +311,7 @@ def paused(*, common: Common) -> Result:
 
 
 def _chosen(common: Common, choose: "Callable[..., Chosen]", scan_limit: int) -> "Chosen":
-    """What is to be changed, with a count while it is looked for."""
+    """The messages to be changed, with a count while they are looked for."""
     with counting("looked at") as tell:
         chosen = choose(scan_limit=scan_limit, tell=tell)
     common.print(views.unknown_message(chosen))
@@ -321,7 +321,7 @@ def _chosen(common: Common, choose: "Callable[..., Chosen]", scan_limit: int) ->
 def _wanted(
     name: CommandName, keys: Sequence[str], which: Which, *, everything: bool
 ) -> Callable[[datetime], MessageFilter]:
-    """What is to be changed. Raises `ConfigError` unless something says which messages."""
+    """The messages to be changed. Raises `ConfigError` unless something says which messages."""
     is_empty = not keys and which.is_empty
     if is_empty and not everything:
         raise ConfigError(

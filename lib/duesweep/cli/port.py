@@ -1,6 +1,6 @@
 """The port of a watcher: pages for machines and people, over HTTP and without a password.
 
-By default it listens on this machine only; whoever can reach it can read it.
+By default it listens on this machine only; each client that can reach it can read it.
 """
 
 import json
@@ -36,7 +36,7 @@ _DAYS = 7
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a path answers. `kind` is the content's type."""
+    """The answer of a path. `kind` is the content's type."""
 
     body: bytes
     kind: str
@@ -80,7 +80,7 @@ class FreshPage:
         self._made = 0.0
 
     def __call__(self) -> Page:
-        """The page. Raises nothing of a service's: what cannot be read is said on the page."""
+        """The page. Raises nothing of a service's: unreadable parts are named on the page."""
         with self._lock:
             if self._page is None or time.monotonic() - self._made > _FRESH_SECONDS:
                 self._page = self._make()

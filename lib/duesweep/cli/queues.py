@@ -110,7 +110,7 @@ class OnEach(On):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a new message has, besides its headers of options of their own."""
+    """The options of a new message, except headers that have options of their own."""
 
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
@@ -487,7 +487,7 @@ def verify(*, on: On) -> Result:
 
 
 def _migrated(report: "MigrationReport") -> Result:
-    """What was moved from one ladder to the other, and why the rest was not."""
+    """The messages moved from one ladder to the other, and why the rest was not."""
     names = ("moved", "poison", "left", "redelivered", "is_stopped", "reasons", "levels")
     code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
     document = {name: getattr(report, name) for name in names}

@@ -20,7 +20,7 @@ from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import ConfigError
 from duesweep.report.text import print_blocks
 
-# Days: nobody waits longer for a message that is due.
+# A day: due messages should not wait longer.
 _MOST_SECONDS = 86_400.0
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _STOPPING = b"duesweep: stopping after the batches in hand; a second signal stops at once, and %b\n"
 NEXT_SWEEP_CONTINUES = "the next sweep continues"
 DONE_STAYS_DONE = "what is done stays done"
-# Ctrl-C goes to all processes of a terminal, and the one that started this may pass it on besides.
+# Ctrl-C goes to all processes of a terminal, and this process's parent may also pass it on.
 _ONE_SIGNAL_SECONDS = 0.3
-# After so long a signal is raised again that came where it could not be raised.
+# After this time a signal is raised again that came at a place where no error can be raised.
 _AGAIN_SECONDS = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -35,8 +35,8 @@ _RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: TerminatedError}
 
 
 def note_signals() -> None:
-    """Note SIGINT and SIGTERM from now on, until `raise_on_signals` raises them: what a command
-    imports first takes a third of a second. Signals that the process ignores stay ignored.
+    """Note SIGINT and SIGTERM until `raise_on_signals` raises them: the modules that a command
+    imports first take a third of a second. Signals that the process ignores stay ignored.
     """
     if threading.current_thread() is threading.main_thread():
         for each in _heeded():
@@ -80,8 +80,8 @@ def raise_on_signals() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[None]:
-    """At the first SIGINT or SIGTERM, ask for a stop, and say what is true `then`. A later one does
-    what it would do without this, and so does the first one if a stop is not possible. Signals that
+    """At the first SIGINT or SIGTERM, ask for a stop, and print the sentence `then`. A later one
+    does the same as without this, and so does the first one if a stop is not possible. Signals that
     the process ignores stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -97,13 +97,13 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
         now = time.monotonic()
         if first is not None and now - first > _ONE_SIGNAL_SECONDS:
             signal.signal(number, heeded[signal.Signals(number)])
-            # What the signal interrupts in a driver would complain about that on stderr.
+            # A driver that the signal interrupts would complain about that on stderr.
             sys.unraisablehook = lambda _: None
             signal.raise_signal(number)
         elif first is None:
             first = now
             stop.ask()
-            # Not `print`, which may be what the signal interrupted.
+            # Not `print`, which the signal may have interrupted.
             with suppress(OSError):
                 os.write(2, _STOPPING % then.encode())
 
@@ -119,8 +119,8 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
 
 @contextmanager
 def note_sighup() -> Iterator[Callable[[], bool]]:
-    """Yields what says whether SIGHUP has arrived since it was asked last. A process that ignores
-    SIGHUP, as after `nohup`, goes on ignoring it.
+    """Yields a function that returns whether SIGHUP has arrived since its last call. A process that
+    ignores SIGHUP, as after `nohup`, still ignores it.
     """
     arrived = threading.Event()
 

@@ -43,7 +43,7 @@ def run(
         return code
 
 
-# Its exit code, and what makes its document.
+# Its exit code, and the function that makes its document.
 _Ended = tuple[int, Callable[[], dict[str, Any]]]
 
 
@@ -86,7 +86,7 @@ def _run_all(
 
 
 def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool = False) -> None:
-    """Tell what the looks found."""
+    """Report the looks."""
     if any(look.has_work for _, look in looks):
         from duesweep.report import progress  # noqa: PLC0415 - a run without work does without
 
@@ -97,7 +97,7 @@ def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool =
 
 
 def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[object]:
-    """Show the progress of what is dispatched. A run without work loads nothing for that."""
+    """Show the progress of the dispatch. A run without work loads nothing for that."""
     from duesweep.report import progress  # noqa: PLC0415
 
     shown = progress.create_watch(endpoint.context.store)
@@ -105,7 +105,7 @@ def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[objec
 
 
 def _tell_monitoring(ran: Sequence[tuple[Duesweep, Run]]) -> None:
-    """Tell of runs that have ended, however they ended, to who is to be told."""
+    """Pass runs that have ended, with whatever result, to the outputs."""
     silent = configuration.MetricsConfig()
     if not configuration.otlp_settings("metrics"):
         ran = [(endpoint, run) for endpoint, run in ran if endpoint.config.metrics != silent]

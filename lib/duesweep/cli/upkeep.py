@@ -202,7 +202,7 @@ def maintain(
 
 @dataclass(frozen=True, slots=True)
 class Scheduled(Configured):
-    """What is run, and how often."""
+    """The command to run, and its interval."""
 
     every: Annotated[
         str, typer.Option(metavar="TIME", help="The time between two sweeps, such as 30s or 5m.")

@@ -39,7 +39,7 @@ def run(
     files: Sequence[Path], endpoint: str | None, overrides: Sequence[str], options: WatchOptions
 ) -> int:
     """Watch until a signal. Returns 0, or the worst exit code of the endpoints of a fleet that
-    could not be watched. Raises the error where no endpoint can be.
+    could not be watched. Raises the error if no endpoint can be.
     """
     configure_logging()
     stop = Stop()
@@ -117,7 +117,7 @@ def _watch(
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """An endpoint's ticks, and who is told of them."""
+    """An endpoint's ticks, and their observers."""
 
     ticker: Ticker
     stop: Stop

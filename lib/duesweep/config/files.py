@@ -60,7 +60,7 @@ class EndpointSettings:
 
 
 def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list[EndpointSettings]:
-    """The endpoints of these files and folders, in their order; without any path the one of
+    """The endpoints of these files and folders, in their order; without a path, of
     duesweep.toml, which may be missing. `endpoint`: only endpoints of this name.
 
     Raises `ConfigError` for a path that leads to none, if none has the name, or if the environment

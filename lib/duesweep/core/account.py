@@ -5,8 +5,8 @@ In an account, `given = claimed + skipped + gone + later + held + left`. Each nu
 is counted where it is known, not derived from the others. The rest, if the sum is too small,
 is `unexplained`.
 
-The number of the format is raised by a change with which an older version would lose or double what
-a sweep did. A new column that an older version may leave empty is no such change.
+The number of the format is raised by a change with which an older version would lose or double the
+results of a sweep. A new column that an older version may leave empty is no such change.
 """
 
 import json
@@ -23,7 +23,7 @@ from duesweep.core.policy import Pause
 
 # The name of the breaker of a slice's sessions.
 SERVICES = "store and queues"
-# A slice may have thousands of destinations; a report has those with most messages.
+# A slice may have thousands of destinations; a report has the ones with most messages.
 MOST_REPORTED = 20
 
 
@@ -175,7 +175,7 @@ def report_from_text(text: str | None) -> Sequence[BreakerReport]:
 
 
 def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:
-    """One report of each breaker from those of several slices, those with the most messages first.
+    """One report of each breaker from the reports of several slices, the most messages first.
     It is closed if it is in all of them.
     """
     ordered = sorted(reports, key=lambda report: (report.name, report.is_closed, report.since))

@@ -297,8 +297,8 @@ def raise_interruption(error: BaseException) -> None:
 
 
 def type_name(error: BaseException) -> str:
-    """The full name of the error's type, as NServiceBus writes it into fault headers. Those of
-    duesweep's own types stay as they are.
+    """The full name of the error's type, as NServiceBus writes it into fault headers. The
+    names of duesweep's own types stay as they are.
     """
     kind = type(error)
     # Not an inherited one: a custom store's subclass is another class.

@@ -77,8 +77,8 @@ class BatchLimits:
     def batches(
         self, keys: Sequence[_T], sizes: Sequence[int], together: Sequence[object] = ()
     ) -> Iterator[Sequence[_T]]:
-        """Cut `keys` into batches within the limits. A message over the limit gets its own. Those
-        that have equal neighbours in `together` get into one batch, if they fit into one.
+        """Cut `keys` into batches within the limits. A message over the limit gets its own. Keys
+        with equal neighbours in `together` get into one batch, if they fit into one.
         """
         start, weight, turn = 0, 0, 0
         for index, size in enumerate(sizes):

@@ -140,8 +140,8 @@ def _variables(
         joined["--archives"] = [f"{_printed_by('build_environment.py')}#environment"]
     python = options.setting("spark.pyspark.python") or python
     # If tasks run on this process's own Python, the package is there: on a zip in `sys.path`
-    # each task would spend 0.3 s, since Spark lets Python forget at the start of a task what it
-    # has seen there.
+    # each task would spend 0.3 s, since Spark lets Python forget the contents of zips at the start
+    # of a task.
     if python != sys.executable and own_jars() is not None:
         _printed_by("build_package.py")
         joined["--py-files"] = [str(_CHECKOUT / "build" / "duesweep.zip")]

@@ -71,7 +71,7 @@ def schema_name(root: str) -> str:
 
 
 def holds_data(folder: Path) -> bool:
-    """Whether the folder holds any file besides table logs and hidden files."""
+    """Whether the folder holds any file except table logs and hidden files."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
         if path.is_file() and not any(part.startswith(("_", ".")) for part in parts):

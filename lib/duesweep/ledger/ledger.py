@@ -36,7 +36,7 @@ from duesweep.ledger.base import (
 from duesweep.stores.base import DriverSession, Piece
 
 # Properties of each table: the ledger's id, and the table's name, by which a copy of another table
-# is told.
+# is recognised.
 ID_PROPERTY = "duesweep.ledgerId"
 ROLE_PROPERTY = "duesweep.table"
 # Properties of the first table. There is a table `changes`:

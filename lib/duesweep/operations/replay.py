@@ -101,8 +101,8 @@ class Delivery:
             yield part
 
     def _deliver_part(self, part: Sequence[Message], errors: Mapping[str, ErrorId]) -> Tally:
-        """Deliver messages. Those without an answer are sent again, and those that were not reached
-        go on as long as others are done.
+        """Deliver messages. Messages without an answer are sent again, and unreached ones
+        are tried as long as others are done.
         """
         waiting, delivered, idle = list(part), 0, 0
         unanswered: Counter[str] = Counter()

@@ -340,9 +340,9 @@ def reload(
     read: Callable[[], Sequence[EndpointSettings]],
     overrides: Sequence[str],
 ) -> bool | None:
-    """Read the configuration again, and put its settings into `endpoints` and their `tickers`. What
-    is invalid is logged, and its old settings stay in force. Returns False if the configuration has
-    changes that only a restart brings into force, and None if it cannot be read.
+    """Read the configuration again, and put its settings into `endpoints` and their `tickers`.
+    Invalid ones are logged, and their old settings stay in force. Returns False if the
+    configuration has changes that only a restart brings into force, and None if it cannot be read.
     """
     try:
         found, failures = endpoints_of(read(), overrides)

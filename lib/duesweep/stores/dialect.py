@@ -228,8 +228,8 @@ class Tables:
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them, and `script_of` for
-    that of a table. `create` is given new tables, for each of several scripts its tables and its
-    texts, and what names the tables; it raises `ConfigError` where this user may not. `grants`: the
+    a table's database. `create` is given new tables, for each of several scripts its tables and its
+    texts, and what names the tables; it raises `ConfigError` if this user may not. `grants`: the
     text that grants a role rights on tables, and more rights for queues.
 
     `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text

@@ -213,9 +213,9 @@ def _staying(result: BatchResult) -> Iterator[Message]:
 
 
 def _moves(store: TaskSession) -> bool:
-    """Whether the session may run the moved form: the class that has its `claim` has its `move`,
-    too. A store that derives from another one, and claims in its own way, has to be asked for its
-    claims.
+    """Whether the session may run the moved form: the class that has its `claim` also has its
+    `move`. A store that derives from another one, and claims in its own way, has to be asked for
+    its claims.
     """
     owner = next(kind for kind in type(store).__mro__ if "claim" in vars(kind))
     return store.can_move and "move" in vars(owner)

@@ -278,7 +278,7 @@ def _attributes(report: SweepReport) -> Attributes:
 
 def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
     """The process's exit code for a sweep that has ended. `is_late`: it missed its objective, which
-    is told if nothing worse happened.
+    counts if nothing worse happened.
     """
     if isinstance(summary, SweepReport) and summary.ledger_error:
         return ExitCode.WORK_LEFT

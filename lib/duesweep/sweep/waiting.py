@@ -164,9 +164,9 @@ class Reservations:
                 self._reserved[limit] = Reservation(address, messages, at)
 
     def due(self, waiting: Collection[Address]) -> list[Reservation]:
-        """The reservations whose time has come, which uses them up; without those for destinations
-        that nothing waits for any more, and those whose time is over. No two of a limit that follow
-        each other are dropped for that: where all comes late, messages go on nevertheless.
+        """The reservations whose time has come, which uses them up; without ones for destinations
+        without waiting messages, and late ones. No two in a row of a limit are dropped for
+        lateness: if all of them are late, messages still go.
         """
         now = self._clock.seconds()
         due = {limit: each for limit, each in self._reserved.items() if each.at <= now}
