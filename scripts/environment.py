@@ -13,10 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-
-from fetch_jars import JARS, fetch
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
@@ -95,7 +92,6 @@ def _make_own(*, with_tests: bool) -> None:
         if (name not in of_program if has_program else with_tests or name in of_program)
     }
     with ThreadPoolExecutor() as pool:
-        jars = None if JARS.exists() else pool.submit(fetch, JARS)
         spark = pool.submit(_install, VENV, [wanted.pop(_SPARK)]) if _SPARK in wanted else None
         _install(VENV, wanted.values())
         (site,) = VENV.glob("lib/python3*/site-packages")
@@ -103,10 +99,6 @@ def _make_own(*, with_tests: bool) -> None:
         if spark is not None:
             spark.result()
             _compile(site / _SPARK)
-        # What starts Spark fetches them again, and says why it cannot.
-        if jars is not None:
-            with suppress(OSError, ValueError):
-                jars.result()
     # Relative, so that a checkout can move; read by `site` when Python starts.
     (site / "duesweep.pth").write_text("../../../../lib\n", encoding="utf-8")
     shutil.copy(LOCK, VENV / ("requirements.lock" if with_tests else "program.lock"))
@@ -120,6 +112,9 @@ def _make_tools(lock: Path, folder: Path) -> None:
 
 
 def _is_made_from(lock: Path, copy: Path) -> bool:
+    # The system's Python that it was made from may be gone.
+    if not os.access(copy.parent / "bin" / "python", os.X_OK):
+        return False
     try:
         mine, its = (file.read_text(encoding="utf-8").splitlines() for file in (lock, copy))
     except OSError:

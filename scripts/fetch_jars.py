@@ -1,30 +1,40 @@
 """Fetch the jars of jars.lock: fetch_jars.py [folder], by default .cache/jars.
 
-From Maven Central, or from the mirror that DEFAULT_ARTIFACT_REPOSITORY names, as for Spark itself.
-Each is compared with its SHA-256. Needs Python alone: scripts/environment.py fetches them while pip
-installs PySpark.
+Spark resolves them, so it takes them from its repository, or from the mirror that
+DEFAULT_ARTIFACT_REPOSITORY names. Each is compared with its SHA-256.
 """
 
-import base64
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "jars.lock"
 JARS = ROOT / ".cache" / "jars"
-_CENTRAL = "https://repo1.maven.org/maven2/"
-_SECONDS = 60
+# Spark ships these itself, newer or of the same line; a second copy would only take sides with one
+# of them. The last two hold annotations, which nothing reads at run time.
+SHIPPED_WITH_SPARK = (
+    "com.fasterxml.*:*",
+    "com.github.luben:*",
+    "com.google.*:*",
+    "commons-*:*",
+    "io.airlift:*",
+    "org.apache.*:*",
+    "org.locationtech.*:*",
+    "org.roaringbitmap:*",
+    "org.slf4j:*",
+    "org.xerial.*:*",
+    "javax.annotation:*",
+    "org.checkerframework:*",
+)
+_COORDINATE = re.compile(r"^[^#\s:]+:[^\s:]+:[^\s:]+$", re.MULTILINE)
 # `<sha256>  <group>_<artifact>-<version>.jar`: a group has no underline, and a version begins with
 # a digit.
 _LINE = re.compile(
@@ -46,12 +56,6 @@ class Jar(NamedTuple):
         """Its name in the folder: two groups may have artifacts of one name."""
         return f"{self.group}_{self.name}-{self.version}.jar"
 
-    @property
-    def path(self) -> str:
-        """Its path in a Maven repository."""
-        group = self.group.replace(".", "/")
-        return f"{group}/{self.name}/{self.version}/{self.name}-{self.version}.jar"
-
 
 def locked(lock: str) -> Iterator[Jar]:
     """The jars that a jars.lock names."""
@@ -59,52 +63,48 @@ def locked(lock: str) -> Iterator[Jar]:
 
 
 def fetch(folder: Path) -> None:
-    """Put all jars in place at once. Raises `OSError` or `ValueError` if one cannot be
-    fetched, or is another one.
-    """
-    jars = list(locked(LOCK.read_text(encoding="utf-8")))
+    """Put all jars in place at once. Raises `ValueError` if Spark resolved others."""
+    lock = LOCK.read_text(encoding="utf-8")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="jars-") as temporary:
-        unfinished = Path(temporary) / "jars"
-        unfinished.mkdir()
-        with ThreadPoolExecutor(4) as pool:
-            for _ in pool.map(lambda jar: _fetch_one(jar, unfinished), jars):
-                pass
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="jars-") as ivy:
+        jars = resolve(lock, Path(ivy))
+        differing = hashes(jars).items() ^ {jar.file: jar.sha256 for jar in locked(lock)}.items()
+        if differing:
+            names = ", ".join(sorted({name for name, _ in differing}))
+            raise ValueError(f"The fetched jars differ from jars.lock in {names}")
         # A folder with a copy of the lock is a folder that is complete.
-        shutil.copy(LOCK, unfinished / LOCK.name)
+        shutil.copy(LOCK, jars / LOCK.name)
         shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        jars.rename(folder)
 
 
-def _fetch_one(jar: Jar, folder: Path) -> None:
-    request = _request(jar.path)
-    try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            content = answer.read()
-    except (OSError, HTTPException) as error:
-        raise OSError(f"{request.full_url} could not be fetched: {error}") from error
-    if hashlib.sha256(content).hexdigest() != jar.sha256:
-        raise ValueError(f"{request.full_url} is not the file whose SHA-256 is in jars.lock")
-    (folder / jar.file).write_bytes(content)
+def resolve(lock: str, ivy: Path) -> Path:
+    """Let Spark resolve the coordinates of a jars.lock. Returns the folder with the jars. No
+    session is started.
+    """
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - reading a lock needs no Spark
+
+    options = ["--packages", ",".join(_COORDINATE.findall(lock))]
+    options += ["--exclude-packages", ",".join(SHIPPED_WITH_SPARK)]
+    options += ["--conf", f"spark.jars.ivy={ivy}", "pyspark-shell"]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(options)
+    launch_gateway().shutdown()  # type: ignore[no-untyped-call]  # PySpark gives it no types
+    return ivy / "jars"
 
 
-def _request(path: str) -> urllib.request.Request:
-    """A mirror's URL may have a password, which is sent as HTTP wants it, but not printed."""
-    repository = urlsplit(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL))
-    person, _, host = repository.netloc.rpartition("@")
-    url = urlunsplit(repository._replace(netloc=host, path=f"{repository.path.rstrip('/')}/{path}"))
-    request = urllib.request.Request(url)
-    if person:
-        secret = base64.b64encode(unquote(person).encode()).decode()
-        request.add_header("Authorization", f"Basic {secret}")
-    return request
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each jar of a folder, by its name."""
+    return {
+        jar.name: hashlib.sha256(jar.read_bytes()).hexdigest()
+        for jar in sorted(folder.glob("*.jar"))
+    }
 
 
 def main() -> int:
-    """Fetch them. Returns 1 if one cannot be fetched."""
+    """Fetch them. Returns 1 if others came."""
     try:
         fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else JARS)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -7,36 +7,18 @@ keep their versions; `--upgrade` takes new ones of everything, `--upgrade-packag
 one. `--jars` renews jars.lock alone, from the coordinates in it; Spark resolves them.
 """
 
-import hashlib
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from fetch_jars import LOCK as JARS_LOCK
+from fetch_jars import hashes, resolve
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
-JARS_LOCK = ROOT / "jars.lock"
-# Spark ships these itself, newer or of the same line; a second copy would only take sides with one
-# of them. The last two hold annotations, which nothing reads at run time.
-SHIPPED_WITH_SPARK = (
-    "com.fasterxml.*:*",
-    "com.github.luben:*",
-    "com.google.*:*",
-    "commons-*:*",
-    "io.airlift:*",
-    "org.apache.*:*",
-    "org.locationtech.*:*",
-    "org.roaringbitmap:*",
-    "org.slf4j:*",
-    "org.xerial.*:*",
-    "javax.annotation:*",
-    "org.checkerframework:*",
-)
-_COORDINATE = re.compile(r"^[^#\s:]+:[^\s:]+:[^\s:]+$", re.MULTILINE)
 _HASH = re.compile(r"^[0-9a-f]{64}  \S+\.jar\n?", re.MULTILINE)
 _COMPILE = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11")
 _PLAIN = ("--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links")
@@ -67,25 +49,12 @@ def renew_program(lock: Path) -> None:
     (SCRIPTS / "program.txt").write_text("\n".join([*names, ""]), encoding="utf-8")
 
 
-def resolve(coordinates: list[str], ivy: Path) -> Path:
-    """Let spark-submit resolve them; the folder with the jars. No Spark session is started."""
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - the other locks need no Spark
-
-    options = ["--packages", ",".join(coordinates)]
-    options += ["--exclude-packages", ",".join(SHIPPED_WITH_SPARK)]
-    options += ["--conf", f"spark.jars.ivy={ivy}", "pyspark-shell"]
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(options)
-    launch_gateway().shutdown()  # type: ignore[no-untyped-call]  # PySpark gives it no types
-    return ivy / "jars"
-
-
 def renew_jars() -> None:
     """Replace the hashes in jars.lock by the hashes of the jars that its coordinates name."""
     text = JARS_LOCK.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as ivy:
-        files = sorted(resolve(_COORDINATE.findall(text), Path(ivy)).glob("*.jar"))
-        found = [(hashlib.sha256(file.read_bytes()).hexdigest(), file.name) for file in files]
-    lines = "".join(f"{digest}  {name}\n" for digest, name in found)
+        found = hashes(resolve(text, Path(ivy)))
+    lines = "".join(f"{digest}  {name}\n" for name, digest in found.items())
     JARS_LOCK.write_text(f"{_HASH.sub('', text).rstrip()}\n\n{lines}", encoding="utf-8")
 
 

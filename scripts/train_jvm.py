@@ -49,7 +49,7 @@ def main() -> int:
         df = sample_df(spark)
         append(df, table)
         append(df, table)
-        df.repartition(2).mapInArrow(lambda batches: batches, df.schema).foreachPartition(consume)
+        df.repartition(2).foreachPartition(consume)
         ledger = DeltaTable.forPath(spark, str(table))
         ledger.delete("key = '7'")
         ledger.toDF().groupBy("due").agg(F.count("*"), F.max("key")).orderBy("due").collect()

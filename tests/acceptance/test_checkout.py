@@ -100,6 +100,26 @@ def test_environment_serves_whom_its_lock_is_for(
             assert done.err.startswith(f"{bare} is not ready, and this user may not write there")
 
 
+def test_environment_whose_python_is_gone_is_made_again(bare: Path) -> None:
+    lock = bare / "requirements.lock"
+    copy = bare / ".venv" / "requirements.lock"
+    bare.chmod(0o755)
+    (bare / ".venv" / "bin").mkdir(parents=True)
+    copy.write_bytes(lock.read_bytes())
+    python = bare / ".venv" / "bin" / "python"
+    paths = f"Path({str(lock)!r}), Path({str(copy)!r})"
+    source = f"from pathlib import Path; import environment as e; print(e._is_made_from({paths}))"
+    found = []
+
+    for target in (sys.executable, "/nothing/is/here"):
+        python.unlink(missing_ok=True)
+        python.symlink_to(target)
+        environment = os.environ | {"PYTHONPATH": str(bare / "scripts")}
+        found.append(run_program(sys.executable, "-c", source, env=environment).out.strip())
+
+    assert found == ["True", "False"]
+
+
 @pytest.mark.parametrize("command", ["sweep", "handover", "--master local[2] sweep --config x"])
 def test_checkout_that_is_not_ready_prints_a_document_where_one_is_asked_for(
     command: str, bare: Path

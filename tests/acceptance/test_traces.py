@@ -14,7 +14,7 @@ from duesweep.core.errors import ConfigError
 from duesweep.sweep.job import Tracing
 from duesweep.sweep.sweep import Engine
 from duesweep.sweep.traces import OtlpTracing
-from duesweep_testing.builders import delayed_row
+from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting
 from support.sweeps import run_sweep
@@ -38,8 +38,13 @@ def _delay(endpoint: Endpoint) -> None:
     endpoint.delay("Billing")
     for traceparent in (f"00-{_TRACE}-{_SPAN}-01", "nonsense"):
         row = delayed_row("Billing", due=endpoint.due_in(-60))
-        headers = json.loads(row.headers) | {"traceparent": traceparent}
-        endpoint.load([replace(row, headers=json.dumps(headers))])
+        endpoint.load([replace(row, headers=_sent(row, traceparent))])
+
+
+def _sent(row: DelayedRow, traceparent: str) -> str:
+    """Its headers as NServiceBus stores them: without spaces, and the destination last."""
+    headers = {"traceparent": traceparent} | json.loads(row.headers or "")
+    return json.dumps(headers, separators=(",", ":"))
 
 
 def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_messages(
@@ -124,10 +129,8 @@ def test_sweep_that_an_error_ends_is_an_error(endpoint: Endpoint, collector: Col
 def test_links_that_were_cut_are_counted(endpoint: Endpoint, collector: Collector) -> None:
     endpoint.set_up("Billing")
     rows = [delayed_row("Billing", due=endpoint.due_in(-60)) for _ in range(130)]
-    sent = {"traceparent": f"00-{_TRACE}-{_SPAN}-01"}
-    endpoint.load(
-        [replace(row, headers=json.dumps(json.loads(row.headers) | sent)) for row in rows]
-    )
+    traceparent = f"00-{_TRACE}-{_SPAN}-01"
+    endpoint.load([replace(row, headers=_sent(row, traceparent)) for row in rows])
 
     assert run_sweep(endpoint).outcome == "done"
 

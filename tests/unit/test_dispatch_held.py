@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.core.world import SettableClock
 from duesweep.sweep.waiting import Reservations
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
-from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.sweeps import open_sweep, stop_sweep
 from support.contract.memory_stores import MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
@@ -198,6 +199,26 @@ def test_messages_that_wait_for_a_limit_go_only_as_far_as_the_share_does() -> No
 
     assert len(world.store.rows) == 2
     assert world.ends(run) == [slice_end(given=5, claimed=3, left=2)]
+
+
+def test_sweep_that_is_stopped_accounts_for_messages_beyond_a_share_that_wait_for_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = _rows(5)
+    world = _limited(RateLimit("Billing", 100), rows=rows)
+    world.job["shares"] = (3,)
+    run = open_sweep(world.store)
+    reserve = MemoryTaskSession.reserve
+
+    def stop_and_reserve(session: MemoryTaskSession, *limit: Any) -> float:
+        stop_sweep(world.store, run, 0)
+        return reserve(session, *limit)
+
+    monkeypatch.setattr(MemoryTaskSession, "reserve", stop_and_reserve)
+
+    world.run_slice(run)
+
+    assert world.ends(run) == [slice_end(given=5, left=5)]
 
 
 def _note_times(world: World, queue: str = "Billing") -> list[float]:

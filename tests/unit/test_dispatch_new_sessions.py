@@ -17,9 +17,9 @@ from duesweep.core.errors import (
     StoreError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.stores.base import SweepRun
-from duesweep_testing.builders import DUE, DelayedRow, delayed_row
+from duesweep_testing.builders import DUE, ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.memory_queue import MemoryQueue
 from support.contract.memory_stores import DueKeySession, DueKeyStore
@@ -277,6 +277,21 @@ def test_what_is_excluded_for_the_slice_takes_no_claim_key_on_new_sessions_eithe
 
     assert len(world.queue.arrived["Billing"]) == 6
     assert world.ends(run) == [slice_end("no right to insert", given=12, claimed=6, left=6)]
+
+
+@pytest.mark.parametrize("rates", [(), (RateLimit("Billing", 100),)], ids=["tried", "limited"])
+def test_session_that_fails_in_a_turn_leaves_no_message_beyond_the_share_unaccounted_for(
+    rates: tuple[RateLimit, ...],
+) -> None:
+    world, _ = _world([delayed_row("Billing") for _ in range(6)])
+    errors = iter([*([] if rates else [DestinationError("locked")]), AWAY])
+    world.queue.trouble["Billing"] = lambda _: next(errors, None)
+
+    run = world.sweep(shares=(3,), rate_limits=RateLimits(rates, ENDPOINT))
+
+    account = _account(world, run, 6)
+    assert (account.claimed, account.left, account.unexplained) == (3, 3, 0)
+    assert len(world.store.rows) == 3
 
 
 OUTAGES = st.lists(

@@ -24,4 +24,7 @@ if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     from duesweep.cli.app import main
 
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    # From here on a signal may end what hangs while Python ends.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.exit(code)

@@ -192,8 +192,10 @@ def _java_version() -> str:
 
 def _are_current(jars: Path) -> bool:
     """The folder's copy of the lock is written last."""
-    copy = jars / "jars.lock"
-    return copy.exists() and _content(copy) == _content(_CHECKOUT / "jars.lock")
+    try:
+        return _content(jars / "jars.lock") == _content(_CHECKOUT / "jars.lock")
+    except OSError:
+        return False
 
 
 def _content(lock: Path) -> str:
@@ -248,6 +250,11 @@ def _make_archive(archive: Path, jars: Path, java_options: Sequence[str]) -> Non
         # A signal ended it, which says nothing of the JVM.
         return
     if done.returncode or not unfinished.exists():
+        # Not tried again at each start: it takes half a minute.
+        print(
+            f"They could not be archived, so Spark starts more slowly: see {output.name}",
+            file=sys.stderr,
+        )
         # The JVM makes files that only may be read.
         unfinished.unlink(missing_ok=True)
         unfinished.write_bytes(b"")

@@ -184,16 +184,18 @@ class Changed:
         is_done = chosen.is_done(report.tally.changed, report.tally.gone)
         code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
         asked = chosen.would_change + chosen.lacking
+        left = asked - tally.changed - tally.held - tally.gone - tally.refused
         return cls(
             command=chosen.command,
             command_id=report.command_id,
             source=chosen.source,
             **asdict(tally),
-            is_stopped=report.is_stopped,
+            # One that came after the last batch stopped nothing.
+            is_stopped=report.is_stopped and left > 0,
             ledger_error=report.ledger_error,
             exit_code=code if report.ledger_error is None else ExitCode.WORK_LEFT,
             error=report.ledger_error,
-            left=asked - tally.changed - tally.held - tally.gone - tally.refused,
+            left=left,
             **more,
         )
 

@@ -77,11 +77,6 @@ class Duesweep:
         """The stable name of its store."""
         return self.context.store.source
 
-    @property
-    def server(self) -> str:
-        """The same for all endpoints of one database."""
-        return self.config.store.dsn.get_secret_value()
-
     def sweep(self, *, max_seconds: float | None = None, max_messages: int | None = None) -> "Run":
         """Move the messages that are due now. If messages failed or work is left, this does not
         raise: see the run's `exit_code`, `error` and `report`. `report` None: nothing was due.

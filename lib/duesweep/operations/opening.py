@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
-from duesweep.core.errors import ConfigError, DuesweepError
+from duesweep.core.errors import ConfigError, DuesweepError, SparkError, SweepStoppedError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import is_path, local_folder
 from duesweep.ledger.ledger import (
@@ -49,14 +49,23 @@ def endpoints_of(
 
 def open_spark(stop: Stop | None = None, *, archives_classes: bool = True) -> "SparkSession":
     """The session that is there, else a new one. A `stop` ends the wait for another process that
-    makes Spark ready, with `SweepStoppedError`.
+    makes Spark ready: with `SweepStoppedError` if it was asked for, with `SparkError` if its time
+    has come.
     """
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
 
     start = configuration.spark_start(archives_classes=archives_classes)
     if start is not None and stop is not None:
         start = replace(start, is_stopped=lambda: stop.is_wanted)
-    return spark_session(start)
+    try:
+        return spark_session(start)
+    except SweepStoppedError as error:
+        if stop is None or stop.is_asked:
+            raise
+        # Nobody wanted it to end without a message moved.
+        raise SparkError(
+            "Spark was not ready in the time that this sweep has", transient=True
+        ) from error
 
 
 @contextmanager

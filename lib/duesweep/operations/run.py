@@ -115,7 +115,7 @@ class Run:
         """
         report = self.report
         if report is None:
-            return not self.is_lost
+            return self.outcome == "idle"
         blocked = sum(each.left for each in report.breakers if not each.is_closed)
         return report.skipped == 0 and report.left <= blocked
 
@@ -244,6 +244,11 @@ class _Turn:
     look: Look | None = None
     seconds: float = 0.0
 
+    @property
+    def server(self) -> str:
+        """The same for all endpoints of one database."""
+        return self.endpoint.config.store.dsn.get_secret_value()
+
     @contextmanager
     def timed(self) -> Iterator[None]:
         began = time.monotonic()
@@ -278,7 +283,7 @@ def run_all(
 ) -> list[tuple[Duesweep, Run]]:
     """Run for each endpoint; an error of one does not affect the others."""
     turns = [_Turn(each) for each in endpoints]
-    looked = side_by_side([(each.endpoint.server, partial(each.look_at, stop)) for each in turns])
+    looked = side_by_side([(each.server, partial(each.look_at, stop)) for each in turns])
     runs: list[tuple[_Turn, Run]] = []
     on_spark: list[_Turn] = []
     others: list[_Turn] = []
@@ -293,7 +298,7 @@ def run_all(
     before([(each.endpoint, each.look) for each in turns if each.look is not None])
     with ThreadPoolExecutor(1, thread_name_prefix="duesweep fleet on Spark") as pool:
         spark = pool.submit(_run_on_spark, on_spark, stop)
-        done = side_by_side([(each.endpoint.server, partial(each.sweep, stop)) for each in others])
+        done = side_by_side([(each.server, partial(each.sweep, stop)) for each in others])
         runs += [
             (turn, turn.failed(run) if isinstance(run, DuesweepError) else run)
             for turn, run in zip(others, done, strict=True)

@@ -220,7 +220,7 @@ def status(of: "Duesweep", days: int) -> Status:
 
     return Status(
         source=source,
-        waiting=_try(lambda: _read_waiting(context), "The store", problems),
+        waiting=_try(lambda: read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
         findings=_try(lambda: _findings(of.config), "What the doctor looks at", problems) or (),
         problems=problems,
@@ -299,7 +299,7 @@ def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:
         return None
 
 
-def _read_waiting(context: SweepContext) -> Waiting:
+def read_waiting(context: SweepContext) -> Waiting:
     """The waiting messages. Raises `StoreError`, and `ConfigError` if the store cannot show
     messages.
     """
@@ -311,6 +311,11 @@ def _read_waiting(context: SweepContext) -> Waiting:
         due, *counts, later = session.count_waiting([now, *ends])
         messages = DueMessages(context, now, pauses, _MOST_LOOKED_AT)
         destinations = messages.look(session)
+        oldest_eligible = messages.oldest_eligible
+        if oldest_eligible is None and messages.looked_at < due:
+            # Behind all that was looked at.
+            work = session.find_work(timedelta(0))
+            oldest_eligible = work and work.since
         unsettled = [one.started_at for one in session.unsettled() if one.is_closed]
 
     def between(start: datetime, end: datetime) -> int:
@@ -331,7 +336,7 @@ def _read_waiting(context: SweepContext) -> Waiting:
         pauses=pauses,
         looked_at=messages.looked_at,
         oldest_due=messages.oldest_due,
-        oldest_eligible=messages.oldest_eligible,
+        oldest_eligible=oldest_eligible,
         destinations=with_problems(context, destinations),
         held_back=tuple(messages.held(pauses)),
         unsettled=len(unsettled),

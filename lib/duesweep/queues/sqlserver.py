@@ -124,8 +124,7 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         return table if is_beside and not table.is_narrow else None
 
     def read_tables(self) -> None:
-        """Read the tables of the session's database. Tables in others are read at their first use.
-        """
+        """Read the tables of the session's database; tables in others at their first use."""
         tables = [
             SqlServerQueueTable(
                 SqlServerTable(self._catalog, row.schema, row.table),

@@ -6,6 +6,7 @@ sweeps: it opens and closes them, and hands their journal to settle. A store inh
 classes, so it has their answers if it does not give its own.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -284,6 +285,7 @@ class TaskSession(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
 
+    @abstractmethod
     def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
         """Lock the messages of the claim keys, at most one a claim key, if it is still
         there, due by the horizon and eligible; skip rows that others hold, wait for no row. Raises
@@ -298,9 +300,9 @@ class TaskSession(Protocol):
         slices wait until this transaction, in which `finish` counts them, has ended.
         """
 
+    @abstractmethod
     def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        """Remove delivered messages, count failures, journal both; part of the claim's transaction.
-        """
+        """Remove delivered messages, count failures, journal both, in the claim's transaction."""
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, its account and whether it is complete."""
@@ -391,6 +393,7 @@ class DriverSession(Protocol):
     def check(self) -> None:
         """Raise `ConfigError` unless tables, their shapes and this role's rights are as needed."""
 
+    @abstractmethod
     def find_work(self, ahead: timedelta) -> Work | None:
         """Work that is unsettled, or due by `ahead` from now and eligible; or None. Cheap."""
 
@@ -402,6 +405,7 @@ class DriverSession(Protocol):
         ledger.
         """
 
+    @abstractmethod
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
         """Cut the eligible messages into slices of equal size. Changes nothing."""
 
@@ -426,7 +430,7 @@ class DriverSession(Protocol):
 
     def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
         """Let an open sweep stop in this many seconds, by the server's clock. After that its
-        tasks' `claim` and `take` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
+        tasks' `claim` and `move` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
         earlier stop stays as it is. Does nothing to a closed sweep.
         """
 

@@ -57,8 +57,7 @@ class Location:
 
     @property
     def own_queue(self) -> str:
-        """The endpoint's own queue: its table, or its name if that is not in the store's database.
-        """
+        """The endpoint's own queue: its table, or its name if it is in another database."""
         addresses = self.addresses
         return str(addresses.own_queue) if self.kind.has_own_queue else addresses.endpoint
 
@@ -354,8 +353,7 @@ class Dialect(ABC):
     def execute_rows(
         self, session: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
     ) -> None:
-        """Run the named statement for each of these rows, with the values that all of them share.
-        """
+        """Run the named statement for each of these rows, with the values that all share."""
 
     def not_removed(self, text: str, advice: str) -> StoreError:
         """Why claimed rows are still there: a trigger kept them, and will do so again."""

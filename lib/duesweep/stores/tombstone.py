@@ -62,8 +62,7 @@ class Tombstones:
 
     @classmethod
     def of(cls, delivered: Sequence[Delivered], own_queue: str) -> "Tombstones":
-        """Tombstones of delivered messages; `own_queue` is the destination of messages without one.
-        """
+        """Tombstones of delivered messages; `own_queue` is for messages without a destination."""
         messages = [outcome.message for outcome in delivered]
         return cls(
             [m.key for m in messages],

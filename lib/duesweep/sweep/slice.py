@@ -206,11 +206,11 @@ class _Slice:
         self._run(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._give_turns(self._destinations.tries())
-        self._give_turns(self._destinations.turns(self._store.reserve))
+            self._give_turns(self._destinations.tries(self._room))
+        self._give_turns(self._destinations.turns(self._store.reserve, self._room))
         while self._room(1) and (seconds := self._destinations.seconds_to_next) is not None:
             self._wait(seconds)
-            self._give_turns(self._destinations.turns(self._store.reserve))
+            self._give_turns(self._destinations.turns(self._store.reserve, self._room))
 
     def _room(self, wanted: int) -> int:
         """How many of `wanted` messages the slice may still claim. Messages that are held back,
@@ -251,12 +251,8 @@ class _Slice:
     def _give_turns(self, turns: Iterator[Turn]) -> None:
         """Run batches that waited for their destination, as far as the slice may."""
         for turn in turns:
-            room = self._room(len(turn.claim_keys))
             with self._destinations.giving(turn):
-                self._run(self._batches.careful, [Forwarded(None, turn.claim_keys[:room])])
-            if room < len(turn.claim_keys):
-                self._in_hand = [Forwarded(None, turn.claim_keys[room:])]
-                raise SweepStoppedError("The slice has claimed its share")
+                self._run(self._batches.careful, [Forwarded(None, turn.claim_keys)])
 
     def _wait(self, seconds: float) -> None:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""

@@ -52,6 +52,11 @@ class Stop:
         return stop
 
     @property
+    def is_asked(self) -> bool:
+        """Whether somebody asked for it, whatever the time is."""
+        return self._asked.is_asked
+
+    @property
     def is_wanted(self) -> bool:
         return self._seconds_left() == 0
 

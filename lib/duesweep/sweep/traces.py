@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -61,6 +61,7 @@ class OtlpTracing(Tracing):
     them. `resource` describes the service; `parent` is the `traceparent` of the span above.
     """
 
+    records: ClassVar[bool] = True
     endpoint: str
     headers: str = field(default="", repr=False)
     resource: tuple[tuple[str, str], ...] = ()

@@ -330,28 +330,30 @@ class Destinations:
         seconds = min(self._reservations.seconds_to_next, *tries, _NEVER)
         return None if seconds == _NEVER else seconds
 
-    def tries(self) -> Iterator[Turn]:
+    def tries(self, room: Callable[[int], int]) -> Iterator[Turn]:
         """The turns of destinations that can be tried, or used, again. The outcome of one is to be
-        noted before the next is asked for.
+        noted before the next is asked for. `room`: how many of so many messages may be claimed.
         """
-        while addresses := self._failing():
+        while room(1) and (addresses := self._failing()):
             address = min(addresses, key=self._seconds_to_try)
             if not self.is_due(address):
                 return
-            yield Turn(address, self._take(address))
+            yield Turn(address, self._take(address, room(self._batches.rows)))
 
-    def turns(self, ask: Callable[[RateLimit, int], float]) -> Iterator[Turn]:
+    def turns(
+        self, ask: Callable[[RateLimit, int], float], room: Callable[[int], int]
+    ) -> Iterator[Turn]:
         """The turns of all that may go now, also of messages that wait for a limit. Not between
         other batches: they take longer than a reservation may wait. `ask`: see
-        `Reservations.reserve`.
+        `Reservations.reserve`; `room`: see `tries`.
         """
-        yield from self.tries()
+        yield from self.tries(room)
         self._reservations.reserve(self._limited(), ask)
         for address, left, _ in self._reservations.due(self._limited()):
             end = self._claimed + left
             # If others have taken some of these messages: the next ones.
-            while self._claimed < end and address in self._limited():
-                claim_keys = self._take(address, end - self._claimed)
+            while (most := room(max(0, end - self._claimed))) and address in self._limited():
+                claim_keys = self._take(address, most)
                 yield Turn(address, claim_keys, is_reserved=True)
         self._reservations.reserve(self._limited(), ask)
 
@@ -402,13 +404,11 @@ class Destinations:
         if one.claim_key != one.key:
             self.left_alone.setdefault(one.claim_key, set()).add(one.key)
 
-    def _take(self, address: Address, most: int | None = None) -> Sequence[str]:
+    def _take(self, address: Address, most: int) -> Sequence[str]:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
         messages.
         """
-        limits = self._batches
-        if most is not None:
-            limits = replace(limits, rows=min(limits.rows, most))
+        limits = replace(self._batches, rows=min(self._batches.rows, most))
         if not self._takes(address):
             limits = replace(limits, rows=min(limits.rows, _CLAIMED_TO_TRY))
         waiting = self._waiting[address]

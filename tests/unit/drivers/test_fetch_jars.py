@@ -1,34 +1,37 @@
-"""The jars of the lock come from a Maven repository, each compared with its hash, or not at all."""
+"""Jars are put in place together, each compared with its hash in the lock, or not at all."""
 
 import hashlib
 from pathlib import Path
 
 import pytest
-from pytest_httpserver import HTTPServer
 
 ROOT = Path(__file__).resolve().parents[3]
-_PATH = "io/delta/delta-spark_4.1_2.13/4.4.0/delta-spark_4.1_2.13-4.4.0.jar"
 _FILE = "io.delta_delta-spark_4.1_2.13-4.4.0.jar"
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A mirror with one jar, which the lock names."""
+def resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The jars that Spark resolves, by name; first the jar of the lock."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     import fetch_jars  # noqa: PLC0415 - a script
 
-    jar = tmp_path / "mirror" / _PATH
-    jar.parent.mkdir(parents=True)
-    jar.write_bytes(b"classes")
+    found = {_FILE: b"classes"}
     lock = tmp_path / "jars.lock"
     lock.write_text(f"# a comment\n{hashlib.sha256(b'classes').hexdigest()}  {_FILE}\n")
+
+    def resolve(_: str, ivy: Path) -> Path:
+        (ivy / "jars").mkdir()
+        for name, content in found.items():
+            (ivy / "jars" / name).write_bytes(content)
+        return ivy / "jars"
+
     monkeypatch.setattr(fetch_jars, "LOCK", lock)
-    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", (tmp_path / "mirror").as_uri())
-    return tmp_path / "mirror"
+    monkeypatch.setattr(fetch_jars, "resolve", resolve)
+    return found
 
 
-@pytest.mark.usefixtures("repository")
-def test_jars_come_from_the_mirror_with_a_copy_of_the_lock(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("resolved")
+def test_jars_of_the_lock_replace_the_folder_with_a_copy_of_the_lock(tmp_path: Path) -> None:
     from fetch_jars import fetch  # noqa: PLC0415 - a script
 
     folder = tmp_path / ".cache" / "jars"
@@ -43,47 +46,25 @@ def test_jars_come_from_the_mirror_with_a_copy_of_the_lock(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda jar: jar.write_bytes(b"others"), "is not the file whose SHA-256 is in jars.lock"),
-        (lambda jar: jar.unlink(), "could not be fetched"),
-    ],
+    ("found", "named"),
+    [({_FILE: b"others"}, _FILE), ({}, _FILE), ({_FILE: b"classes", "more.jar": b""}, "more.jar")],
+    ids=["another one", "missing", "one more"],
 )
-def test_jar_that_is_missing_or_another_one_leaves_what_was_there(
-    change: object, says: str, repository: Path, tmp_path: Path
+def test_jars_that_are_not_those_of_the_lock_leave_what_was_there(
+    found: dict[str, bytes], named: str, resolved: dict[str, bytes], tmp_path: Path
 ) -> None:
     from fetch_jars import fetch  # noqa: PLC0415 - a script
 
     folder = tmp_path / "jars"
     folder.mkdir()
     (folder / "an old one.jar").touch()
-    assert callable(change)
-    change(repository / _PATH)
+    resolved.clear()
+    resolved.update(found)
 
-    with pytest.raises((OSError, ValueError), match=says):
+    with pytest.raises(ValueError, match=named):
         fetch(folder)
 
     assert [file.name for file in folder.iterdir()] == ["an old one.jar"]
-
-
-def test_password_of_a_mirror_is_sent_and_in_no_message(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer
-) -> None:
-    from fetch_jars import fetch  # noqa: PLC0415 - a script
-
-    me = {"Authorization": "Basic bWU6cEBzcw=="}
-    content = (repository / _PATH).read_bytes()
-    httpserver.expect_request(f"/maven/{_PATH}", headers=me).respond_with_data(content)
-    mirror = f"http://me:p%40ss@{httpserver.host}:{httpserver.port}"
-    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", f"{mirror}/maven/")
-
-    fetch(tmp_path / "jars")
-
-    assert (tmp_path / "jars" / _FILE).read_bytes() == content
-    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", f"{mirror}/nothing")
-    with pytest.raises(OSError, match="could not be fetched") as caught:
-        fetch(tmp_path / "others")
-    assert "ss@" not in str(caught.value)
 
 
 def test_every_line_of_the_lock_is_a_jar(monkeypatch: pytest.MonkeyPatch) -> None:

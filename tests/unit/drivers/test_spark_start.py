@@ -22,6 +22,8 @@ from duesweep.core.submit import SubmitOptions, take_options
 from duesweep.drivers import spark, spark_start
 from duesweep.drivers.spark import SETTINGS
 from duesweep.drivers.spark_start import SparkStart
+from duesweep.operations.opening import open_spark
+from duesweep.sweep.stop import Stop
 
 _USERS_FILE = Path(__file__).parents[3] / "conf" / "spark-defaults.conf"
 _JAVA_21 = "echo 'openjdk version \"21.0.5\" 2024-10-15' >&2"
@@ -400,6 +402,27 @@ def test_other_process_that_never_ends_is_told(
 
     assert caught.value.exit_code == 4
     assert f"it holds {checkout}/.cache/lock" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("is_asked", "error"), [(True, SweepStoppedError), (False, SparkError)], ids=["asked", "late"]
+)
+def test_wait_that_the_sweeps_time_ends_is_a_failure_and_not_a_stop(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
+) -> None:
+    """Else a sweep that never gets Spark would end well each time."""
+
+    def stopped(start: SparkStart) -> None:
+        assert start.is_stopped()
+        raise SweepStoppedError("Stopped before Spark was ready")
+
+    monkeypatch.setattr(spark, "spark_session", stopped)
+    stop = Stop(at=0)
+    if is_asked:
+        stop.ask()
+
+    with pytest.raises(error):
+        open_spark(stop)
 
 
 def test_configuration_that_is_given_as_a_setting_of_spark_is_refused() -> None:

@@ -50,6 +50,12 @@ _MUCH = replace(MOVED, needs_spark=True)
 BREAKER = BreakerReport("Billing@db", "open", "2026-11-23T12:00:00+00:00", 5.0, 3, "it is full")
 
 
+def test_run_that_was_stopped_before_it_began_has_not_caught_up() -> None:
+    outcomes = ("idle", "stopped", "error")
+
+    assert [Run("nsb", one).is_caught_up for one in outcomes] == [True, False, False]
+
+
 def test_log_tells_sums_and_not_each_sweep() -> None:
     log = Log("nsb")
     with capture_logs() as lines:

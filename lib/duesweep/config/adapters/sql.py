@@ -37,13 +37,8 @@ class SqlAdapter(Adapter):
         """What delivery needs of a queue table."""
 
     def queue(self, connection: QueueConnection) -> QueueTables:
-        store, kind = connection.config.store, self.dialect.statements
-        if connection.dsn is None and store.dialect in SERVERS.keys() - {kind}:
-            raise ConfigError(
-                f"{connection.setting} is of kind {kind}, but the store is in "
-                f"{SERVERS[store.dialect]}",
-                advice="give it a dsn",
-            )
+        store = connection.config.store
+        self._refuse_without_server(connection)
         return self.tables(
             self.addresses(connection),
             store.dsn.get_secret_value(),
@@ -95,6 +90,7 @@ class SqlAdapter(Adapter):
         from duesweep.queues.transport.session import Transport  # noqa: PLC0415 - no sweep
 
         config = connection.config
+        self._refuse_without_server(connection)
         is_beside = connection.dsn is None and config.store.kind == connection.kind
         return Transport(
             self.dialect,
@@ -103,3 +99,12 @@ class SqlAdapter(Adapter):
             self.store(config) if is_beside else None,
             connection.timeouts,
         )
+
+    def _refuse_without_server(self, connection: QueueConnection) -> None:
+        """Raise `ConfigError` if queues of this kind cannot be on the store's server."""
+        dialect, kind = connection.config.store.dialect, self.dialect.statements
+        if connection.dsn is None and dialect in SERVERS.keys() - {kind}:
+            raise ConfigError(
+                f"{connection.setting} is of kind {kind}, but the store is in {SERVERS[dialect]}",
+                advice="give it a dsn",
+            )

@@ -224,8 +224,7 @@ class Publisher:
                 self._changed.notify_all()
 
     def _release(self) -> None:
-        """Move messages that were held long enough to the waiting ones; come back for the next one.
-        """
+        """Move messages that were held long enough to the waiting ones; call later for the next."""
         if not self._held:
             return
         now = time.monotonic()

@@ -202,8 +202,7 @@ class RabbitMqQueueSession(QueueSession):
         return {}
 
     def confirm(self, seconds: float) -> Confirmation:
-        """Wait at most `seconds` for the broker's answers to all publications since the last call.
-        """
+        """Wait at most `seconds` for the broker's answers to all publications since the last."""
         publisher = self._publisher
         if publisher is None:
             return Confirmation()

@@ -213,7 +213,8 @@ def _oldest(waiting: Waiting) -> str:
         return "none is due"
     text = f"due for {_ago(waiting.oldest_due, waiting.now)}, since {time_text(waiting.oldest_due)}"
     if waiting.oldest_eligible is None:
-        return f"{text}; no due message is for a sweep now"
+        which = "due message" if waiting.looked_at == waiting.due else f"of {waiting.looked_at:,}"
+        return f"{text}; no {which} is for a sweep now"
     if waiting.oldest_eligible == waiting.oldest_due:
         return text
     return f"{text}; of those for a sweep now, {_ago(waiting.oldest_eligible, waiting.now)}"
@@ -277,7 +278,7 @@ def _reasons(
     elif one.eligible:
         # Unavailable destinations are named there: a breaker is open.
         name = (one.destination or "").partition("@")[0]
-        named = last and last.left and name in (last.reason or "")
+        named = last and last.left and _names(last.reason or "", name)
         left = f"; the last one left some: {last.reason}" if last and named else ""
         yield f"{one.eligible:,} for the next sweep{left}"
     if one.limited:
@@ -287,6 +288,11 @@ def _reasons(
     if one.back_off:
         again = "" if one.problem is None else f"; now they would fail again: {one.problem}"
         yield f"{one.back_off:,} in back-off: they have failed, and are tried again later{again}"
+
+
+def _names(reason: str, name: str) -> bool:
+    """Whether a reason names this destination, and not only another one that begins with it."""
+    return bool(name) and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)", reason) is not None
 
 
 def _sweep_row(sweep: SweepLine) -> Row:
