@@ -1,4 +1,4 @@
-"""Settings that contradict each other or have no effect, and those that a running watcher keeps."""
+"""Settings that contradict each other or have no effect, and settings that a watcher keeps."""
 
 import difflib
 from collections.abc import Iterator

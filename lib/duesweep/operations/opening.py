@@ -62,7 +62,7 @@ def open_spark(stop: Stop | None = None, *, archives_classes: bool = True) -> "S
     except SweepStoppedError as error:
         if stop is None or stop.is_asked:
             raise
-        # Nobody wanted it to end without a message moved.
+        # It must not end well: it moved no message.
         raise SparkError(
             "Spark was not ready in the time that this sweep has", transient=True
         ) from error

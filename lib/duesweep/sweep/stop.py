@@ -53,7 +53,7 @@ class Stop:
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody asked for it, whatever the time is."""
+        """Whether a stop was asked for, whatever the time is."""
         return self._asked.is_asked
 
     @property

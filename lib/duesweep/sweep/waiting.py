@@ -332,7 +332,7 @@ class Destinations:
 
     def tries(self, room: Callable[[int], int]) -> Iterator[Turn]:
         """The turns of destinations that can be tried, or used, again. The outcome of one is to be
-        noted before the next is asked for. `room`: how many of so many messages may be claimed.
+        noted before the next is asked for. `room`: how many of a number of messages may be claimed.
         """
         while room(1) and (addresses := self._failing()):
             address = min(addresses, key=self._seconds_to_try)
