@@ -275,11 +275,16 @@ def _around(passage: str, match: re.Match[str]) -> str:
 
 
 def _long_lines(file: str, text: str) -> Iterator[Case]:
-    """Markdown cannot break the row of a table, so rows do not count."""
+    """Rows of tables cannot be broken, nor outputs of commands, so these do not count."""
+    text = re.sub(r"^ *```.*?^ *```$", _lines_of, text, flags=re.MULTILINE | re.DOTALL)
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > LONGEST_LINE and not line.lstrip().startswith("|"):
             reason = f"{len(line)} characters, at most {LONGEST_LINE}"
             yield Case(file, number, f"{line[:60]}…", reason)
+
+
+def _lines_of(block: re.Match[str]) -> str:
+    return "\n" * block[0].count("\n")
 
 
 def table(counts: Mapping[str, Count], budget: Mapping[str, Budget]) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _TESTS = Path(__file__).parent
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
 
-# What pika logs of every refusal would bury what a failed test has to say.
+# pika's log of every refusal would bury the output of a failed test.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 # A loaded machine is no defect, and examples of one machine are of no use in the tree.
@@ -45,7 +45,7 @@ settings.register_profile(
 settings.load_profile("duesweep")
 
 
-# Workers begin with what takes longest, and end with what takes least.
+# Workers begin with the longest tests, and end with the shortest.
 _ORDER = ("faults", "spark", "acceptance", "golden", "contract", "unit")
 _BROKER = {"broker", "broker_server"}
 
@@ -114,7 +114,7 @@ def _no_settings_from_outside() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_work() -> None:
-    """Where a shell started the tests in the background, or by nohup, they and the processes that
+    """If a shell started the tests in the background, or by nohup, they and the processes that
     they start would ignore these.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -182,7 +182,7 @@ def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Endpoi
 
 @pytest.fixture(scope="session")
 def odbc() -> None:
-    """The shared libraries of ODBC, the machine's or those that scripts/services.py unpacked."""
+    """The shared libraries of ODBC, the machine's, or unpacked by scripts/services.py."""
     from duesweep.core.errors import OdbcDriverError  # noqa: PLC0415
     from duesweep.drivers.sqlserver.dsn import odbc  # noqa: PLC0415
 
@@ -261,8 +261,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "SparkSession":
             pytest.fail('Spark runs on another worker: mark this test xdist_group("spark")')
     # With retries, as on a cluster: plain local[N] never retries a task.
     session = spark_session(configuration.spark_start(), master="local[2,4]")
-    # To compile Java for each query of a few rows took an eighth of all CPU. What the shell starts
-    # runs with Spark's own settings.
+    # To compile Java for each query of a few rows took an eighth of all CPU. Commands from the
+    # shell run with Spark's own settings.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     return session
@@ -270,7 +270,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "SparkSession":
 
 @pytest.fixture(params=["in-process", "spark"])
 def engine(request: pytest.FixtureRequest) -> "Engine":
-    """What dispatches the slices. What a test shows of one has to be so of the other."""
+    """The engine that dispatches the slices. A test's promise holds for both."""
     if request.param == "spark":
         from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 

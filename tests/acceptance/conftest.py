@@ -1,4 +1,4 @@
-"""What the tests of commands have in common."""
+"""Parts that the tests of commands share."""
 
 import signal
 from collections.abc import Iterator

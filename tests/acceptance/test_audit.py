@@ -1,4 +1,5 @@
-"""`duesweep audit` finds each harm to store, journal and ledger by its name, and nothing else."""
+"""`duesweep audit` finds each harm to store, journal and ledger by its name, and finds only that.
+"""
 
 import shutil
 import uuid
@@ -55,7 +56,7 @@ class Scene:
 
     @contextmanager
     def mended(self) -> Iterator[None]:
-        """Undo what is done to the ledger and to duesweep's own tables in the block."""
+        """Undo the changes of the ledger and of duesweep's own tables in the block."""
         ledger, copy = self.endpoint.folder / "ledger", self.endpoint.folder / "copy"
         shutil.copytree(ledger, copy)
         (counter,) = self.endpoint.attempts()
@@ -136,7 +137,7 @@ def _old_sweep(scene: Scene) -> None:
 
 
 TWICE, EXHAUSTED = {"tombstone-twice", "tombstone-unexpected"}, "exhausted = 3"
-# What is done, and the checks that find it.
+# The harms, and the checks that find them.
 Harms = dict[str, tuple[Callable[[Scene], object], set[str]]]
 LEDGER_HARMS: Harms = {
     "doubled tombstone": (lambda s: s.add("tombstones", s.delivered()), TWICE),

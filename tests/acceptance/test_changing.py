@@ -1,6 +1,7 @@
-"""The commands `cancel`, `reschedule` and `restore`: what they refuse, leave and settle.
+"""The commands `cancel`, `reschedule` and `restore`: their refusals, and the messages that they
+leave and settle.
 
-What they print and change on an ordinary day is recorded in tests/golden (`world`).
+Their output and changes on an ordinary day are recorded in tests/golden (`world`).
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The command in a checkout, whoever starts it: also cron."""
+"""The command in a checkout, started by any user, also by cron."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def _as_another(*command: object, env: Mapping[str, str] = os.environ) -> Ran:
 
 @pytest.fixture
 def bare(open_folder: Path) -> Path:
-    """A checkout that nobody has started yet, and that only its owner could change."""
+    """A checkout that was not started yet, and that only its owner could change."""
     checkout = open_folder / "checkout"
     checkout.mkdir()
     for name in ("duesweep", "spark-submit.sh", "requirements.lock"):

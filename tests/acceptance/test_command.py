@@ -25,7 +25,7 @@ def test_sweep_of_many_messages_prints_its_summary_and_tells_its_exit_code(
     later = endpoint.delay(due_in_seconds=3_600)
     file = str(endpoint.config_file(sweep__spark_from=2_501))
 
-    # The process becomes the one that starts Spark, with all that it was told. And a JVM in another
+    # The process itself starts Spark, with all its options. And a JVM in another
     # zone than server, process and writers.
     done = run(
         "sweep", "--config", file, "--set", "store.name=a b'c", "--json",
@@ -74,7 +74,7 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
     file = str(endpoint.config_file())
     run("sweep", "--config", file)
 
-    # What it costs is measured by bench/start; test_start_time.py says what it must not
+    # bench/start measures its cost; test_start_time.py says which modules it must not
     # load.
     done = run("sweep", "--config", file, JAVA_HOME="/nonexistent")
 

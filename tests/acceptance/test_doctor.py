@@ -29,7 +29,7 @@ ACCEPTED = ("--ignore", "read-committed-snapshot")
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What is done to a healthy endpoint: a statement, a call, or settings of its own.
+    """A harm to a healthy endpoint: a statement, a call, or settings of its own.
 
     `finding` is severity, check and subject. Names of tables are in braces, see `_names`. The
     finding or its advice says `words`.

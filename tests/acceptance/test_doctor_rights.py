@@ -1,4 +1,4 @@
-"""The doctor's command: what setup has not made, what a role may not do, and what is printed."""
+"""The doctor's command: missing tables, missing rights of a role, and the output."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`duesweep errors …`: what failed is replayed once, put back or discarded.
+"""`duesweep errors …`: failed messages are replayed once, restored or discarded.
 
 What lists and errors look like is recorded in tests/golden (`world`).
 """
@@ -48,7 +48,7 @@ def _id(row: DelayedRow) -> str:
 
 
 def _sent(rows: Sequence[DelayedRow]) -> list[tuple[str, bytes | None]]:
-    """What has to arrive of these rows."""
+    """The messages that have to arrive of these rows."""
     return sorted((remove_forward_destination(row.headers), row.body) for row in rows)
 
 

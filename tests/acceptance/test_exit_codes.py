@@ -1,4 +1,4 @@
-"""A sweep that cannot start ends with one sentence, the right exit code, and nothing written.
+"""A sweep that cannot start ends with one sentence and the right exit code, and writes nothing.
 
 Mistakes in settings, logins and names are in test_mistakes.py, missing rights in test_rights.py.
 """
@@ -41,7 +41,7 @@ def _sockets(endpoint: Endpoint) -> Endpoint:
 
 
 READ_ONLY = {"options": "-c default_transaction_read_only=on"}
-# What is done to an endpoint that is set up, the code and the sentence.
+# The harm to an endpoint that is set up, the code and the sentence.
 REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
     "no delayed table": (_harmed(f"DROP TABLE {DELAYED}"), 2, f"no delayed table {DELAYED}"),
     "no journal": (_harmed("DROP TABLE duesweep_journal"), 2, "run the command `setup` once"),

@@ -25,7 +25,7 @@ def endpoints(endpoint: Endpoint) -> list[Endpoint]:
 
 
 def _fleet(endpoint: Endpoint, *entries: str, **overrides: object) -> str:
-    """A file of the three, and of those that these lines of TOML describe."""
+    """A file of the three, and of the endpoints that these lines of TOML describe."""
     three = [f'store.endpoint = "{name}"' for name in _NAMES]
     return str(endpoint.fleet_file(*three, *entries, **overrides))
 

@@ -1,4 +1,4 @@
-"""`duesweep maintain`: what it removes, what it keeps, and what it says."""
+"""`duesweep maintain`: removed rows, kept rows, and the output."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -64,7 +64,7 @@ def test_rows_of_old_sweeps_are_removed_and_the_rest_still_adds_up(
     assert abs(datetime.now(UTC) - timedelta(days=30) - kept_from) < timedelta(minutes=5)
     assert (len(endpoint.ledger.rows("tombstones")), len(endpoint.ledger.rows("sweeps"))) == (2, 1)
     assert Duesweep(endpoint.config()).audit().suspects == []
-    # Nothing more is old, and what follows is written and read as before.
+    # Nothing more is old, and later rows are written and read as before.
     assert {t["rows_removed"] for t in _maintained(endpoint)["tables"]} == {0}
     _tick(endpoint)
     assert endpoint.run("audit").code == 0

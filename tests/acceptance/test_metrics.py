@@ -11,7 +11,7 @@ UNREACHED = "postgresql://postgres@127.0.0.1:1/postgres"
 
 
 def _sweep(endpoint: Endpoint, **settings: object) -> tuple[dict[str, float], Ran]:
-    """Sweep with a metrics file; what it then holds, without the names' prefix."""
+    """Sweep with a metrics file; its content, without the names' prefix."""
     file = endpoint.folder / "sales.prom"
     ran = endpoint.run("sweep", metrics__textfile=str(file), **settings)
     families = text_string_to_metric_families(file.read_text(encoding="utf-8"))

@@ -25,7 +25,7 @@ RIGHT, WRONG = "{queue}", "{queue}.input"
 
 @pytest.fixture(params=["sql-persistence/postgresql", "sql-persistence/sqlserver", "msmq"])
 def subject(request: pytest.FixtureRequest) -> Subject:
-    """A store whose destinations are a column, and queues `QUEUES` beside it."""
+    """A store whose destinations are a column, and queues `QUEUES` next to it."""
     kind = request.param.partition("/")[0]
     if request.param.endswith("/postgresql"):
         return request.getfixturevalue("endpoint").of_kind("sql-persistence").set_up(*QUEUES)

@@ -31,7 +31,7 @@ ROWS_ELSEWHERE = {46}
 
 @dataclass(frozen=True)
 class World:
-    """What a mistake at a service is made with."""
+    """The parts of a mistake at a service."""
 
     endpoint: Endpoint[Any]
     strict: EmbeddedServer
@@ -60,8 +60,8 @@ class World:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row of the table. What the error has to hold: `what` happened, `where`, what to `do`;
-    `without`: what must not be said. It is made by the file duesweep.toml, by variables, or `at` a
+    """A row of the table. Texts in the error: `what` happened, `where`, what to `do`; `without`:
+    texts that must not be in it. It is made by the file duesweep.toml, by variables, or `at` a
     service.
     """
 
@@ -105,7 +105,7 @@ def _waiting(world: World) -> Endpoint[Any]:
 
 DELAYED, BILLING = '"public"."Sales.Orders.Delayed"', '"public"."Billing"'
 NO_TABLE = "permission denied for table "
-# The numbers are those of the table in the issue of these mistakes.
+# The numbers are from the table in the issue of these mistakes.
 MISTAKES = [
     Mistake(1, "sweep", "no setting store.endpont", "duesweep.toml:2:",
             "did you mean store.endpoint?",

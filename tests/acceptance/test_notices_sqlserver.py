@@ -1,4 +1,4 @@
-"""What a sweep on SQL Server says of tables that are not as they should be, and does about them."""
+"""Notices and actions of a sweep on SQL Server for tables that are not as they should be."""
 
 import json
 

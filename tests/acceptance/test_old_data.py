@@ -20,7 +20,7 @@ from support.endpoint import ON_BOTH_SERVERS, Endpoint
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "d91097e"
 _LIMIT = '[[limit]]\ndestination = "Shipping"\nper_second = 1000\n'
 _LONG = 150
-# A sweep that nobody closed ends when it is settled.
+# An open sweep ends when it is settled.
 _ENDS = {"end", "rows_per_second"}
 
 pytestmark = ON_BOTH_SERVERS
@@ -54,7 +54,7 @@ class Old:
         return sorted(rows, key=json.dumps)
 
     def journalled(self) -> list[int]:
-        """How many rows tell of sweeps and commands that are not settled."""
+        """How many rows belong to sweeps and commands that are not settled."""
         tables = (self.endpoint.own_table(name) for name in ("sweeps", "journal", "changes"))
         return [self.endpoint.fetch(f"SELECT COUNT(*) AS n FROM {t}")[0].n for t in tables]
 
@@ -99,7 +99,7 @@ def _execute(endpoint: Endpoint[Any], file: Path) -> None:
 
 def _make_young(endpoint: Endpoint[Any]) -> None:
     """Move the moments by which something is too old to be settled; else these tests would fail
-    from the hundredth day on.
+    after the hundredth day.
     """
     sweeps, past = endpoint.own_table("sweeps"), endpoint.server.past
     endpoint.execute(f"UPDATE {sweeps} SET sealed_at = {past} WHERE sealed_at IS NOT NULL")

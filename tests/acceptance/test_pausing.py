@@ -1,4 +1,4 @@
-"""`duesweep pause`, `resume`, `paused`, `plan`, and sweeps that meet what they say."""
+"""`duesweep pause`, `resume`, `paused`, `plan`, and sweeps that meet pauses."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def test_paused_destination_gets_nothing_and_costs_no_attempt_until_it_is_resume
     assert held["why"].startswith("the bank is down (")
     assert (sorted(paused), endpoint.attempts()) == (endpoint.waiting(), {})
 
-    # Nothing else is due: a sweep that finds only what is paused is idle.
+    # Nothing else is due: a sweep that finds only paused messages is idle.
     idle = endpoint.document("sweep")
     assert (idle["outcome"], [one["what"] for one in idle["held_back"]]) == ("idle", ["Bill*"])
 

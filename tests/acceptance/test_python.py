@@ -63,7 +63,7 @@ def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: End
 def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
     endpoint: Endpoint,
 ) -> None:
-    """A choice that was shown as one thing must not become another: a replay delivers."""
+    """A choice must not become another after it is printed: a replay delivers."""
     endpoint.set_up("Billing")
     endpoint.delay("Missing")
     opened = _opened(endpoint, retry__max_attempts=1)
@@ -83,7 +83,7 @@ def test_choice_is_refused_by_another_command_than_that_it_was_made_for(
 def test_choice_is_refused_by_another_endpoint_than_that_it_was_made_in(
     endpoint: Endpoint,
 ) -> None:
-    """Else what is restored there would be restored here once more."""
+    """Else messages restored there would be restored here again."""
     endpoint.set_up("Billing")
     endpoint.delay("Missing")
     opened = _opened(endpoint, retry__max_attempts=1)
@@ -197,7 +197,7 @@ def test_cells_return_what_the_notebook_shows(
 
 
 def _run(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
-    """Run a cell as a notebook does: the value of its last line is what it shows."""
+    """Run a cell as a notebook does: it shows the value of its last line."""
     *lines, last = ast.parse(source).body
     if not isinstance(last, ast.Expr):
         exec(source, names)

@@ -12,7 +12,7 @@ _HOSTILE = "<script>alert('x')</script>\x1b[2J"
 
 
 class _Page(HTMLParser):
-    """Its texts, and what it would fetch."""
+    """Its texts, and the addresses that it would fetch."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

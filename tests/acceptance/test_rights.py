@@ -176,7 +176,7 @@ def test_printed_grants_are_enough_to_sweep(endpoint: Endpoint) -> None:
     assert len(orders.queue_rows(orders.table(error_queue))) == 1
     assert diagnosed(own.config_file()).code == 0
 
-    # What the printed comment says of `queue send --delay`.
+    # The right in the printed comment on `queue send --delay`.
     send = ["queue", "send", OWN, "--delay", "1h"]
     assert own.run(*send).code != 0
     orders.execute(f"GRANT INSERT ON {orders.delayed} TO {quote_name(name)}")

@@ -116,7 +116,7 @@ def test_password_shows_nowhere_in_a_whole_sweep(
     places = set(watch.seen)
     assert {place for place in places if place.startswith("ps: ")} > {"ps: bash"}
     if engine == "spark":
-        # What was looked at has shown what it shows.
+        # The watched places were read.
         assert {"ui: environment/", "ui: api environment", "ui: SQL/", "ps: java"} <= places
         log = "".join(file.read_text("utf-8") for file in events.rglob("*") if file.is_file())
         assert "JDBCRDD" in log
@@ -124,7 +124,7 @@ def test_password_shows_nowhere_in_a_whole_sweep(
 
 
 def test_needle_would_be_found(tmp_path: Path) -> None:
-    """The watch sees what it looks for."""
+    """The watch finds a needle."""
     with watching() as watch:
         done = run("config", "--set", f"store.name={NEEDLE}")
 
@@ -156,7 +156,7 @@ def _told(capsys: Capture, *arguments: str) -> str:
 
 
 def _wrong(port: int, broker: Broker) -> dict[str, tuple[str, str]]:
-    """The variable that is wrong, and its value, by what is wrong with it."""
+    """The variable that is wrong, and its value, by the fault."""
     store, mq = "DUESWEEP_STORE__DSN", "DUESWEEP_QUEUES__MQ__URL"
     secret = _ENCODED + "wrong"
     pairs = make_conninfo(user="sweeper", password=HARDEST, host="127.0.0.1", port=port)

@@ -1,4 +1,4 @@
-"""The command `setup`: what it creates and where, and what it says when it may not."""
+"""The command `setup`: its tables and their places, and its errors without rights."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The command `setup` on SQL Server: what it creates, completes and prints."""
+"""The command `setup` on SQL Server: created and completed tables, and the output."""
 
 import pytest
 

@@ -25,8 +25,8 @@ _ROOT = Path(__file__).parents[2]
 
 
 def _heeds_signals(process: "subprocess.Popen[str]") -> bool:
-    """Whether duesweep's own code runs. Before that, Python starts, and a signal does what it does
-    to any program.
+    """Whether duesweep's own code runs. Before that, Python starts, and a signal acts as on
+    any program.
     """
     status = Path(f"/proc/{process.pid}/status").read_text()
     (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
@@ -34,8 +34,8 @@ def _heeds_signals(process: "subprocess.Popen[str]") -> bool:
 
 
 def _signalled(command: Sequence[str], number: int, seconds: float) -> tuple[int, str, str] | None:
-    """The exit code, stdout and stderr of a command that gets a signal after so many seconds; None:
-    Python was still starting.
+    """The exit code, stdout and stderr of a command that gets a signal after this many seconds;
+    None: Python was still starting.
     """
     with subprocess.Popen(
         [sys.executable, "-m", "duesweep", *command],
@@ -122,7 +122,7 @@ def test_second_signal_while_metrics_are_pushed_leaves_one_document(endpoint: En
 
 @contextmanager
 def signal_during_the_look(endpoint: Endpoint, number: signal.Signals) -> Iterator[None]:
-    """Whoever reads the delayed table in the block waits until this process has got a signal."""
+    """A reader of the delayed table in the block waits until this process has got a signal."""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
 
     def send() -> None:

@@ -1,4 +1,4 @@
-"""What a command loads before it does anything (cron starts one each minute), and the wheel."""
+"""The modules that a command loads at its start (cron starts one each minute), and the wheel."""
 
 import os
 import re

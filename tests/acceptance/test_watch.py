@@ -204,7 +204,7 @@ def test_one_of_two_that_is_killed_leaves_all_to_the_other(
         first.end(signal.SIGKILL)
         keys += [endpoint.delay(), endpoint.delay(due_in_seconds=1)]
         until(lambda: len(endpoint.queue_rows("Billing")) >= 2_002)
-        # What the dead one did is settled by the living one.
+        # The living one settles the work of the dead one.
         until(lambda: ledger.count("tombstones") == 2_002)
         assert second.end() == 0
 
@@ -292,7 +292,7 @@ def test_spark_joins_in_while_much_is_due_and_goes(
         keys = endpoint.delay_many(20_000)
         until(lambda: watcher.events("spark_ended"), 300)
         until(lambda: ledger.count("tombstones") == 20_000)
-        # What was swept on Spark counts, too.
+        # Messages swept on Spark also count.
         until(lambda: watcher.metrics()["dispatched_messages_total"] == 20_000)
         assert watcher.end() == 0
 
@@ -345,7 +345,7 @@ def test_watcher_is_unhealthy_without_answers_of_its_store_and_lives_and_ends_al
         with _unanswered(endpoint):
             until(lambda: _status(watcher, "/health", "HEAD") == 503)
             assert _status(watcher, "/live", "HEAD") == 200
-            # It has nothing in hand, so it does not wait for the answer.
+            # It holds no messages, so it does not wait for the answer.
             assert watcher.end() == 0
 
 
@@ -400,7 +400,7 @@ def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or
         endpoint.delay()
         second.delay()
         until(lambda: len(endpoint.queue_rows("Other")) == 1)
-        # One that is gone from the file goes on with what it had.
+        # One that is gone from the file continues with its settings.
         until(lambda: len(endpoint.queue_rows("Billing")) == 3)
         assert watcher.end() == 0
 

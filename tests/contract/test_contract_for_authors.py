@@ -1,4 +1,4 @@
-"""What the author of a store or a queue gets from the contracts."""
+"""The contracts for authors of a store or a queue."""
 
 import importlib
 import inspect

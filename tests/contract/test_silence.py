@@ -1,4 +1,4 @@
-"""A session whose peer takes what it is sent and never answers: each wait ends in time."""
+"""A session whose peer accepts data and never answers: each wait ends in time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ _ANSWER_SECONDS = 1
 # To open a session may take long on a machine with much to do.
 _LIMITS = Limits(connect_seconds=20, answer_seconds=_ANSWER_SECONDS, lock_seconds=0.5)
 _IMPATIENT = replace(_LIMITS, connect_seconds=2)
-# So many that a wait for each takes twice the time that all of them have.
+# Enough that a wait for each takes twice the time that all of them have.
 _ASKED_AGAIN = 30
 _SILENT = rf"has not answered for {_ANSWER_SECONDS} s.*timeouts\.silence_seconds"
 
@@ -36,7 +36,7 @@ Step = Callable[[Any], object]
 @dataclass(frozen=True)
 class Peer:
     """A service behind `proxy`. `connect` only connects, and is impatient. `ask` is a question that
-    any session may ask, and `error` what is raised if there is no answer; from then on the session
+    any session may ask, and `error` is raised without an answer; after that the session
     says `ended`. `execute` runs a statement past the proxy.
     """
 
@@ -149,7 +149,7 @@ _CONNECTING = {
     indirect=["peer"],
 )
 def test_connection_is_not_waited_for(peer: Peer, last: int | bytes) -> None:
-    """The peer answers so many bytes, or all before a request."""
+    """The peer answers this many bytes, or all before a request."""
     if isinstance(last, bytes):
         peer.proxy.fall_silent_at(last)
     else:
@@ -438,6 +438,6 @@ def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
 
 
 def _drop_held(peer: Peer) -> None:
-    """It waits for whoever holds the table."""
+    """It waits for the holder of the table."""
     assert peer.execute is not None
     peer.execute("DROP TABLE held")

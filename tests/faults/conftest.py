@@ -1,4 +1,4 @@
-"""What the tests of faults share."""
+"""Parts that the tests of faults share."""
 
 import tempfile
 from collections.abc import Iterator
@@ -24,7 +24,9 @@ def services(request: pytest.FixtureRequest) -> Iterator[Services]:
 
 @pytest.fixture
 def points_in_workers() -> Iterator[None]:
-    """Spark's workers of the tests cannot import the tests' modules, as those of the trials can."""
+    """Spark's workers of the tests cannot import the tests' modules, as the workers of the trials
+    can.
+    """
     for module in (armed, points):
         cloudpickle.register_pickle_by_value(module)
     yield

@@ -76,7 +76,7 @@ def test_queue_table_that_stays_locked_is_left_after_the_time_to_trigger(
     (breaker,) = summary.breakers
     assert (breaker.name, breaker.state, breaker.left) == ("Shipping", "triggered", 1_000)
     assert "lock" in str(summary.reason)
-    # The time to trigger, the lock's time-out before and after it, and what a busy machine takes.
+    # The time to trigger, the lock's time-out before and after it, and the delay of a busy machine.
     assert 4 <= breaker.seconds <= seconds < 60
     _assert_one_tombstone_each(ledger, 1_100)
 
@@ -146,7 +146,7 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
         broker.server.control("stop_app")
         claims = reached[claim]
         plan.resume.touch()
-        # It goes on with other batches once it has given up to connect.
+        # It continues with other batches once it has given up to connect.
         until(lambda: reached[claim] > claims, 60)
         broker.server.control("start_app")
         summary = sweeping.result(300)

@@ -32,7 +32,7 @@ _CANCEL, _RESTORE, _REPLAY = ("cancel", "--all"), ("restore",), ("errors", "repl
 
 
 class Acts(NamedTuple):
-    """A command; the method that a batch of it calls last; what the ledger calls what it did; and
+    """A command; the method that a batch of it calls last; the ledger's name of the change; and
     how many messages it has changed by now.
     """
 
@@ -59,7 +59,8 @@ COMMANDS = {
     "replay": Acts(_REPLAY, "journal_changes", "replayed", lambda e: len(e.queue_rows("Billing"))),
     "put back": Acts((*_REPLAY, "--due", "+1h"), "put_back", "replayed", _waiting),
 }
-# Where each command dies, how often it has come there by then, and how much it has changed.
+# The point at which each command dies, how often it has come there by then, and how much it has
+# changed.
 _DEATHS = [
     ("after OperatorDriver.open_command", 1, 0),
     ("after OperatorTask.{method}", 1, 0),
@@ -71,7 +72,7 @@ _DEATHS = [
     ("before DriverSession.delete_settled", 1, MESSAGES),
     ("after DriverSession.delete_settled", 1, MESSAGES),
 ]
-# All commands are settled alike from there on: others than `cancel` die there with `--all` only.
+# All commands are settled alike after that: others than `cancel` die there with `--all` only.
 _SETTLED_ALIKE = {
     "after DriverSession.close_sweep",
     "after DriverSession.seal",
@@ -123,7 +124,7 @@ def _ids(rows: Sequence[DelayedRow]) -> list[str]:
 def _check_each_once(
     name: str, endpoint: Endpoint, ledger: LedgerReader, rows: Sequence[DelayedRow]
 ) -> None:
-    """Each message was changed once, by the ledger, and is where it has to be, whole."""
+    """Each message was changed once, by the ledger, and is at its place, whole."""
     changed = [row for row in ledger.rows("changes") if row.change == COMMANDS[name].change]
     assert sorted(row.message_id for row in changed) == _ids(rows)
     if name == "cancel":
@@ -133,7 +134,7 @@ def _check_each_once(
         return
     if name in {"restore", "put back"}:
         assert {row.new_key for row in changed} == set(endpoint.waiting())
-    # What is in the store becomes due and is swept.
+    # The stored messages become due and are swept.
     endpoint.execute(f"UPDATE {endpoint.delayed} SET due = now() - interval '1 minute'")
     run_sweep(endpoint)
     arrived = [(row.headers, row.body) for row in endpoint.queue_rows("Billing")]
@@ -170,7 +171,7 @@ def test_command_that_is_killed_is_settled_once_and_does_the_rest_when_it_is_run
     # It exits with 3 if all messages that it names are done.
     assert _run(endpoint, *arguments).code in {0, 3}
     if changed == MESSAGES:
-        # Where it has nothing to do, it settles nothing.
+        # Without work, it settles nothing.
         run_sweep(endpoint)
     _check_each_once(name, endpoint, ledger, rows)
 
@@ -341,7 +342,7 @@ def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
     endpoint.fetch(f"SELECT pg_advisory_unlock({_HELD})")
     await_locks(endpoint)
 
-    # No lock is left behind: sweeps obey what is there, and the next command gets its turn.
+    # No lock is left behind: sweeps obey the remaining pauses, and the next command gets its turn.
     is_paused = command == "resume"
     assert len(endpoint.fetch(f"SELECT FROM {pauses}")) == is_paused
     assert run_sweep(endpoint).dispatched == (1 if is_paused else 2)

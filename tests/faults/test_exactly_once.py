@@ -1,4 +1,6 @@
-"""Two sweeps at once, the endpoint's own mover beside them, and tasks that die and are retried."""
+"""Two sweeps at once, the endpoint's own mover at the same time, and tasks that die and are
+retried.
+"""
 
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from support.waiting import until
 ROWS = 20_000
 NOWHERE = 40
 _CLUSTER, _THREADS = "local-cluster[2,1,1024]", "local[2,4]"
-# A batch into Billing takes so long that the later sweep finds some messages, too.
+# A batch into Billing is slow, so the later sweep also finds some messages.
 _SLOW = """
 CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

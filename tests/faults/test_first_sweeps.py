@@ -27,7 +27,7 @@ def _session_class(endpoint: Endpoint) -> type[DriverSession]:
 
 @contextmanager
 def _seeing_no_binding_at_once(kind: type[DriverSession], count: int) -> Iterator[None]:
-    """Each of `count` threads has seen that the journal is unbound before any of them goes on."""
+    """Each of `count` threads has seen that the journal is unbound before any of them continues."""
     barrier, binding = threading.Barrier(count), kind.binding
     has_seen = threading.local()
 

@@ -1,4 +1,4 @@
-"""A process that is frozen holds its locks for as long as it is: nobody may wait for it."""
+"""A process that is frozen holds its locks for as long as it is: no process may wait for it."""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ route = [
 
 @contextmanager
 def _frozen(endpoint: Endpoint, folder: Path, point: str) -> Iterator[SweepCommand]:
-    """A sweep that is frozen at a point; in the end it goes on."""
+    """A sweep that is frozen at a point; in the end it continues."""
     plan = Plan(str(folder), point, action=FREEZE)
     command = SweepCommand(folder, plan, ["sweep", "--config", str(endpoint.config_file())])
     try:
@@ -72,7 +72,7 @@ def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(
                 until(lambda wanted=count: len(endpoint.queue_rows("Billing")) == wanted)
             until(lambda: watcher.events("waiting"))
             assert watcher.health()[0] == 200
-            # All that it swept meanwhile waits in few sweeps for the ledger.
+            # All that it swept by then waits in few sweeps for the ledger.
             assert len(endpoint.fetch("SELECT FROM duesweep_sweeps")) <= 3
             assert watcher.end() == 0
         assert "since" in watcher.events("waiting")[0]["reason"]

@@ -76,7 +76,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(2_000)
-    # 0: a slice that loses its session ends. Otherwise it would go on with a new one.
+    # 0: a slice that loses its session ends. Otherwise it would continue with a new one.
     config = endpoint.config(sweep__batch_rows=20, sweep__slices=2, breaker__trigger_seconds=0)
     summaries: list[SweepSummary] = []
     sweeping = threading.Thread(
@@ -140,7 +140,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
 
 # A thousand keys to a row, so four rows for each of two slices.
 MESSAGES = 8_000
-# Ends the session that reads this row, as an administrator or a time-out would, in so many of the
+# Ends the session that reads this row, as an administrator or a time-out would, in as many of the
 # runs of its task as the sequence has numbers left.
 _END_SESSION = """
 SELECT slice, claim_keys, sizes, total

@@ -1,4 +1,4 @@
-"""Limits on a real server: what arrives in each second, from many slices and from two sweeps."""
+"""Limits on a real server: the messages of each second, from many slices and from two sweeps."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Ledger tables that are lost, or another ledger's: none is created anew in silence."""
+"""Ledger tables that are lost, or another ledger's: none is created again in silence."""
 
 import shutil
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from support.sweeps import exit_code, run_sweep
 
 
 class World(NamedTuple):
-    """What a test looks at."""
+    """The parts of a test."""
 
     engine: Engine
     endpoint: Endpoint
@@ -52,7 +52,7 @@ def context(engine: Engine, endpoint: Endpoint) -> SweepContext:
 
 
 def _refused(engine: Engine, context: SweepContext, endpoint: Endpoint) -> str:
-    """What a sweep says that refuses to start."""
+    """The error of a sweep that refuses to start."""
     waiting = endpoint.waiting()
     with pytest.raises(ConfigError) as caught:
         run_sweep(context, engine)

@@ -185,7 +185,7 @@ def test_connection_that_is_cut_leaves_open_what_was_not_confirmed(
     assert opened.error_groups().open == 0
     times = Counter(one.message_id for one in broker.drain("Billing"))
     assert set(times) == set(rows)
-    # What was sent and not confirmed before the cut is sent again.
+    # Messages sent and not confirmed before the cut are sent again.
     assert sum(times.values()) - _ROWS <= _REPLAYED_AT_ONCE
     assert _journalled(ledger) == dict.fromkeys(rows, 1)
 
@@ -215,7 +215,7 @@ def _journalled(ledger: LedgerReader) -> Counter[str]:
 
 _MESSAGES = 200
 _SENT_AT_ONCE = 10
-# The batch in hand, and what begins until the store knows of the stop.
+# The current batch, and batches that begin until the store knows of the stop.
 _MOST_BATCHES = 6
 
 

@@ -1,4 +1,4 @@
-"""A sweep whose driver died is settled once by whoever comes next: nothing is lost or doubled."""
+"""A sweep whose driver died is settled once by the next process: nothing is lost or doubled."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from support.ledger_reader import LedgerReader
 from support.sweeps import await_locks, exit_code, run_sweep
 from support.trials.armed import dying
 
-# What failed stays in its back-off, however long a test takes.
+# Failed messages stay in back-off, however long a test takes.
 _RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600, "retry__max_seconds": 3_600}
 _JOURNAL = ("duesweep_journal", "duesweep_sweeps")
 WRITERS = ("delta-rs", "spark")
@@ -138,7 +138,7 @@ def test_two_settlers_at_once_settle_once(
     dead: Dead, ledger: LedgerReader, *, has_both: bool
 ) -> None:
     writers = WRITERS if has_both else (dead.writer, dead.writer)
-    # What each works with, before they share a configuration file.
+    # The context of each, before they share a configuration file.
     contexts = [dead.endpoint.context(**_RETRY, ledger__writer=writer) for writer in writers]
     engines = [dead.engine_of(writer) for writer in writers]
     with ThreadPoolExecutor(2) as pool:
@@ -165,7 +165,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
         run_sweep(endpoint, retry__max_attempts=1)
     await_locks(endpoint)
 
-    # In turns, each killed after the first piece that it adds itself.
+    # One after another, each killed after the first piece that it adds itself.
     for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
         engine = SparkEngine(spark) if writer == "spark" else None
         with dying("after LedgerTables.append(errors)", pieces):

@@ -1,4 +1,4 @@
-"""A store or a broker that takes what it is sent and never answers, at each point of a sweep.
+"""A store or a broker that accepts data and never answers, at each point of a sweep.
 
 The trials fall silent at a COMMIT or a confirm of any batch.
 """
@@ -37,7 +37,7 @@ _SILENCE_SECONDS = {"postgresql": 6, "sqlserver": 30}
 _DEADLINE_SECONDS = 240
 
 _GATE = {"postgresql": ["ORDER BY d.due\nLIMIT 1"], "sqlserver": ["SELECT TOP (1) CONVERT("]}
-# By the kind of the store, what the sweep has sent when its store falls silent.
+# By the kind of the store, the statements sent before its store falls silent.
 _POINTS: dict[str, dict[str, list[str]]] = {
     "postgresql": {
         "plan": ["row_number()"],

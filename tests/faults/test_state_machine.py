@@ -76,7 +76,7 @@ class Sweeps(RuleBasedStateMachine):
 
     @rule(hours=st.integers(-2, 2))
     def set_clock(self, hours: int) -> None:
-        """The sweeper's own clock is wrong from now on."""
+        """The sweeper's own clock becomes wrong."""
         self._clock_ahead = float(hours * _HOUR)
 
     @rule()

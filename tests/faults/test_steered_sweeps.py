@@ -1,4 +1,4 @@
-"""Operators' commands at random moments, beside two sweeps, upkeep, and NServiceBus's mover."""
+"""Operators' commands at random moments, next to two sweeps, upkeep, and NServiceBus's mover."""
 
 import json
 import random
@@ -25,7 +25,7 @@ from support.sweeps import run_sweep
 
 DESTINATIONS = ("Billing", "Shipping", "Archive", "Nowhere")
 SEED = 20_261_123
-# Messages of which one in so many comes due later.
+# One in this many messages comes due later.
 LATER = 5
 
 
@@ -89,7 +89,7 @@ class _NothingToReplay(Exception):  # noqa: N818 - not a fault
 
 @dataclass
 class _Operator:
-    """Somebody who gives commands at random, and is refused now and then."""
+    """An operator who gives commands at random, and is refused now and then."""
 
     commands: Duesweep
     keys: list[str]

@@ -27,7 +27,7 @@ _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
 _STOP_WAITS = (
     "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%stop_at = least%'"
 )
-# Each batch into Billing takes so long that no sweep is done before it is stopped or ended.
+# Each batch into Billing is slow, so no sweep is done before it is stopped or ended.
 _SLOW = """
 CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -41,7 +41,7 @@ _BATCH_ROWS = 5
 _SPARK_FROM = {"in-process": 1_000_000, "spark": 0}
 # How long a stop may take at most, on a busy machine: a batch, settling, and the end of the JVM.
 _STOP_SECONDS = 180
-# What comes sooner is the same signal once more.
+# A signal that comes sooner is the same one, repeated.
 _SECOND_SECONDS = 0.5
 
 Signal = Callable[[int], None]
@@ -61,7 +61,7 @@ def _to_jvm(number: int) -> Signal:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What a sweep told when it had ended."""
+    """The output of a sweep that has ended."""
 
     code: int
     summary: dict[str, Any]
@@ -101,7 +101,7 @@ def _end_of(process: "subprocess.Popen[str]", seconds: float = _STOP_SECONDS) ->
 
 
 def _check_account(ended: _Ended, endpoint: Endpoint, ledger: LedgerReader) -> None:
-    """The numbers add up, and are those of queue, store and ledger."""
+    """The numbers add up, and agree with queue, store and ledger."""
     told = ended.summary
     assert (told["outcome"], told["reason"], told["error"]) == ("stopped", None, None)
     assert told["found"] == told["claimed"] + told["left"]
@@ -115,7 +115,7 @@ def _check_account(ended: _Ended, endpoint: Endpoint, ledger: LedgerReader) -> N
 
 
 def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
-    """It takes the rest: nothing is lost, and nothing doubled."""
+    """It takes the rest: no message is lost or doubled."""
     endpoint.execute('DROP TRIGGER slow ON "Billing"')
 
     run_sweep(endpoint)
@@ -212,13 +212,13 @@ def test_messages_that_failed_before_the_stop_are_told_by_exit_code_and_reasons(
 
 
 _JVM_GONE = "Spark's JVM has ended"
-# The engine, what is done to the process, its exit code, and a pattern of what it says. The first
+# The engine, the signal, the exit code, and a pattern of the output. The first
 # signal stops a sweep well (above); the second one ends it.
 ENDS = {
     "terminated": ("in-process", STOPS["SIGTERM"], 4, "terminated"),
     "Ctrl-C": ("in-process", STOPS["Ctrl-C"], 130, "interrupted"),
     "JVM killed": ("spark", _to_jvm(signal.SIGKILL), 4, _JVM_GONE),
-    # It ends the job first, and sometimes still tells of it.
+    # It ends the job first, and sometimes still reports it.
     "JVM terminated": ("spark", _to_jvm(signal.SIGTERM), 4, f"{_JVM_GONE}|Spark was shut down"),
     "terminated on Spark": ("spark", STOPS["SIGTERM"], 4, "terminated"),
     "Ctrl-C on Spark": ("spark", STOPS["Ctrl-C"], 130, "interrupted"),
@@ -245,7 +245,7 @@ def test_sweep_that_is_ended_says_so_in_a_sentence(
     assert ended.code == code, ended.said
     *logged, sentence = [line for line in ended.said if "a second signal" not in line]
     assert re.search(expected, sentence)
-    # What is logged is one line of JSON, not a stack.
+    # The log has one line of JSON, not a stack.
     assert [json.loads(line)["event"] for line in logged] in ([], ["dispatch_cut_short"])
     told = ended.summary
     assert (told["exit_code"], told["outcome"]) in {(code, "error"), (4, "incomplete")}

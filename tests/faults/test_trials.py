@@ -1,4 +1,4 @@
-"""Seeded trials: a fault of each sort, and the ledger is true. `bench/faults` runs hundreds."""
+"""Seeded trials: a fault of each sort, and the ledger is right. `bench/faults` runs hundreds."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from support.trials.trial import Trial, draw
 from support.trials.world import BROKER, PLACES
 
 _WITHOUT_SQL_SERVER = PLACES[:3]
-# One of each sort; the tests' names say which. Other faults would change what a seed means.
+# One of each sort; the tests' names say which. Other faults would change the meaning of a seed.
 _SEEDS = (4, 12, 20, 44, 53, 57, 62, 66, 156, 173, 186, 188, 967)
 # Seeds 121 and 122 kill the JVM.
 _LONG_SEEDS = (121, 122, 126, 273)

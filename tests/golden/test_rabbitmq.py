@@ -32,7 +32,7 @@ STEPS = {
     "05-verify-harmed": (["delays", "verify"], ("terminal",)),
     "06-delays-mend": (["delays", "create"], ("json",)),
     "07-migrate-dry-run": (["delays", "migrate", "--dry-run"], _BOTH),
-    # Last: the node counts messages every few seconds, and `verify` would tell of them or not.
+    # Last: the node counts messages every few seconds, and `verify` would report them or not.
     "08-send": (
         ["send", "Billing", "--body", "{}", "--header", f"NServiceBus.MessageId={_ID}"],
         _BOTH,

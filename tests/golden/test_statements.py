@@ -1,7 +1,7 @@
 """The statements that are sent to PostgreSQL, as they pass on the wire: their texts and the types
-of their parameters; and for sweeps in each form, what each batch sends, in which transactions.
+of their parameters; and for sweeps in each form, the statements of each batch, by transaction.
 
-A change that sends another statement, or one more, shows as a difference from what is recorded.
+A change that sends another statement, or one more, shows as a difference from the recorded file.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_sweep_in_each_form(
 ) -> None:
     world = World.of(endpoint, store__dsn=dsn)
     records = []
-    # A slow machine uses what it has reserved of a limit too late, and reserves it again.
+    # A slow machine uses its reservation of a limit too late, and reserves it again.
     for _ in range(3 if FORMS[form].tables else 1):
         FORMS[form].prepare(world)
         proxy.sessions()

@@ -1,9 +1,9 @@
 """The statements of SQL Server, recorded in two ways. Without a server: each as the driver renders
-it, for each kind of delayed table. Where there is a server: what is given to the ODBC driver, with
-the kinds of the parameters, and for sweeps in each form, what each batch executes, in which
+it, for each kind of delayed table. With a server: the calls of the ODBC driver, with
+the kinds of the parameters, and for sweeps in each form, the statements of each batch, by
 transactions. The latter was recorded on Babelfish 4.4, a stand-in (docs/testing.md).
 
-The numbers of round trips are those of calls of the ODBC driver, which may ask the server more
+The numbers of round trips count calls of the ODBC driver, which may ask the server more
 than once for each.
 """
 

@@ -1,5 +1,5 @@
-"""What commands print that need no server: help, settings, statements and schedules; and what a
-difference looks like.
+"""The output of commands that need no server: help, settings, statements and schedules; and a
+failed comparison.
 """
 
 import json
@@ -69,7 +69,7 @@ def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fleet.toml").write_text(FLEET)
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("DUESWEEP_") and name != RENEW]:
-        # Schedules name those that are set.
+        # Schedules name variables that are set.
         monkeypatch.delenv(name)
     monkeypatch.setenv("DUESWEEP_STORE__DSN", _POSTGRESQL)
     monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqps://sweeper:s3cret@mq.example:5671/nsb")
@@ -137,7 +137,7 @@ def test_statements_for_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_configured")
 def test_servers_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Where whoever runs this may write.
+    # A place where any user may write.
     monkeypatch.setenv("DUESWEEP_LEDGER__ROOT", str(tmp_path / "ledger"))
     monkeypatch.setenv("DUESWEEP_STORE__DSN", "postgresql://sweeper:s3cret@127.0.0.1:1/nsb")
     monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqp://sweeper:s3cret@127.0.0.1:1/nsb")

@@ -1,4 +1,4 @@
-"""One world of 300 messages on PostgreSQL: what each command prints, and what it leaves."""
+"""One world of 300 messages on PostgreSQL: the output of each command, and its changes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A sweep over the whole corpus of bad input, and over large bodies, beside good messages."""
+"""A sweep over the whole corpus of bad input, and over large bodies, among good messages."""
 
 import os
 from collections import Counter
@@ -244,7 +244,7 @@ def peaks_of_workers() -> list[int]:
             status = (folder / "status").read_text()
         except OSError:
             continue
-        # Other tests, of another worker of pytest's, have such processes, too.
+        # Other tests, of another worker of pytest's, also have such processes.
         if b"pyspark.daemon" in command and "VmHWM" in status and _is_ours(status):
             peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
             peaks.append(int(peak.split()[1]) // 1_000)

@@ -103,7 +103,7 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
 
     assert (done.code, done.err) == (3, "")
     found = {finding["check"]: finding for finding in done.document["findings"]}
-    # A session that duesweep opens itself is without, whatever it is told.
+    # A session that duesweep opens itself is without, whatever the options are.
     assert found["spark-speculation"]["severity"] == "ok"
     assert found["spark-task-retries"]["severity"] == "warning"
     assert "A task is tried once" in found["spark-task-retries"]["found"]

@@ -1,4 +1,4 @@
-"""The ledger by both writers: all its columns, what all readers make of it, and its upkeep."""
+"""The ledger by both writers: all its columns, all readers, and its upkeep."""
 
 import json
 from collections.abc import Iterator

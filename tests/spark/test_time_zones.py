@@ -33,7 +33,7 @@ _PREDICATE = "SELECT id::text FROM {} WHERE due < now() AT TIME ZONE 'UTC' ORDER
 def _changing_zone(*, forward: bool) -> str:
     """A POSIX time zone, west of UTC, whose clocks change about now.
 
-    Where the stored clock reads UTC's time as local, the change lies where UTC's clock reads it.
+    If the stored clock reads UTC's time as local, the change lies where UTC's clock reads it.
     """
     now = datetime.now(UTC)
     today = now.timetuple().tm_yday - 1
@@ -59,7 +59,7 @@ def rows_around(now: datetime) -> list[DelayedRow]:
 
 
 def predicate_moves(endpoint: Endpoint) -> list[str]:
-    """What a writer's session would move, less nothing."""
+    """The messages that a writer's session would move."""
     with psycopg.connect(endpoint.dsn) as writer:
         return [row[0] for row in writer.execute(_PREDICATE.format(endpoint.delayed).encode())]
 

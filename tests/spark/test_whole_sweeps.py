@@ -1,4 +1,4 @@
-"""Whole sweeps of each kind of delayed table: what arrives, what stays, what the ledger holds."""
+"""Whole sweeps of each kind of delayed table: arrived messages, stored messages, the ledger."""
 
 import json
 from collections import Counter
@@ -63,7 +63,7 @@ def test_recorded_messages_are_delivered_byte_for_byte(
     assert len(ids) == 18 - misread
     assert not ids & {row.key for row in recordings.delayed_rows()}
     assert _adds_up(summary)
-    # What is not yet due stays, and so does what failed.
+    # Messages that are not due stay, and so do failed ones.
     assert (summary.found, summary.failed) == (20, 1 + misread)
     assert len(endpoint.waiting()) == len(rows) - summary.dispatched
     retries = {row.message_id: row for row in ledger.rows("retries")}
@@ -137,7 +137,7 @@ def test_hundreds_of_messages_with_one_due_are_swept_once_by_several_slices(
     waiting = [endpoint.delay(due_in_seconds=seconds) for seconds in (600, 1_800, 40_000)]
     config = endpoint.config(sweep__batch_rows=100)
 
-    # What stands in for SQL Server lets two slices claim one row, and leaves it to the next sweep.
+    # Babelfish lets two slices claim one row, and leaves it to the next sweep.
     sweeps = [run_sweep(config, engine) for _ in range(2)]
 
     if endpoint.server.abilities.skips_locked:

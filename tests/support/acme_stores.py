@@ -89,6 +89,6 @@ class HalfAStore:
 
 
 class StrangeStore(HalfAStore, base.Store):
-    """All that is asked for, and nothing to do with a dialect. It expects its tables to exist."""
+    """All required parts, without a dialect. It expects its tables to exist."""
 
     open_messages = print

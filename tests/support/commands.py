@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -26,7 +26,7 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """What it printed with --json."""
+        """Its output with --json."""
         return json.loads(self.out)
 
     @property
@@ -41,7 +41,7 @@ def run(*arguments: str) -> Ran:
 
 
 def run_program(*command: object, env: Mapping[str, str] | None = None, **options: Any) -> Ran:
-    """Run a program to its end; `options` are more of those of `subprocess.run`."""
+    """Run a program to its end; `options` are more options of `subprocess.run`."""
     done = subprocess.run(
         list(map(str, command)),
         env=env,
@@ -55,7 +55,7 @@ def run_program(*command: object, env: Mapping[str, str] | None = None, **option
 
 
 def run_python(*arguments: object, **environment: str) -> Ran:
-    """Run Python with duesweep's library; `environment` goes over this process's."""
+    """Run Python with duesweep's library; `environment` overrides this process's."""
     library = {"PYTHONPATH": str(ROOT / "lib")}
     return run_program(sys.executable, *arguments, env=os.environ | library | environment)
 

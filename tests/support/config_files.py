@@ -42,7 +42,7 @@ def without_place(refusal: str) -> str:
 
 
 def refusal_of(text: str = MINIMAL, *overrides: str) -> str:
-    """What is said of a file with this text, and these overrides, without the places."""
+    """The refusal of a file with this text, and these overrides, without the places."""
     with pytest.raises(ConfigError) as refusal:
         load(file_of(text), overrides)
     return without_place(str(refusal.value))

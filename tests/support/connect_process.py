@@ -1,7 +1,7 @@
 """duesweep from Python over Spark Connect, in a process of its own.
 
-Usage: connect_process.py <config file>. Sweeps, cancels one message that waits, and prints what it
-did and what the ledger's lazy DataFrames say of it.
+Usage: connect_process.py <config file>. Sweeps, cancels one message that waits, and prints its
+results and the ledger's lazy DataFrames.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(file: str) -> int:
     )
     config = load_config(Path(file))
     if "/" not in config.ledger.root:
-        # A schema of the session's catalog, which somebody has made.
+        # A schema of the session's catalog, made before.
         spark.sql(f"CREATE SCHEMA {config.ledger.root}").collect()
     duesweep = Duesweep(config, spark=spark)
     planned = duesweep.plan()

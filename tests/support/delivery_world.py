@@ -18,7 +18,7 @@ from duesweep_testing.builders import DUE, delayed_row, message
 @dataclass(slots=True)
 class LateQueue(QueueSession):
     """`late` are the answers to the keys that were sent; the keys in `silent` get none. `delivered`
-    and `deferred` is what was asked for. What `trouble` names is raised: `resolve`, `deliver` or
+    and `deferred` are the requests. Errors in `trouble` are raised: `resolve`, `deliver` or
     `defer` of a destination. `on_step` is called at the beginning of each step.
     """
 

@@ -74,7 +74,7 @@ class World:
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, SliceEntry)]
 
     def trouble(self, queue: str, error: DuesweepError | None, *keys: str) -> None:
-        """From now on these messages (none given: all) meet `error` at `queue`."""
+        """Let these messages (none given: all) meet `error` at `queue`."""
         self.queue.trouble[queue] = lambda m: error if not keys or m.key in keys else None
 
 

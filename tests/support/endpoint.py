@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-# The fixture `endpoint` is of the PostgreSQL transport, and of the SQL Server transport where there
-# is a server.
+# The fixture `endpoint` is of the PostgreSQL transport, and of the SQL Server transport if a
+# server is there.
 ON_BOTH_SERVERS = pytest.mark.parametrize("endpoint", ["postgresql", "sqlserver"], indirect=True)
 
 
@@ -124,7 +124,7 @@ class Endpoint(Generic[S]):
         return configuration.load(self.config_file(**overrides))
 
     def context(self, **overrides: object) -> SweepContext:
-        """What a sweep works with; overrides as in `retry__max_attempts=2`."""
+        """The context of a sweep; overrides as in `retry__max_attempts=2`."""
         return sweep_context(self.config(**overrides))
 
     def set_up(self, *queues: str, **overrides: object) -> "Endpoint[S]":
@@ -183,7 +183,7 @@ class Endpoint(Generic[S]):
         return sorted(str(row.message_key) for row in rows)
 
     def queue_rows(self, address: str) -> list[QueueRow]:
-        """What lies in a queue, in the order of its arrival."""
+        """The messages in a queue, in the order of their arrival."""
         return self.server.queue_rows(self.addresses.parse(address))
 
     def attempts(self) -> dict[str, Any]:

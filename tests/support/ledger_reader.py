@@ -1,4 +1,4 @@
-"""What a test reads of a ledger, what it has to hold, and rows to append."""
+"""A ledger in a test: its rows, the expected rows, and rows to append."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ class LedgerReader:
     def assert_holds(
         self, name: str, rows: Sequence[Mapping[str, object]], *, but_for: Collection[str] = ()
     ) -> None:
-        """A table has the documented columns and these rows, no others. What a row does not name
-        is null; columns `but_for` are not compared.
+        """A table has the documented columns and these rows, no others. Columns that a row does not
+        name are null; columns `but_for` are not compared.
         """
         schema = SCHEMAS[name]
         assert all(row.keys() <= set(schema.names) for row in rows)

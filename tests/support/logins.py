@@ -45,7 +45,7 @@ class Authority:
 @dataclass(slots=True)
 class TlsFront:
     """Listens on loopback for `target`. `secured` counts the connections that finished the
-    handshake, `plain` those that asked for no TLS, which are closed.
+    handshake, `plain` logins that asked for no TLS, which are closed.
     """
 
     target: int
@@ -118,7 +118,7 @@ def password_server(folder: Path) -> Iterator[EmbeddedServer]:
         (folder / "pgdata" / "pg_hba.conf").write_text(_RULES, "utf-8")
         with psycopg.connect(server.dsn, autocommit=True) as admin:
             admin.execute("SELECT pg_reload_conf()")
-        # The server reads the rules later, and lets everybody in until then.
+        # The server reads the rules later, and lets all users in until then.
         until(lambda: _load_time(server) > before)
         yield server
 

@@ -65,7 +65,7 @@ class MemoryTransport:
 
 
 class MemorySession(TransportSession):
-    """One session; what it sends arrives when its transaction ends well."""
+    """One session; its messages arrive when its transaction commits."""
 
     def __init__(self, transport: MemoryTransport) -> None:
         super().__init__(UNUSED, POSTGRESQL, transport.addresses, None)
@@ -158,7 +158,7 @@ def _name(table: Destination) -> str:
 
 
 class CountedStop(threading.Event):
-    """Is set after so many waits, none of which takes any time; it keeps how long each would."""
+    """Is set after this many waits, none of which takes any time; it keeps how long each would."""
 
     def __init__(self, waits: int) -> None:
         super().__init__()

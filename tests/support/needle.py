@@ -1,4 +1,4 @@
-"""Passwords that are hard to pass on, and all places where one could show."""
+"""Passwords that are hard to pass on, and all places that could show one."""
 
 import itertools
 import threading
@@ -40,7 +40,7 @@ _PAGES_OF_ONE = ("environment", "sql?details=true&planDescription=true", "execut
 
 @dataclass(slots=True)
 class Watch:
-    """What was seen while a command ran: by place, whether the needle was there."""
+    """The findings while a command ran: by place, whether the needle was there."""
 
     port: int | None = None
     seen: dict[str, bool] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def watching(port: int | None = None) -> Iterator[Watch]:
     watch, is_over = Watch(port), threading.Event()
 
     def run() -> None:
-        # A process may be over at once. What the UI has shown it goes on showing, and asking it all
+        # A process may be over at once. The UI keeps showing its contents, and asking it all
         # the time took longer than the sweep.
         for turn in itertools.count():
             if is_over.wait(0.05):

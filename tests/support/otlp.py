@@ -16,7 +16,7 @@ from werkzeug import Request, Response
 
 
 class Collector:
-    """What has arrived so far. `status` is what it answers."""
+    """The requests so far. `status` is its answer."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

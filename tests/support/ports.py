@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 # Below the range out of which systems give ports to connections (Linux: from 32768): a port that is
-# free now is not somebody's connection by the time that the server binds it.
+# free now is not another connection by the time that the server binds it.
 _PORTS = range(20_000, 32_000)
 _LOCKS = Path(tempfile.gettempdir()) / f"duesweep-ports-{os.getuid()}"
-# Held until this process ends: another one that runs tests takes others meanwhile.
+# Held until this process ends: another one that runs tests takes other ports.
 _held: list[Any] = []
 
 
@@ -24,7 +24,7 @@ SPARK_CONNECT = 15_002
 
 @contextmanager
 def one_at_a_time(port: int) -> Iterator[None]:
-    """Lock a port: no other process that runs tests uses it meanwhile."""
+    """Lock a port: no other process that runs tests uses it in the block."""
     with _lock(port) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

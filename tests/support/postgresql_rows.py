@@ -21,7 +21,7 @@ _DUE_IN = "SELECT timestamptz(now() AT TIME ZONE 'UTC') + make_interval(secs => 
 class PostgreSqlRows:
     """The PostgreSQL transport's. All kinds have `key_text`, the expression for a key as text,
     `create`, what creates the table where `duesweep setup` does not, and `unreadable`, headers that
-    are stored as they are and cannot be read. `message` is what a claim of a row has to return.
+    are stored as they are and cannot be read. `message` is the expected result of a claim.
     """
 
     key_text: str = "id::text"
@@ -102,7 +102,7 @@ def _copy(server: "PostgreSqlServer", into: str, rows: Sequence[tuple[Any, ...]]
 
 
 def _instant_us(server: "PostgreSqlServer", row: DelayedRow) -> int | None:
-    """What the administrator's clock, the writers', shows at Due is what UTC's shows then."""
+    """The administrator's clock, as the writers', shows at Due the time of UTC's clock then."""
     if row.due_us is None:
         return None
     text = "SELECT (extract(epoch FROM $1::timestamptz::timestamp) * 1000000)::bigint"

@@ -26,9 +26,9 @@ class PostgreSqlServer:
     """A database: `dsn` and `admin` are its administrator's.
 
     SQL Server's has the same methods. `kinds` are how delayed tables keep messages, `settings`
-    those of the configuration. `past` is the expression for a moment ago, `counter_key` that for
+    in the configuration. `past` is the expression for a moment ago, `counter_key` the one for
     the key of a retry counter as text. `unreached` is the dsn of a database `nothing` on a port
-    where nothing listens, `absent_key` a message key that is never given out.
+    without a listener, `absent_key` a message key that is never given out.
     """
 
     kinds: ClassVar[Mapping[str, Any]] = KINDS

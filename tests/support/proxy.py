@@ -67,11 +67,11 @@ class Proxy:
         self._threads[0].start()
 
     def cut_after(self, count: int, way: Way, *, each: bool = False) -> None:
-        """Cut the next connection (`each`: every one) that has so many bytes go that way."""
+        """Cut the next connection (`each`: every one) after this many bytes go that way."""
         self._limits[way] = (count, each)
 
     def hold_after(self, count: int, way: Way) -> None:
-        """Let only so many bytes of a connection through, and leave it open."""
+        """Let only this many bytes of a connection through, and leave it open."""
         self._holds[way] = count
 
     def fall_silent(self, *ways: Way, hides_ends: bool = False) -> None:
@@ -87,19 +87,19 @@ class Proxy:
         for_all: bool = True,
         freezes: bool = False,
     ) -> None:
-        """Fall silent and hide ends when clients have sent these, each within one piece of what
-        they send. Unless `for_all`, each connection that sends the last of them falls silent
+        """Fall silent and hide ends when clients have sent these, each within one sent
+        piece. Unless `for_all`, each connection that sends the last of them falls silent
         alone. With `freezes`, nothing more is taken then.
         """
         self.has_sprung.clear()
         self._trap = _Trap(awaited, moment, for_all, freezes)
 
     def freeze(self) -> None:
-        """Take nothing more of what is sent: what the systems in between hold fills up."""
+        """Read no more: the buffers of the systems in between fill up."""
         self._flows.clear()
 
     def heal(self) -> None:
-        """Serve new connections as if nothing had been, and reset those that there are."""
+        """Serve new connections as if nothing had been, and reset existing ones."""
         self._trap = None
         self._holds.clear()
         self._reset()
@@ -114,7 +114,7 @@ class Proxy:
     def close(self) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        # A connection that it has just accepted is to be cut, too.
+        # A connection that it has just accepted is also to be cut.
         self._threads[0].join()
         self._listener.close()
         self._flows.set()
@@ -126,7 +126,7 @@ class Proxy:
         with self._guard:
             sockets, self._sockets = self._sockets, []
         for one in sockets:
-            # So that whoever waits for it wakes up; he closes it.
+            # So that a waiting thread wakes up; that one closes it.
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
@@ -165,7 +165,7 @@ class Proxy:
         pair.end(tells=silence is None or not silence.hides_ends)
 
     def _forward(self, pair: "_Pair", way: Way, data: bytes, passed: int) -> int | None:
-        """Forward what the limits allow; how many bytes went that way, or None: it is cut."""
+        """Forward bytes that the limits allow; how many bytes went that way, or None: it is cut."""
         _, sink = pair.ends(way)
         limit, each = self._limits.get(way, (None, False))
         if limit is not None and passed + len(data) > limit:
@@ -206,7 +206,7 @@ class Proxy:
             return None
 
     def _silence_of(self, pair: "_Pair", way: Way) -> _Silence | None:
-        """Of a connection: what it was once silent about, it stays silent about."""
+        """Of a connection: once silent in a way, it stays silent."""
         pair.silence = pair.silence or self._silence
         return pair.silence if pair.silence is not None and way in pair.silence.ways else None
 

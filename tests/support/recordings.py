@@ -1,4 +1,4 @@
-"""What was recorded from NServiceBus: see fixtures/README.md."""
+"""Recordings from NServiceBus: see fixtures/README.md."""
 
 import base64
 import json

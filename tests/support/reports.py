@@ -1,4 +1,4 @@
-"""Runs, as monitoring and the observers of a watcher are told of them."""
+"""Runs, as monitoring and the observers of a watcher get them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.errors import StoreError
 
-# Of a statement; the values of each by the names of their columns. A function makes a value anew.
+# Of a statement; the values of each by the names of their columns. A function makes a new value.
 Rows = Sequence[Mapping[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""What scripts/services.py has brought: the machine's own, else what it unpacked."""
+"""The services from scripts/services.py: the machine's own, else unpacked ones."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ UNPACKED = Path(__file__).parents[2] / ".cache" / "services"
 
 
 def environment_of(service: str) -> Mapping[str, str]:
-    """This process's variables, so that programs find what was unpacked with them."""
+    """This process's variables, so that programs find the files unpacked with them."""
     folder = UNPACKED / service
     libraries = [*folder.glob("usr/lib/*-linux-*"), *folder.glob("lib/*-linux-*")]
     return {

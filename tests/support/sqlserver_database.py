@@ -20,7 +20,7 @@ _DROP_SECONDS = 120
 class SqlServerDatabase:
     """A database as its administrator sees it.
 
-    `admin` writes. `reader` sees what is committed without waiting for batches that are under way,
+    `admin` writes. `reader` sees committed rows without waiting for batches that are under way,
     and without a say in how the sweeper's own sessions read.
     """
 
@@ -42,7 +42,7 @@ class SqlServerDatabase:
             " FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_TYPE = 'BASE TABLE'"
         )
         for table in tables:
-            # Not all servers tell long names as they are; what is left goes with its database.
+            # Not all servers return long names as they are; the rest goes with its database.
             with suppress(odbc().Error):
                 self.execute(f"DROP TABLE {table.name}")
 
@@ -53,7 +53,7 @@ class SqlServerDatabase:
 
     @contextmanager
     def committed_at_once(self) -> "Iterator[pyodbc.Connection]":
-        """`admin`; nobody sees what it writes before the block ends."""
+        """`admin`; its changes are invisible to others before the block ends."""
         self.admin.autocommit = False
         try:
             yield self.admin

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from support.sqlserver_database import SqlServerDatabase
     from support.sqlserver_server import SqlServer
 
-# Where arrays of parameters are worth it: the driver reserves room for the longest row in each.
+# From this number arrays of parameters are worth it: the driver reserves room for the longest row
+# in each.
 _MANY = 100
 # ODBC's SQL_WVARCHAR and SQL_VARBINARY.
 _TEXT, _BYTES = (-9, 0, 0), (-3, 0, 0)
@@ -46,7 +47,7 @@ _NOT_XML = (
 
 @dataclass(frozen=True, slots=True)
 class _KeyAndDue:
-    """What all kinds share: the server's clock is UTC's."""
+    """Common to all kinds: the server's clock is UTC's."""
 
     key_text: str
     due: str = "Time"
@@ -186,7 +187,7 @@ KINDS: Mapping[str, Any] = {
 
 
 def _with_instant(found: Message) -> Message:
-    """What is kept is UTC."""
+    """Stored times are UTC."""
     return found._replace(instant_us=found.due_us)
 
 

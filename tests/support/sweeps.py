@@ -43,13 +43,13 @@ def run_sweep(
 
 
 def sweep_at_once(context: SweepContext, count: int) -> list[SweepReport]:
-    """So many sweeps, each in a thread of this process."""
+    """`count` sweeps, each in a thread of this process."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run_sweep, [context] * count))
 
 
 def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:
-    """What a sweep gives its slices; `settings` are fields of it or of the context, as in
+    """The job that a sweep gives its slices; `settings` are fields of it or of the context, as in
     `max_exhausted=1`.
     """
     own = {field.name for field in fields(Job)}
@@ -64,7 +64,7 @@ WHERE l.locktype = 'advisory' AND d.datname = current_database()
 
 
 def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
-    """A sweep that was dispatched, and that nobody closes."""
+    """A sweep that was dispatched, and stays open."""
     run = session.open_sweep(session.horizon(), engine="in-process")
     plan = session.plan(run.horizon, Slicing(1))
     job = job_of(context, run, first_slice=session.note_slices(run, plan))

@@ -21,7 +21,7 @@ _LOGIN_FAILED = 18456
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login that arrived; `encryption` is what the driver asked for in its first packet."""
+    """A login that arrived; `encryption` is the driver's wish in its first packet."""
 
     user: str
     password: str
@@ -30,7 +30,7 @@ class Login:
 
 @dataclass(slots=True)
 class TdsListener:
-    """Listens on loopback, with TLS if it has a certificate. `logins` are those that arrived, and
+    """Listens on loopback, with TLS if it has a certificate. `logins` are the arrived logins, and
     `asked` the encryption that each connection asked for.
     """
 

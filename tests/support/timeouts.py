@@ -11,7 +11,7 @@ from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import Message
 from duesweep_testing.builders import DelayedRow, message
 
-# Where nothing can be read, the destination column still has one.
+# If nothing can be read, the destination column still has one.
 UNREADABLE_DESTINATION = "Billing"
 
 POSTGRESQL_TABLE = """

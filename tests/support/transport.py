@@ -28,7 +28,7 @@ def message(number: int = 1, **more: timedelta) -> OutgoingMessage:
 
 
 def fill(queue: QueueTable, count: int) -> QueueTable:
-    """Create a queue with so many messages in it, numbered from 1."""
+    """Create a queue with `count` messages in it, numbered from 1."""
     queue.create()
     for number in range(1, count + 1):
         queue.send(message(number))
@@ -53,7 +53,7 @@ def receive_all(queue: QueueTable) -> Iterator[int | None]:
 
 @contextmanager
 def held(queue: QueueTable) -> Iterator[int | None]:
-    """The number of a message that is received meanwhile, and then released."""
+    """The number of a message that is received in the block, and then released."""
     try:
         with queue.receive() as received:
             yield number_of(received)

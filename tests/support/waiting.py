@@ -10,7 +10,7 @@ _LATE_SECONDS = 60.0
 
 
 def until(condition: Callable[[], object], seconds: float = 180) -> None:
-    """Return as soon as `condition` is true; fail when that takes too long."""
+    """Return as soon as `condition` holds; fail when that takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Watcher:
-    """A watcher's process, and what it logged so far."""
+    """A watcher's process, and its log so far."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.process = process
@@ -57,7 +57,7 @@ class Watcher:
 
 @contextmanager
 def watching(file: Path, *options: str, name: str = "watch") -> Iterator[Watcher]:
-    """Watch with this configuration; the log is beside it, `<name>.log`."""
+    """Watch with this configuration; the log is next to it, `<name>.log`."""
     log = file.parent / f"{name}.log"
     command = [sys.executable, "-m", "duesweep", "watch", "--config", str(file), *options]
     with log.open("wb") as stderr, ExitStack() as stack:

@@ -25,7 +25,7 @@ from support.delivery_world import LateQueue, World, due, early
 REFUSED = RefusedMessageError("too long")
 GONE = QueueNotFoundError("There is no such queue")
 LOCKED = DestinationError("it is locked")
-# What a batch's result calls the messages that are marked so: they arrived, were deferred, are
+# The names in a batch's result for messages with these marks: they arrived, were deferred, are
 # charged with their fault, wait for an answer, stay as they are not due, …
 _MARKS = {"f": "faulty", "r": "released", "e": "early", "b": "blocked", "u": "undeferred"}
 _MARKS |= {"n": "unreached"}
@@ -41,8 +41,8 @@ def _message(sign: str) -> Message:
 
 @dataclass(frozen=True)
 class Case:
-    """A batch, what becomes of each message, and why: answers by place, places without one, and
-    faults of a step. `reason`: why destinations are left alone from then on.
+    """A batch, the outcome of each message, and its reason: answers by place, places without one,
+    and faults of a step. `reason`: why destinations are not used after that.
     """
 
     batch: str
@@ -193,7 +193,7 @@ def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:
 
 
 class _Body:
-    """What a frame holds when an error is raised."""
+    """A large value in a frame when an error is raised."""
 
 
 def test_error_that_is_remembered_keeps_no_message_in_memory() -> None:

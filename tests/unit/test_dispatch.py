@@ -1,4 +1,4 @@
-"""What one task does with its slice, over a store and queues in memory."""
+"""A task and its slice, over a store and queues in memory."""
 
 import gc
 import weakref
@@ -63,7 +63,7 @@ def _rows(destinations: str) -> list[DelayedRow]:
 
 @dataclass(frozen=True)
 class Case:
-    """What becomes of the messages for these destinations: `+` arrives, `x` fails and is charged,
+    """The outcome of the messages for these destinations: `+` arrives, `x` fails and is charged,
     `.` stays as it was. `errors` are met at a message's place, `times` often.
     """
 
@@ -270,7 +270,7 @@ def test_batch_that_is_unusual_is_run_again_with_care(
 
 
 def test_queue_with_a_transaction_of_its_own_never_takes() -> None:
-    """A rollback of the store would not undo what it has delivered."""
+    """A rollback of the store would not undo its deliveries."""
     store = MovingStore(*_rows("BBB"))
     world = World(store, MemoryQueue("Billing", own_transaction=True))
 
@@ -318,7 +318,7 @@ def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:
 
 
 class _Unreachable(MemoryStore):
-    """Its server takes no session but the first `sessions`."""
+    """Its server accepts only the first `sessions`."""
 
     def __init__(self, error: DuesweepError, rows: Rows, sessions: int) -> None:
         super().__init__(rows)
@@ -400,7 +400,7 @@ def test_closed_sweep_stops_and_logs_name_their_sweep(caplog: pytest.LogCaptureF
 
 
 class _Body:
-    """What a circle holds."""
+    """An object in a cycle."""
 
     def __init__(self) -> None:
         self.circle = self

@@ -1,4 +1,4 @@
-"""A destination that takes nothing for some time: its messages wait in the slice."""
+"""A destination that is unavailable for some time: its messages wait in the slice."""
 
 from datetime import timedelta
 from itertools import pairwise
@@ -22,7 +22,7 @@ TRIGGER_SECONDS = 30
 
 
 class Outage:
-    """`Shipping` takes nothing until the clock shows so many seconds. `tried_at` is when it was
+    """`Shipping` is unavailable until the clock shows this many seconds. `tried_at` is when it was
     tried in vain.
     """
 

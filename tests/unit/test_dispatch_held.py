@@ -65,7 +65,7 @@ def test_pause_of_the_endpoint_holds_messages_without_a_destination() -> None:
 
     run = world.sweep()
 
-    # Nobody knows where the other one goes. It fails, as it would without the pause.
+    # The other one's destination is unknown. It fails, as it would without the pause.
     assert world.ends(run) == [slice_end(given=2, claimed=1, held=1)]
     assert set(world.store.attempts) == {broken.key}
 

@@ -38,7 +38,7 @@ class CountedLook(MemoryDriverSession):
 
 
 def _look(*seconds: float, destination: str = "Billing") -> CountedLook:
-    """A store whose messages are due so many seconds from now."""
+    """A store whose messages are due in these seconds from now."""
     rows = [delayed_row(destination, due=NOW + timedelta(seconds=each)) for each in seconds]
     return CountedLook(MemoryStore(rows))
 

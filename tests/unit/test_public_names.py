@@ -1,4 +1,4 @@
-"""What the package gives to programs: names, and types for their checkers."""
+"""The package's interface for programs: names, and types for their checkers."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replays of a store and queues in memory: what is journalled, and what is not replayed.
+"""Replays of a store and queues in memory: journalled and refused ones.
 
 Whole commands are in tests/acceptance/test_errors_command.py and tests/golden.
 """
@@ -46,7 +46,7 @@ _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
 
 @dataclass(slots=True)
 class _Ledger:
-    """Stands in for what is read from the ledger."""
+    """Stands in for the ledger."""
 
     messages: dict[ErrorId, KeptMessage] = field(default_factory=dict)
     done: dict[ErrorId, Fate] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class _World:
         return Replay(self.context, messages, chosen, to, due)
 
     def do(self, work: Replay) -> list[Tally]:
-        """What became of the batches of which there is something to tell."""
+        """The outcomes of batches with a failure or a change."""
         tallies = work(MemoryChangeSession(self.store), self.run)
         return [tally for tally in tallies if tally != Tally()]
 
@@ -194,7 +194,7 @@ def test_paused_destination_gets_nothing_and_its_errors_stay_open(pattern: str) 
     assert tallies == [Tally(refused=2)]
     assert (world.arrived, world.journal()) == ({}, [])
     assert all("paused" in reason for reason in _reasons(tallies).values())
-    # To another destination they may go, unless that is paused, too.
+    # To another destination they may go, unless that is also paused.
     changed = sum(tally.changed for tally in world.do(world.work("Shipping")))
     assert changed == (0 if pattern == "*" else 2)
 

@@ -1,4 +1,4 @@
-"""When a sweep is to stop, how its store gets to know, and what its slices do then."""
+"""When a sweep is to stop, how its store gets to know, and the work of its slices after that."""
 
 import threading
 import time
@@ -143,8 +143,8 @@ def test_first_slices_which_have_the_oldest_messages_get_all_that_a_sweep_may_cl
 
 
 _LIMITS = BatchLimits(rows=2)
-# At which message's delivery the sweep is stopped (None: before its first batch), what that message
-# meets, and what becomes of all: `+` arrives, `x` fails, `.` is left.
+# At which message's delivery the sweep is stopped (None: before its first batch), that message's
+# error, and the outcome of all: `+` arrives, `x` fails, `.` is left.
 _STOPS: dict[str, tuple[int | None, DuesweepError | None, str, SliceEntry]] = {
     "the batch in hand is finished": (2, None, "++++...", slice_end(given=7, claimed=4, left=3)),
     "none has begun": (None, None, ".....", slice_end(given=5, left=5)),
@@ -169,7 +169,7 @@ def _moving(*rows: DelayedRow) -> World:
 def test_slice_ends_after_the_batch_in_hand(case: str, form: Callable[..., World]) -> None:
     stop_at, error, becomes, end = _STOPS[case]
     if form is _moving and error is not None:
-        # What is given up there would be run again with care, as another batch.
+        # A batch that is given up there would be run again in the careful form.
         becomes, end = "." * len(becomes), slice_end(given=len(becomes), left=len(becomes))
     rows = [delayed_row() for _ in becomes]
     world = form(*rows)

@@ -59,7 +59,7 @@ def _subclasses(kind: type[DuesweepError]) -> Iterator[type[DuesweepError]]:
 
 
 def _own_classes() -> list[type[DuesweepError]]:
-    """All of the package: tests have some, too."""
+    """All of the package: tests also have some."""
     for module in pkgutil.walk_packages(duesweep.__path__, "duesweep."):
         if not module.name.endswith("__main__"):
             import_module(module.name)

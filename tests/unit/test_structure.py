@@ -8,7 +8,7 @@ import duesweep
 
 _PACKAGE = Path(duesweep.__file__).parent
 _ROOT = _PACKAGE.parents[1]
-# From the outside in. Those in one group do not import each other.
+# From the outside in. Packages in one group do not import each other.
 _LAYERS = [
     ["cli"],
     ["report"],

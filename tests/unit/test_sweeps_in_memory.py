@@ -68,7 +68,7 @@ class Sweeps(RuleBasedStateMachine):
 
     @rule(closes=st.booleans())
     def sweep_dies(self, closes: bool) -> None:  # noqa: FBT001 - Hypothesis names it
-        """Its batches are committed, and nobody settles it."""
+        """Its batches are committed, but not settled."""
         with self.store.open_driver() as session:
             run = session.open_sweep(session.horizon(), engine="in-process")
             self._dispatch(session, run)

@@ -1,4 +1,4 @@
-"""What the tests of queues share."""
+"""Parts that the tests of queues share."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which tables of PostgreSQL are queue tables, what they refuse, and when they take nothing."""
+"""Which tables of PostgreSQL are queue tables, their refusals, and when they are unavailable."""
 
 import time
 from contextlib import suppress

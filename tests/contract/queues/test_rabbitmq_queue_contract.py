@@ -17,7 +17,7 @@ from support.rabbitmq.sessions import queue_of
 
 
 class RabbitMqUnderTest:
-    """Endpoints on a broker, made anew."""
+    """Endpoints on a broker, made again."""
 
     has_own_transaction = True
     has_null_bodies = False

@@ -1,4 +1,4 @@
-"""What the tests of RabbitMQ share."""
+"""Parts that the tests of RabbitMQ share."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Connections that break, and brokers that take none or never answer: no message is charged or
+"""Connections that break, and brokers that refuse them or never answer: no message is charged or
 lost, and all ends in time.
 """
 
@@ -174,7 +174,7 @@ _CUT_IN_BATCHES = (3, 8, 15)
 
 @dataclass
 class _Witness:
-    """Cuts the connection in the middle of some batches, and notes what was left unconfirmed."""
+    """Cuts the connection in the middle of some batches, and notes the unconfirmed messages."""
 
     proxy: Proxy
     batches: int = 0
@@ -200,7 +200,7 @@ class _Witness:
 
 
 def _rows() -> list[DelayedRow]:
-    """Of every endpoint in turns."""
+    """Of every endpoint alternately."""
     by_endpoint = [numbered(COUNT, name, size=500) for name in ENDPOINTS]
     return [row for rows in zip(*by_endpoint, strict=True) for row in rows]
 
@@ -241,7 +241,7 @@ def test_all_arrive_and_only_what_was_unconfirmed_arrives_twice(
 def test_messages_of_a_batch_arrive_in_order(broker: Broker) -> None:
     broker.create("Billing", x_queue_type="classic")
     rows = numbered(1_500)
-    # Fewer at a time than a batch has: order must not depend on what fits.
+    # Fewer at a time than a batch has: order must not depend on the number that fits.
     world = world_on(queue_of(broker.url, max_in_flight=7), *rows)
 
     world.sweep(limits=BatchLimits(rows=500))
@@ -259,7 +259,7 @@ _OPEN_CHANNEL = b"\x00\x00\x00\x05\x00\x14\x00\x0a"
 
 @pytest.fixture
 def deaf() -> Iterator[socket.socket]:
-    """Connections to it are made, and nothing is read from them."""
+    """Connections to it are made, but not read."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
 
@@ -370,6 +370,6 @@ def test_slice_waits_once_and_the_next_sweep_completes(
     found = arrived(billing, "Billing", 300)
     assert set(found) == bodies(rows)
     assert all(found[body] == 1 for body in gone)
-    # What it had taken and could not confirm.
+    # Messages that it had taken and could not confirm.
     assert found.total() <= 300 + 20
     assert way is Way.TO_SERVER or found.total() > 300

@@ -1,4 +1,5 @@
-"""`delays create` and `verify`, `endpoint create` and `send`: what they make, find and refuse."""
+"""`delays create` and `verify`, `endpoint create` and `send`: their results, findings and refusals.
+"""
 
 import io
 import json
@@ -27,7 +28,7 @@ _OTHERS = {"Shipping", "error"}
 
 
 def _comparable(found: Mapping[str, Iterable[Mapping[str, Any]]], kind: str) -> list[str]:
-    """In one order, less what one of both leaves out."""
+    """In one order, without fields that one of both leaves out."""
     # Of a queue, its arguments say the type as well; no exchange here is internal.
     left_out = {"vhost", "internal"} | ({"type"} if kind == "queues" else set())
     return sorted(
@@ -171,7 +172,7 @@ def test_harm_is_found_and_3(shared: Broker, harm: Harm) -> None:
 
 
 def test_user_of_the_management_api_may_be_another(shared: Broker) -> None:
-    """One that may see a vhost, and nothing of the broker."""
+    """One that may see only a vhost."""
     server = shared.server
     server.control("add_user", "looker", "p@ss/word")
     server.control("set_user_tags", "looker", "management")
@@ -275,7 +276,7 @@ def test_message_without_a_delay_is_sent_at_once_and_its_new_id_is_printed(
             f"The header {MESSAGE_ID} is given twice",
         ),
         (["--connection=other"], "There is no connection other to RabbitMQ"),
-        # Nobody has created the ladder.
+        # The ladder is missing.
         (["--delay=1h"], "no delay ladder; run `duesweep rabbitmq delays create"),
     ],
 )

@@ -1,5 +1,5 @@
-"""`delays migrate` moves what waits on the first delay ladder to the second, and loses nothing:
-even if it is stopped, killed or runs beside senders.
+"""`delays migrate` moves waiting messages from the first delay ladder to the second without loss,
+even if it is stopped, killed or runs while others send.
 """
 
 import os
@@ -165,7 +165,7 @@ def test_message_with_another_routing_key_is_poison(shared: Broker) -> None:
 def test_message_without_a_destination_stays_and_enters_no_ladder(
     shared: Broker, style: str
 ) -> None:
-    """More of them than are taken at a time: those behind them are moved all the same."""
+    """More of them than are taken at a time: the ones behind them are also moved."""
     for number in range(60):
         delay(shared, "Nowhere", message_id=f"{number}")
     for number in range(30):
@@ -246,7 +246,7 @@ def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker)
                 delay(shared, "Billing")
                 self.sent += 1
 
-    # So that each is in its queue before the migration counts what came.
+    # So that each is in its queue before the migration counts new ones.
     shared.channel.confirm_delivery()
     for _ in range(10):
         delay(shared, "Billing")
@@ -300,7 +300,7 @@ def test_missing_second_ladder_is_created_first(broker: Broker) -> None:
     broker.channel.confirm_delivery()
     broker.create("Billing")
     delay(broker, "Billing")
-    # Until the management API has told of it, a count of 0 is that of before.
+    # Until the management API has the new count, 0 is the old one.
     until(lambda: broker.told_of_queues()[first_name(16)][2] == 1)
 
     assert migrate(broker)[0] == 0

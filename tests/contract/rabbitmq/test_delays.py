@@ -148,7 +148,7 @@ def test_what_comes_due_before_it_is_sent_goes_straight(with_ladder: Broker) -> 
 
 
 def _ahead(world: World, seconds: int) -> Any:
-    """Sweep what comes due in so many seconds, too."""
+    """Sweep also messages that come due in this many seconds."""
     run = open_sweep(world.store)
     ahead = replace(run, horizon=run.horizon.looking_ahead(timedelta(seconds=seconds)))
     world.run_slice(ahead)
@@ -156,7 +156,7 @@ def _ahead(world: World, seconds: int) -> Any:
 
 
 def _rows(world: World, *waits: float) -> list[DelayedRow]:
-    """Rows for Billing that come due in so many seconds, in the store."""
+    """Rows for Billing that come due in this many seconds, in the store."""
     rows = [
         delayed_row(due=world.store.now + timedelta(seconds=wait), body=f"{wait}".encode())
         for wait in waits

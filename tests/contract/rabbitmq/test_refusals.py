@@ -1,4 +1,4 @@
-"""What a broker refuses costs the message at fault an attempt, and no other, also where the broker
+"""A broker's refusal costs only the message at fault an attempt, also if the broker
 does not say which one it was.
 """
 

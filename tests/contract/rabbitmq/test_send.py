@@ -33,7 +33,7 @@ _PROPERTIES = (
     *("type", "message_id", "reply_to", "correlation_id", "delivery_mode", "content_type"),
     "expiration",
 )
-# Its transport's id is in no header, and in no table: the header's is what is left of it.
+# Its transport's id is in no header, and in no table: only the header's remains.
 _IDS = {"guid-not-id": "order/42"}
 _CONVERSATION = "NServiceBus.ConversationId"
 _LATER = timedelta(hours=1)
@@ -181,7 +181,7 @@ def test_example_in_the_documentation_defers_its_message(broker: Broker) -> None
     assert in_ladder(broker) == 1
 
 
-# What a broker itself has under a name that no endpoint has.
+# A broker's own exchanges and queues, whose names no endpoint has.
 _BROKERS_OWN = ["amq.fanout", "amq.direct", "amq.topic", "amq.headers", "amq.rabbitmq.reply-to"]
 
 

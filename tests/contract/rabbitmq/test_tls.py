@@ -52,7 +52,7 @@ def test_broker_that_wants_a_certificate_refuses_who_has_none(broker: Broker) ->
     url = broker.server.tls_url(broker.vhost)
 
     # By TLS 1.3 a broker's refusal may be lost as its connection ends: then the error is another
-    # one, which speaks of certificates, too.
+    # one, which also speaks of certificates.
     refusal = _refused(_queue(url, authority.certificate, None), DuesweepError)
 
     assert "certificate required" in refusal or "another client certificate" in refusal
@@ -153,7 +153,7 @@ def test_endpoints_that_are_gone_leave_no_channel_and_no_publisher(billing: Brok
         assert session.confirm(60).unconfirmed == frozenset()
         gc.collect()
         publishers = [one for one in gc.get_objects() if isinstance(one, Publisher)]
-        # The tests' own, the one for questions, and the one that publishes.
+        # The tests' own, the one for questions, and the publisher's.
         until(lambda: len(_channels(billing)) <= 3)
 
     assert len(publishers) <= 2

@@ -1,4 +1,4 @@
-"""Names that attack: each is one identifier or one value, and nothing else is touched."""
+"""Names that attack: each is one identifier or one value, and changes nothing else."""
 
 import json
 

@@ -46,7 +46,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def certificate(authority: Authority) -> Certificate:
-    """What the servers show."""
+    """The servers' certificate."""
     return authority.sign("localhost")
 
 
@@ -134,7 +134,7 @@ def test_postgresql_server_that_is_the_one_that_was_asked_for_gets_a_session(
 
 @dataclass(frozen=True)
 class Stranger:
-    """What a dsn asks of the server that is not so, and what both drivers say."""
+    """A dsn's requirement that the server does not meet, and both drivers' errors."""
 
     psycopg: str = "certificate verify failed"
     jdbc: str = "unable to find valid certification path"
@@ -242,8 +242,8 @@ def test_certificate_for_clients_is_sent_where_the_server_asks(
 
 @dataclass(frozen=True)
 class Driver:
-    """`refusal` logs in with an ODBC dsn, and returns what it says of it. `trusting` makes an
-    authority its only one. The texts are what it says of a server that it was not to find.
+    """`refusal` logs in with an ODBC dsn, and returns its error. `trusting` makes an
+    authority its only one. The texts are its errors for a server that it must not accept.
     """
 
     refusal: Callable[[str], str]
@@ -313,7 +313,7 @@ def _jdbc_trusting(spark: SparkSession, authority: Authority) -> Iterator[None]:
 
 
 def _log_in(driver: Driver, listener: TdsListener, host: str = "localhost", **more: str) -> str:
-    """What the driver says of a login at the listener, which is always refused."""
+    """The driver's error for a login at the listener, which is always refused."""
     pairs = {"server": f"{host},{listener.port}", "database": "nsb", "uid": "u", "pwd": "n33dle"}
     refusal = driver.refusal(OdbcDsn(pairs | more).text())
     assert "n33dle" not in refusal

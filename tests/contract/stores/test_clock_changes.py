@@ -1,6 +1,6 @@
 """When messages are due, and how late they are, if the writers' clocks change before or after.
 
-Where a change has to be near, a zone of the server's own making stands for the two days in a year
+If a change has to be near, a zone of the server's own making stands for the two days in a year
 on which real zones have one. It is west of UTC, 5 hours in winter, 4 in summer.
 """
 
@@ -91,7 +91,7 @@ def test_message_that_is_due_while_clocks_go_back_is_not_due_later_than_now(
     with open_endpoint(_going_back(now)) as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up("Billing"))
         # The last second before the change: the clock shows the end of an hour, and then that hour
-        # once more. So the transport takes it for due, though UTC's clock is not there yet.
+        # again. So the transport takes it for due, though UTC's clock is not there yet.
         hour = now.replace(minute=0, second=0, microsecond=0)
         change = _stored(endpoint, hour)
         run, [row] = steps.load(subject, steps.row(subject, due=change - timedelta(seconds=1)))

@@ -51,7 +51,7 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
                 done = other.execute(f"DELETE FROM {full.delayed}".encode())
                 assert done.rowcount == MANY
 
-            # The cursor still reads what was there when it began.
+            # The cursor still reads the rows that were there when it began.
             assert sum(map(len, pages)) == MANY - 1_000
         assert session.count_waiting([]) == [0]
 
@@ -102,7 +102,7 @@ def test_span_is_that_of_instants_where_clocks_change_within_it(
     open_endpoint: OpenEndpoint, change: datetime
 ) -> None:
     """New York's clocks go forward in March; in November they show an hour twice, so that the
-    order of Dues is not that of the instants.
+    order of Dues is not the order of the instants.
     """
     with open_endpoint("America/New_York") as endpoint:
         subject = DelayedTableUnderTest(endpoint.set_up())

@@ -392,7 +392,7 @@ _LOST = ("40P01", "40001")
 
 
 def _lose(endpoint: Endpoint, table: str, when: str, state: str, times: int) -> None:
-    """The first `times` changes of a table's rows are given up. Sequences keep what they count."""
+    """The first `times` changes of a table's rows are given up. Sequences keep their counts."""
     endpoint.execute("CREATE SEQUENCE losses")
     endpoint.execute(
         "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"

@@ -1,4 +1,4 @@
-"""What a PostgreSQL store has to stand beyond the contract."""
+"""Rules of a PostgreSQL store beyond the contract."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -59,19 +59,19 @@ def _sql(endpoint: Endpoint[Any]) -> str:
 
 
 def _arrived(endpoint: Endpoint[Any]) -> list[tuple[str, bytes | None]]:
-    """What has arrived; forget it."""
+    """The arrived messages; forget them."""
     rows = endpoint.queue_rows("Late")
     endpoint.execute(f"DELETE FROM {_sql(endpoint)}")
     return sorted((row.headers, row.body or b"") for row in rows)
 
 
 def test_replayed_messages_are_as_a_sweep_delivers_them(any_endpoint: Endpoint[Any]) -> None:
-    # The MSMQ transport's store gives up at once where there is no queue.
+    # The MSMQ transport's store gives up at once without a queue.
     retry = {} if any_endpoint.kind == "msmq" else {"retry__max_attempts": 1}
     opened = Duesweep(any_endpoint.config(**retry))
     context = opened.context
     rows = _rows(any_endpoint)
-    # A sweep gives up nothing where all queues are missing.
+    # A sweep gives up nothing if all queues are missing.
     any_endpoint.load([*rows, delayed_row("Billing", due=any_endpoint.due_in(-60))])
     assert _sweep(context) == (1, 3)
     any_endpoint.create_queue("Late")

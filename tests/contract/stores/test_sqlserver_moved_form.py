@@ -1,5 +1,5 @@
-"""The moved form of a batch on SQL Server: that it is used, what it makes of messages, and what
-gives way to the careful form. Nothing here shows locks: a stand-in takes none.
+"""The moved form of a batch on SQL Server: that it is used, its messages, and the batches
+that need the careful form. Nothing here shows locks: a stand-in has none.
 """
 
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the store of SQL persistence's timeouts does in SQL Server beyond the contract."""
+"""The store of SQL persistence's timeouts in SQL Server, beyond the contract."""
 
 from datetime import timedelta
 

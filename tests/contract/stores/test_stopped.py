@@ -1,4 +1,4 @@
-"""Sweeps that are stopped, why messages failed, and what a preview counts."""
+"""Sweeps that are stopped, why messages failed, and the counts of a preview."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the store of SQL persistence's timeouts does in PostgreSQL beyond the contract."""
+"""The store of SQL persistence's timeouts in PostgreSQL, beyond the contract."""
 
 from collections.abc import Iterator
 from datetime import UTC, timedelta

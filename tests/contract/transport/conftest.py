@@ -1,4 +1,4 @@
-"""Both transports: PostgreSQL always, SQL Server where there is one."""
+"""Both transports: PostgreSQL always, SQL Server if it is there."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is sent later waits in the delayed table, as the transport would have stored it."""
+"""A message for later waits in the delayed table, as the transport would have stored it."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -99,7 +99,7 @@ class MovingStore(MemoryStore):
 
 
 class MovingSession(MemoryTaskSession):
-    """As a claim that nobody may hold, and that has to be complete."""
+    """As a claim that must not be locked, and that has to be complete."""
 
     can_move = True
 

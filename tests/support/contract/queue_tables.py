@@ -47,7 +47,7 @@ class QueueTablesUnderTest(Generic[S]):
         return self.tables.server.quoted(self.tables.addresses.parse(address))
 
 
-# What the sessions of these tests wait for locks, instead of seconds.
+# The time that sessions of these tests wait for locks, instead of seconds.
 LOCK_WAIT_SECONDS = 0.3
 
 

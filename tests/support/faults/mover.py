@@ -18,12 +18,12 @@ _MOVE = (
     "INSERT INTO {queue} (id, expires, headers, body) SELECT id, NULL, headers, body FROM message"
 )
 _PAUSE_SECONDS = 0.02
-# In a process: slow enough for a sweep beside it to find some messages.
+# In a process: slow enough for another sweep to find some messages.
 _LONG_PAUSE_SECONDS = 0.15
 
 
 class Mover:
-    """Moves what is due from `delayed` to `queue` until it is told to stop."""
+    """Moves due messages from `delayed` to `queue` until it is stopped."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Outputs that were recorded once, and are compared from then on (docs/testing.md)."""
+"""Outputs that were recorded once, and are compared after that (docs/testing.md)."""

@@ -16,7 +16,7 @@ from duesweep.cli.app import main
 COLUMNS = 80
 # Of a document as it is recorded.
 _LINE = 100
-# What rich and Typer read to find out about a terminal, besides the terminal.
+# The variables that rich and Typer read about a terminal.
 _OF_TERMINALS = (
     *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
     *("PY_COLORS", "GITHUB_ACTIONS", "_TYPER_FORCE_DISABLE_TERMINAL", "TERMINAL_WIDTH"),
@@ -43,7 +43,7 @@ class _Stream(TextIOWrapper):
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     arguments: Sequence[str]
     out: str
@@ -62,7 +62,8 @@ class Printed:
 
     def _with(self, out: str) -> str:
         line = f"$ {shlex.join(['duesweep', *self.arguments])}\n"
-        # A question ends its line with what is typed, so that of standard error may have no end.
+        # A question ends its line with the typed answer, so the line on standard error may have no
+        # end.
         missing = "" if self.err.endswith("\n") else "\n"
         err = f"--- standard error\n{self.err}{missing}" if self.err else ""
         return f"{line}{_ended(out)}{err}--- exit code {self.code}\n"

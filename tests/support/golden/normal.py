@@ -1,4 +1,4 @@
-"""Replaces what differs from run to run, so that all else can be compared.
+"""Replaces values that differ from run to run, so that all else can be compared.
 
 Instants are moved, as if the messages had been stored at noon on 1 January 2030: a Due is exact to
 the second, and what happens while the commands run is cut to the hour. Random ids are numbered by
@@ -15,7 +15,7 @@ from uuid import UUID
 STORED_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
-# A Due is a quarter of an hour away from a whole hour after that noon, and nothing else is.
+# A Due is a quarter of an hour away from a whole hour after that noon; other times are not.
 _QUARTERS = (timedelta(minutes=15), timedelta(minutes=45))
 _FAR = timedelta(days=60)
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -56,7 +56,8 @@ class Normaliser:
         self._texts.append((text, placeholder))
 
     def text(self, text: str, *, width: int = _UUID_WIDTH) -> str:
-        """What a command printed. Columns keep their widths, so an id's placeholder has `width`."""
+        """The output of a command. Columns keep their widths, so an id's placeholder has `width`.
+        """
         for given, placeholder in self._texts:
             text = text.replace(given, placeholder)
         text = _UUID.sub(lambda found: self.identity(found[0]).ljust(width, "-"), text)

@@ -16,7 +16,7 @@ _END = re.compile(r"(COMMIT|IF @@TRANCOUNT > 0 ROLLBACK) TRANSACTION")
 
 @dataclass
 class RecordingOdbc:
-    """Takes the place of `pyodbc.connect`, and keeps what its sessions execute."""
+    """Takes the place of `pyodbc.connect`, and keeps the statements of its sessions."""
 
     connect_with: Any
     _sessions: list[list[Exchange]] = field(default_factory=list)
@@ -26,7 +26,9 @@ class RecordingOdbc:
         return _Connection(self.connect_with(*arguments, **options), self._sessions[-1])
 
     def sessions(self) -> list[list[Exchange]]:
-        """What each session executed since the last call; an exchange is a call of the driver's."""
+        """The statements of each session since the last call; an exchange is a call of the
+        driver's.
+        """
         sessions, self._sessions = self._sessions, []
         return sessions
 

@@ -1,4 +1,4 @@
-"""The recorded files: compared with what is printed now, or written again."""
+"""The recorded files: compared with today's output, or written again."""
 
 import difflib
 import os
@@ -10,13 +10,13 @@ import pytest
 
 RENEW = "DUESWEEP_RENEW_GOLDEN"
 ROOT = Path(__file__).parents[2] / "golden" / "recorded"
-# More than this nobody reads; what comes first explains most of the rest.
+# More lines are not read; the first ones explain most of the rest.
 _MOST_LINES = 200
 
 
 def compare(folder: Path, printed: Mapping[str, str]) -> None:
     """Fail unless `folder` has just these files, by name, with these texts. With
-    DUESWEEP_RENEW_GOLDEN=1, write them instead; never on CI, where nobody reads what changed.
+    DUESWEEP_RENEW_GOLDEN=1, write them instead; never on CI, where the changes are not read.
     """
     if os.environ.get(RENEW) == "1":
         if os.environ.get("CI"):

@@ -1,4 +1,4 @@
-"""Runs commands in one world, and collects what they print and what they leave."""
+"""Runs commands in one world, and collects their output and their changes."""
 
 import getpass
 import json
@@ -44,7 +44,7 @@ _SECONDS = re.compile(r"(?<=seconds\{).*")
 
 
 class Recorder:
-    """Runs the steps, and collects what they print and change, by the names of the files."""
+    """Runs the steps, and collects their output and changes, by the names of the files."""
 
     def __init__(self, endpoint: Endpoint[Any]) -> None:
         self.endpoint = endpoint
@@ -65,7 +65,7 @@ class Recorder:
             self.normal.name(text, placeholder)
 
     def step(self, name: str) -> str:
-        """Begin a step; what its files' names begin with."""
+        """Begin a step; returns the beginning of its files' names."""
         self._number += 1
         self.normal.step = name
         return f"{self._number:03}-{name}"

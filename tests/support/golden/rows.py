@@ -1,4 +1,4 @@
-"""The rows of a database and of a ledger, and what a command changed of them, as sorted JSON."""
+"""The rows of a database and of a ledger, and a command's changes of them, as sorted JSON."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ _MOST_NAMED = 3
 # The order in which messages of one batch arrive is not promised, nor are their ids in the queue.
 _QUEUE = {"id", "expires", "headers", "body", "seq"}
 _OF_CHANCE = {"id", "seq"}
-# The ids of the world's own messages, and what a line has in their place.
+# The ids of the world's own messages, and their replacements in a line.
 _WORLD = (
     (re.compile(r"22222222-0000-4000-8000-0*(\d+)"), r"key \1"),
     (re.compile(r"11111111-0000-4000-8000-0*(\d+)"), r"id \1"),
@@ -80,8 +80,8 @@ def _ledger_rows(folder: Path) -> list[Row]:
 
 @dataclass
 class Changes:
-    """What is different between two readings. `headers` are those that messages were stored with,
-    by message id.
+    """The differences between two readings. `headers` are the headers that messages were stored
+    with, by message id.
     """
 
     normal: Normaliser
@@ -137,7 +137,7 @@ class Changes:
         return found
 
     def _headers(self, name: str, value: Any) -> Row:
-        """Whose they are, and how they differ from those that the message was stored with."""
+        """Whose they are, and how they differ from the stored ones."""
         try:
             now = json.loads(value) if isinstance(value, str) else dict(value)
             stored = self.headers[now[MESSAGE_ID]]

@@ -28,8 +28,8 @@ BECAUSE = ("--reason", "INC-1", "--yes")
 
 @dataclass
 class World:
-    """An endpoint with the queues Billing, Shipping and error. `settings` and `tables` are what its
-    configuration has besides.
+    """An endpoint with the queues Billing, Shipping and error. `settings` and `tables` are more of
+    its configuration.
     """
 
     endpoint: Endpoint[Any]
@@ -72,7 +72,7 @@ class World:
 
 @dataclass(frozen=True)
 class Form:
-    """A sweep that does its batches in another way. `prepare` stores what it sweeps."""
+    """A sweep that does its batches in another way. `prepare` stores its messages."""
 
     prepare: Callable[[World], object]
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -183,11 +183,11 @@ def change(world: World) -> None:
 
 
 def replay(world: World) -> None:
-    """After `sweep`: what has failed for good."""
+    """After `sweep`: exhausted messages."""
     world.endpoint.create_queue("Missing")
     world.run("errors", "list", "--json")
     world.run("errors", "replay", "--destination", "Missing", *BECAUSE)
-    # One has headers that nobody can read.
+    # One has unreadable headers.
     world.run("errors", "replay", "--all", "--due", "+1d", *BECAUSE, code=3)
 
 

@@ -1,4 +1,4 @@
-"""Statements as text: what was sent, in which transactions, by their names in the files of SQL."""
+"""Statements as text: the sent ones, by transaction, by their names in the files of SQL."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,12 +10,12 @@ from support.golden.wire import Exchange, Statement
 
 _COMMENT = re.compile(r"-- .*")
 _COMMENT_LINES = re.compile(r"^ *--.*\n|-- .*", re.MULTILINE)
-# What differs from run to run in the queries that hold values as literals.
+# Literals that differ from run to run in the queries.
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # A limit grows with the number of messages that the server estimates.
 _LIMIT = re.compile(r"(?<='statement_timeout', ')300\d\d(?=')")
 _INSTANT = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00")
-# In the list of a session; whoever wants to read on finds the statement's text.
+# In the list of a session; the statement's text is elsewhere.
 _LONGEST = 90
 # PostgreSQL's are known by the first line of the comment that they are sent with.
 _NAMES = {text.partition("\n")[0]: name for name, text in statements("postgresql").items()}
@@ -47,7 +47,7 @@ def in_sqlserver(statement: Statement) -> str:
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    """What the texts of SQL Server's statements look like, whatever stands in their braces."""
+    """Patterns of the texts of SQL Server's statements, with any text in their braces."""
     texts = {name: _COMMENT_LINES.sub("", text) for name, text in statements("sqlserver").items()}
     return {name: _pattern(_VALUE.sub("?", text).strip()) for name, text in texts.items()}
 
@@ -61,7 +61,7 @@ def _steady(text: str) -> str:
 
 
 def told_sessions(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in_postgresql) -> str:
-    """Each session with its transactions in their order; what follows itself stands once. An
+    """Each session with its transactions in their order; repeated ones are listed once. An
     exchange is a line, so the lines are the round trips, where they say no other number.
     """
     return "\n".join(_told(number, each, name_of) for number, each in enumerate(sessions, 1))
@@ -86,7 +86,7 @@ def _told(number: int, session: Sequence[Exchange], name_of: NameOf) -> str:
 
 
 def _transactions(exchanges: Sequence[Exchange]) -> Iterator[list[Exchange]]:
-    """What the server commits or rolls back as one."""
+    """The statements that the server commits or rolls back as one."""
     one: list[Exchange] = []
     for each in exchanges:
         one.append(each)
@@ -118,7 +118,7 @@ def _shortened(name: str) -> str:
 
 def told_statements(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in_postgresql) -> str:
     """Each statement once, sorted by its name, with all types that its parameters were sent with.
-    Without comments, which bind nobody.
+    Without comments, which do not count.
     """
     sent: dict[str, list[Statement]] = {}
     for session in sessions:

@@ -32,8 +32,8 @@ class Statement:
 
 @dataclass(slots=True)
 class Exchange:
-    """What a client sent before it waited for the server. `waits`: how often it waited, twice for a
-    COPY; `is_open`: whether a transaction was open after it.
+    """The messages of a client before it waited for the server. `waits`: how often it waited, twice
+    for a COPY; `is_open`: whether a transaction was open after it.
     """
 
     statements: list[Statement] = field(default_factory=list)

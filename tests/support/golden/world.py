@@ -17,7 +17,7 @@ COUNT = 300
 SOURCE = "nsb/public.Sales.Orders.Delayed"
 MISSING = "Nowhere"
 DUE_INDEX = "Sales.Orders.Delayed_Due"
-# What a CHECK of queue Shipping refuses.
+# A body that a CHECK of queue Shipping refuses.
 _REFUSED = b"unwanted"
 _TYPES = {
     "Billing": "Billing.Messages.ChargeOrder",
@@ -50,7 +50,7 @@ class Middle(random.Random):
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """Where a message goes, with which body, and when it is due, counted from its storing."""
+    """The destination of a message, its body, and when it is due, counted from its storing."""
 
     destination: str | None
     body: bytes | None
@@ -70,7 +70,7 @@ def write(stored_at: datetime) -> list[DelayedRow]:
     assert len(fates) == COUNT
     Middle().shuffle(fates)
     # No query says in which order a batch is claimed, and the last failure of a batch is a group's
-    # example: those that fail are due in the order of their keys, in which they also lie on disk.
+    # example: failing ones are due in the order of their keys, in which they also lie on disk.
     dues = iter(sorted(one.due for one in fates if one.fails))
     fates = [replace(one, due=next(dues)) if one.fails else one for one in fates]
     return [
@@ -107,7 +107,7 @@ def _read(headers: str) -> Mapping[str, Any]:
 
 
 def _fates() -> Iterator[_Fate]:
-    """Hours from 24 on: those of the past and of the future are counted apart."""
+    """Hours from 24: past and future ones are counted apart."""
     past = (-timedelta(hours=24 + number, minutes=15) for number in range(COUNT))
     future = (timedelta(hours=24 + 5 * number, minutes=15) for number in range(COUNT))
     destinations = ("Billing", "Shipping", "Reminders.Mail", None)

@@ -1,1 +1,1 @@
-"""What the tests of RabbitMQ share: nodes, vhosts, ladders, commands."""
+"""Parts that the tests of RabbitMQ share: nodes, vhosts, ladders, commands."""

@@ -1,4 +1,4 @@
-"""A vhost of the tests' broker, seen from outside: its queues, and what is declared there."""
+"""A vhost of the tests' broker, seen from outside: its queues, exchanges and bindings."""
 
 import json
 import time
@@ -46,7 +46,7 @@ class Broker:
         self.api("vhosts/{vhost}", "DELETE")
 
     def permit(self, *, write: str) -> None:
-        """Let publish to what `write` matches, and configure and read everything."""
+        """Let publish to names that `write` matches, and configure and read everything."""
         rights = {"configure": ".*", "write": write, "read": ".*"}
         self.api("permissions/{vhost}/guest", "PUT", rights)
 
@@ -76,7 +76,7 @@ class Broker:
             except pika.exceptions.ConnectionClosedByBroker as error:
                 if error.reply_code != _INTERNAL_ERROR or time.monotonic() > deadline:
                     raise
-                # What was read and not acknowledged is in the queue again.
+                # Unacknowledged messages are in the queue again.
                 self.connect()
 
     def _take(self, queue: str) -> list[Any]:
@@ -120,7 +120,7 @@ class Broker:
         return found
 
     def api(self, path: str, method: str = "GET", body: Mapping[str, Any] | None = None) -> Any:
-        """What the management API answers; `{vhost}` in `path` is the vhost's name."""
+        """The answer of the management API; `{vhost}` in `path` is the vhost's name."""
         url = f"{self.server.management_url}/api/{path.format(vhost=quote(self.vhost, safe=''))}"
         request = Request(url, method=method)
         request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
@@ -135,7 +135,7 @@ class Broker:
         return found
 
     def told_of_queues(self) -> dict[str, tuple[Any, Any, int]]:
-        """By queue, the policy, what it sets and how many messages there are, as the management API
+        """By queue, the policy, its settings and how many messages there are, as the management API
         lists them. The queues tell it every few seconds, and it repeats an answer for a while.
         """
         return {
@@ -159,5 +159,5 @@ class Broker:
         return cut
 
     def wait_for(self, queue: str, count: int) -> None:
-        """Until so many messages lie in a queue."""
+        """Until `count` messages lie in a queue."""
         until(lambda: self.count(queue) >= count)

@@ -1,4 +1,4 @@
-"""A RabbitMQ of the tests' own: node name, ports, folder and Erlang's port mapper, too."""
+"""A RabbitMQ of the tests' own: node name, ports, folder and also Erlang's port mapper."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ class BrokerServer:
         is_unpacked = scripts.is_relative_to(_UNPACKED.resolve())
         self._environment = {
             **(environment_of("rabbitmq") if is_unpacked else os.environ),
-            # Where Erlang keeps the cookie by which its nodes know each other.
+            # The folder in which Erlang keeps the cookie by which its nodes know each other.
             "HOME": str(folder),
             "ERL_CRASH_DUMP": str(folder / "erl_crash.dump"),
             "ERL_EPMD_PORT": str(mapper),
@@ -70,7 +70,7 @@ class BrokerServer:
         return f"http://127.0.0.1:{self.management}"
 
     def url(self, vhost: str = "%2F", port: int | None = None) -> str:
-        """An AMQP URL of a vhost; through another port, that of a proxy in front of it."""
+        """An AMQP URL of a vhost; through another port, a proxy's in front of it."""
         return f"amqp://guest:guest@127.0.0.1:{port or self.amqp}/{vhost}"
 
     def tls_url(self, vhost: str, host: str = "localhost") -> str:

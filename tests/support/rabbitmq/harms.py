@@ -1,4 +1,4 @@
-"""What can be wrong with a delay ladder, and what has to be found of it."""
+"""The possible faults of a delay ladder, and the expected findings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

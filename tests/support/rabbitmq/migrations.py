@@ -90,7 +90,7 @@ def migrate(broker: Broker, **settings: Any) -> tuple[int, dict[str, Any]]:
 
 
 class Onlooker:
-    """Looks on, and stops after so many batches."""
+    """Observes, and stops after this many batches."""
 
     def __init__(self, batches: int | None = None) -> None:
         self._left = batches

@@ -29,7 +29,7 @@ def queue_of(
 
 @contextmanager
 def session_of(queue: RabbitMqQueue) -> Iterator[RabbitMqQueueSession]:
-    """A queue's session beside a store's."""
+    """A queue's session next to a store's."""
     with MemoryStore([]).open_task() as store, queue.open(store) as session:
         yield session
 

@@ -1,1 +1,1 @@
-"""Seeded trials: a sweep with one fault, the sweeps that recover from it, and what they left."""
+"""Seeded trials: a sweep with one fault, the sweeps that recover from it, and the results."""

@@ -1,4 +1,4 @@
-"""Wraps what the factories return, so that a trial's plan is followed at its crash point.
+"""Wraps the factories' results, so that a trial's plan is followed at its crash point.
 
 The wrapper of an object is a class of its own, derived from the object's, in which the contract's
 methods reach their points. So whatever is asked of the object is answered as before: which class it
@@ -44,8 +44,8 @@ from support.trials.points import (
 
 @contextmanager
 def following(plan: Plan) -> Iterator[Counter[str]]:
-    """Follow `plan` in all that the factories make meanwhile in this process, and in what Spark's
-    workers get of it. Yields how often each point was reached in this process.
+    """Follow `plan` in all that the factories make during the block in this process, and in Spark's
+    workers. Yields how often each point was reached in this process.
     """
     make_context, open_ledger = sweep_context, ledgers.open_ledger
 
@@ -72,8 +72,8 @@ def armed_context(context: SweepContext, plan: Plan) -> SweepContext:
 
 @contextmanager
 def dying(point: str, occurrence: int = 1) -> Iterator[None]:
-    """What runs in the block dies as a process would that comes to a crash point for the
-    `occurrence`th time. Its connections are closed, and what was not committed is lost. A block
+    """The code in the block dies as a process would that comes to a crash point for the
+    `occurrence`th time. Its connections are closed, and uncommitted work is lost. A block
     that does not die is an error.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +187,7 @@ def _committing(
 
 @contextmanager
 def _replaced(factory: Callable[..., Any], armed: Callable[..., Any]) -> Iterator[None]:
-    """Whoever calls `factory` calls `armed`, wherever it was imported to."""
+    """Callers of `factory` call `armed`, wherever it was imported to."""
     _replace(factory, armed)
     try:
         yield
@@ -197,7 +197,7 @@ def _replaced(factory: Callable[..., Any], armed: Callable[..., Any]) -> Iterato
 
 def _replace(old: object, new: object) -> None:
     for name, module in list(sys.modules.items()):
-        # What tests share makes contexts, too.
+        # Shared code of tests also makes contexts.
         if name.partition(".")[0] not in {"duesweep", "support"}:
             continue
         for attribute, value in list(vars(module).items()):

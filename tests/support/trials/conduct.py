@@ -52,8 +52,8 @@ _ALLOWED = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was there right after a command: messages that it should have delivered, and rows that
-    are not settled. `is_alone`: nobody else held rows meanwhile.
+    """The state right after a command: messages that it should have delivered, and rows that
+    are not settled. `is_alone`: no other process held rows.
     """
 
     waiting: int
@@ -66,7 +66,7 @@ class Seen:
 
 
 def untrue_ends(harm: str | None, ending: Ending, seen: Seen) -> Iterator[str]:
-    """What is wrong with the end of a command; `harm` was done to it, None: nothing was."""
+    """The faults in the end of a command; `harm` was done to it, or None."""
     code, document = ending.code, ending.document
     if code is None:
         yield "it did not end in time"
@@ -90,7 +90,7 @@ def untrue_ends(harm: str | None, ending: Ending, seen: Seen) -> Iterator[str]:
 def _untrue_success(code: int, document: Mapping[str, Any], seen: Seen) -> Iterator[str]:
     if document["outcome"] == "stopped":
         return
-    # What others hold is their work.
+    # Rows that others hold are their work.
     if not seen.is_clean and seen.is_alone and not document["skipped"]:
         left = f"{seen.waiting} messages waiting and {seen.unsettled} rows unsettled"
         yield f"exit code {code} with {left}"
@@ -106,8 +106,8 @@ def _untrue_rest(harm: str | None, document: Mapping[str, Any], seen: Seen) -> I
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a trial came to. `codes` are those of all commands, the first `harmed` of which met the
-    fault. `fired` are the crash points at which the sweeps that met it were harmed.
+    """The result of a trial. `codes` are the exit codes of all commands, the first `harmed` of
+    which met the fault. `fired` are the crash points at which the sweeps that met it were harmed.
     `recovery_seconds`: from the harm to the end of the sweep that left nothing; None: none did.
     """
 
@@ -185,12 +185,12 @@ class _Run:
 
     @property
     def ledger_root(self) -> Path:
-        """On the small disk, if the ledger is what is harmed."""
+        """On the small disk, if the ledger is harmed."""
         on_disk = self.trial.fault.harm in LEDGER_HARMS
         return (self.services.disk.folder if on_disk else self.folder) / "ledger"
 
     def _sweep(self) -> Ending:
-        """A sweep in this process, whoever began: each engine and writer goes on with the others'
+        """A sweep in this process after any engine: each engine and writer continues the others'
         work.
         """
         return sweep_here(self.config("recovery.toml"))
@@ -306,7 +306,7 @@ def _between(
 
 
 def _awaited(trial: Trial) -> Sequence[bytes]:
-    """What the connection sends when it is harmed: the COMMIT of a batch, or its messages."""
+    """The data of the connection when it is harmed: the COMMIT of a batch, or its messages."""
     if trial.fault.side == STORE:
         once: tuple[bytes, ...] = (_BATCH, b"COMMIT")
     elif trial.place == OTHER_DATABASE:

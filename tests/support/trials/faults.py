@@ -1,4 +1,4 @@
-"""The faults: what is done to a sweep, and at which moments."""
+"""The faults: the harms to a sweep, and their moments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ APPEND_ERRORS = "LedgerTables.append(errors)"
 REPLACE_RETRIES = "LedgerTables.replace_source(retries)"
 CREATE_RETRIES = "LedgerTables.create(retries)"
 # By stage, the methods that have crash points (`points.py`), before and after. A point of the
-# careful form of a batch is also that of the moved form.
+# careful form of a batch is also a point of the moved form.
 STAGES = {
     "plan": ("DriverSession.open_sweep", "DriverSession.plan"),
     "claim": ("TaskSession.claim",),
@@ -32,7 +32,7 @@ STAGES = {
         *("LedgerTables.create(sweeps)", "DriverSession.bind"),
     ),
 }
-# Reached by whoever dispatches a slice: on Spark by its workers.
+# Reached by the process that dispatches a slice: on Spark by its workers.
 TASK_STAGES = ("claim", "deliver", "finish", "commit")
 BATCH_POINTS = {name for stage in TASK_STAGES for name in STAGES[stage]}
 TASK_POINTS = BATCH_POINTS | {"TaskSession.end_slice"}
@@ -65,7 +65,7 @@ STORE, QUEUE = "store", "queue"
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`harm` is done at one of the points of `stage`. A proxy's harm has no stage: it is done to
-    the connection of `side`, `when` the COMMIT passes (a broker: what is published).
+    the connection of `side`, `when` the COMMIT passes (a broker: publications).
     """
 
     harm: str | Harm
@@ -120,7 +120,7 @@ def _all() -> Sequence[Fault]:
             for side, places in sides
             for harm in Harm
             for when in When
-            # It goes on all the time.
+            # It continues all the time.
             if harm is not Harm.DRIP or when is When.IN
         ),
     ]

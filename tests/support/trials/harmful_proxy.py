@@ -34,7 +34,7 @@ class When(Enum):
 
 class HarmfulProxy(Proxy):
     """It stalls one connection for good, all of them and new ones (black hole), cuts one, or lets
-    all drip. Before the server gets what is awaited, when it has half of it, or after it has
+    all drip. Before the server gets the awaited data, when it has half of it, or after it has
     answered; the client does not get that answer.
     """
 

@@ -1,4 +1,4 @@
-"""What a trial does to a sweep that has come to its point, and how it is undone."""
+"""The harm of a trial to a sweep that has come to its point, and how it is undone."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ _ENDED = (
 
 @dataclass
 class Scene:
-    """A sweep at its point. `healing` undoes what was done, latest first."""
+    """A sweep at its point. `healing` undoes the harms, latest first."""
 
     services: Services
     world: World

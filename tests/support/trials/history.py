@@ -1,4 +1,4 @@
-"""The history of a trial, and whether it is true: store, queues, journal and ledger by message."""
+"""The history of a trial, and whether it is right: store, queues, journal and ledger by message."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,9 @@ from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is where, after the last sweep. `copies` are by queue's address, `ledger` by table."""
+    """The place of each message after the last sweep. `copies` are by queue's address, `ledger` by
+    table.
+    """
 
     expected: Sequence[Expected]
     waiting: frozenset[str]
@@ -40,7 +42,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many messages were lost, doubled and early; and what is not true, a sentence each."""
+    """How many messages were lost, doubled and early; and other faults, a sentence each."""
 
     lost: int
     doubled: int
@@ -49,7 +51,7 @@ class Verdict:
 
 
 def judge(history: History) -> Verdict:
-    """Compare everything with what was stored."""
+    """Compare everything with the stored messages."""
     arrived = {
         name: Counter(copy.identity for copy in copies)
         for name, copies in history.copies.items()
@@ -87,7 +89,7 @@ def _untrue(history: History) -> Iterator[str]:
 
 
 def _wrong_copies(history: History) -> Iterator[str]:
-    """What is in a wrong queue, or is not what was stored."""
+    """Messages in a wrong queue, or changed ones."""
     wanted = {one.identity: one for one in history.expected if one.kind is Kind.GOOD}
     for name, copies in history.copies.items():
         for copy in copies if name not in OTHER_QUEUES else ():
@@ -142,7 +144,7 @@ def _wrong_errors(history: History) -> Iterator[str]:
 
 
 def _wrong_retries(history: History) -> Iterator[str]:
-    """The copy of the counters: those of bad messages that are in the store."""
+    """The copy of the counters: of bad messages that are in the store."""
     counted = {key: row.attempts for key, row in history.counters.items()}
     copied = {row.message_key: row.attempts for row in history.ledger["retries"]}
     if copied != counted:

@@ -1,4 +1,4 @@
-"""The messages of a trial, and what has to become of each."""
+"""The messages of a trial, and the expected outcome of each."""
 
 import json
 import random
@@ -19,7 +19,7 @@ NOT_DUE_SECONDS = 1_800
 
 
 class Kind(Enum):
-    """What becomes of a message."""
+    """The expected outcome of a message."""
 
     GOOD = "arrives"
     BAD = "fails, and is exhausted"

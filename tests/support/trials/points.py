@@ -1,7 +1,7 @@
 """Crash points: named moments of a sweep or a command at which a trial does harm.
 
 A point is before or after a call of a method of the contracts of stores, queues and the ledger's
-tables, and is named by it: `before TaskSession.claim`. `armed` wraps what the factories return, so
+tables, and is named by it: `before TaskSession.claim`. `armed` wraps the factories' results, so
 that these calls come here. Nothing in `lib/` knows of it.
 """
 
@@ -21,11 +21,11 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, TaskSession
 
 _POLL_SECONDS = 0.01
-# Whoever does the harm has died, if it takes longer.
+# The process that does the harm has died, if it takes longer.
 _HELD_SECONDS = 120
 
-# Wait for the harm to be done, and then go on; raise what nobody foresaw; or what nothing catches.
-# Or stop as a whole, as SIGSTOP, a paused machine or a cgroup's freezer stop a process.
+# Wait for the harm to be done, and then continue; raise an unexpected error; or one that nothing
+# catches. Or stop as a whole, as SIGSTOP, a paused machine or a cgroup's freezer stop a process.
 HOLD, RAISE, DIE, FREEZE = "hold", "raise", "die", "freeze"
 WHEN = ("before", "after")
 
@@ -37,7 +37,7 @@ _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
     LedgerTables: ("create", "append", "replace_source"),
 }
-# What an operator's command calls besides.
+# More methods that an operator's command calls.
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
     OperatorDriver: ("open_command",),
     OperatorTask: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
@@ -58,8 +58,8 @@ _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
     "append": ("changes",),
     "set_properties": ("tombstones",),
 }
-# What a batch in the moved form (`duesweep.sweep.batch`) calls instead of the careful form's
-# methods: a plan for a point of those is followed at that of the other, too.
+# The methods of a batch in the moved form (`duesweep.sweep.batch`) for the careful form's
+# methods: a plan for a point of one form is also followed in the other.
 MOVED_FORM = {
     "TaskSession.move": ("TaskSession.claim", "QueueSession.deliver"),
     "TaskSession.finish_moved": ("TaskSession.finish",),
@@ -127,7 +127,7 @@ class Plan:
 
     @property
     def fired_point(self) -> str | None:
-        """The point where it came, that of the form in which the batch ran; None: not yet."""
+        """The point where it came, by the form in which the batch ran; None: not yet."""
         return self.fired.read_text("utf-8").split(maxsplit=1)[1] if self.fired.exists() else None
 
     @property
@@ -165,8 +165,8 @@ class _Armed:
 
 
 def arm(plan: Plan) -> Counter[str]:
-    """Follow `plan` in this process from now on. Returns how often each point is reached, which
-    goes on being counted.
+    """Follow `plan` in this process. Returns how often each point is reached, which
+    is still counted.
     """
     if plan != _Armed.plan:
         _Armed.plan, _Armed.reached, _Armed.passed = plan, Counter(), 0

@@ -27,7 +27,7 @@ _ENDING_SECONDS = 60
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a command ended. `code` is negative after a signal, None if it had to be killed because
-    it did not end. `document` is what it printed with `--json`.
+    it did not end. `document` is its output with `--json`.
     """
 
     code: int | None
@@ -123,7 +123,7 @@ class SparkDriver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        # What it had started may end a little later, and holds its stdout until then.
+        # Its children may end a little later, and hold its stdout until then.
         self._reader.join(_ENDING_SECONDS)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -132,7 +132,7 @@ class SparkDriver:
         self._process.stdout.close()
 
     def lines(self, seconds: float) -> tuple[int | None, str]:
-        """The exit code of the command, and what it printed until then."""
+        """The exit code of the command, and its output until then."""
         printed: list[str] = []
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -141,7 +141,7 @@ class SparkDriver:
             except queue.Empty:
                 if self.is_alive:
                     continue
-                # What it started may still hold its stdout.
+                # Its children may still hold its stdout.
                 return self._process.returncode, "\n".join(printed)
             if line.startswith("="):
                 return int(line[1:]), "\n".join(printed)
@@ -150,7 +150,7 @@ class SparkDriver:
         return None, "\n".join(printed)
 
     def said_since(self, size: int) -> str:
-        """What is on its stderr after so many bytes."""
+        """Its stderr after this many bytes."""
         return self._said.read_bytes()[size:].decode(errors="replace")
 
     def _read(self) -> None:
@@ -196,7 +196,7 @@ def _environment() -> dict[str, str]:
 
 
 def document_of(printed: str) -> Mapping[str, Any] | None:
-    """The last line that is a document; None if there is none."""
+    """The last line that is a document, or None."""
     for line in reversed(printed.splitlines()):
         if line.startswith("{"):
             document: dict[str, Any] = json.loads(line)

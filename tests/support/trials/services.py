@@ -22,8 +22,8 @@ _FAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
 
 
 class Services:
-    """What is started with the first trial that needs it, and stopped in the end. `broker` returns
-    a node that somebody else started.
+    """The servers, started with the first trial that needs them, and stopped in the end. `broker`
+    returns a node that was started elsewhere.
     """
 
     def __init__(self, folder: Path, broker: Callable[[], BrokerServer] | None = None) -> None:
@@ -41,7 +41,7 @@ class Services:
 
     @cached_property
     def server(self) -> EmbeddedServer:
-        """PostgreSQL. What it has committed outlives that it is stopped at once."""
+        """PostgreSQL. Its committed rows survive an immediate stop."""
         server = EmbeddedServer(
             self.folder, port=free_port(), TimeZone="UTC", synchronous_commit="on"
         )
@@ -63,7 +63,7 @@ class Services:
 
     @cached_property
     def sql_server(self) -> "SqlServer | None":
-        """SQL Server, or what stands in for it."""
+        """SQL Server, or its stand-in."""
         dsn = os.environ.get(SQL_SERVER_VARIABLE)
         if not dsn:
             return None

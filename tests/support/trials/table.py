@@ -48,7 +48,7 @@ def summary(results: Sequence[Result], seconds: float) -> str:
 
 
 def places_table(results: Sequence[Result]) -> str:
-    """Where the trials took place: how many with each place, engine and writer."""
+    """The places of the trials: how many with each place, engine and writer."""
     counted = Counter((r.trial.place, r.trial.engine, r.trial.writer) for r in results)
     doubled: Mapping[tuple[str, str, str], int] = Counter()
     for result in results:
@@ -63,7 +63,7 @@ def places_table(results: Sequence[Result]) -> str:
 
 
 def points_table(fired: Iterable[str]) -> str:
-    """How often each crash point is in `fired`: 0 where no trial has shown what a fault does there.
+    """How often each crash point is in `fired`: 0 if no trial had a fault there.
     The moved form of a batch has points of its own.
     """
     times = Counter(fired)

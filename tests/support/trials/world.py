@@ -1,4 +1,4 @@
-"""Where a trial takes place: an endpoint's store, and its queues in one of four places."""
+"""The place of a trial: an endpoint's store, and its queues in one of four places."""
 
 import json
 import random
@@ -37,7 +37,7 @@ class Copy:
 
 @dataclass
 class World:
-    """`settings` are those of the queues. `read_queue` takes all that is in a queue, by address.
+    """`settings` are for the queues. `read_queue` takes all that is in a queue, by address.
     `make_refuse` has queue Shipping refuse some messages; None: it cannot.
     """
 
@@ -47,7 +47,7 @@ class World:
     read_queue: Callable[[str | None], Sequence[Copy]]
     make_refuse: Callable[[], object] | None = None
     expected: list[Expected] = field(default_factory=list)
-    # Where it is, once it is not beside the configuration.
+    # Its folder, once it is not next to the configuration.
     ledger_root: Path | None = None
 
     @property
@@ -95,7 +95,7 @@ class World:
 
 
 def table_copies(endpoint: Endpoint[Any]) -> Callable[[str | None], Sequence[Copy]]:
-    """Reads queue tables beside an endpoint's."""
+    """Reads queue tables next to an endpoint's."""
 
     def read(address: str | None) -> Sequence[Copy]:
         rows = endpoint.server.queue_rows(endpoint.addresses.parse(address))
@@ -105,7 +105,7 @@ def table_copies(endpoint: Endpoint[Any]) -> Callable[[str | None], Sequence[Cop
 
 
 def _read_headers(text: str) -> dict[str, Any]:
-    """None, where they cannot be read: NServiceBus's mover moves such a message, too."""
+    """None, if they cannot be read: NServiceBus's mover also moves such a message."""
     try:
         headers: dict[str, Any] = json.loads(text)
     except ValueError:

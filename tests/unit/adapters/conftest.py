@@ -1,4 +1,4 @@
-"""Tests of this folder run where no configuration is."""
+"""Tests of this folder run in a folder without a configuration."""
 
 from pathlib import Path
 

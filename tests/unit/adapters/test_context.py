@@ -1,4 +1,4 @@
-"""Configuration to adapters: values that travel, and what they say of themselves."""
+"""Configuration to adapters: values that travel, and their texts."""
 
 import json
 import os

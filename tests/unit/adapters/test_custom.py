@@ -1,4 +1,4 @@
-"""Stores that users bring: how they are made, and what is said where they cannot be."""
+"""Stores that users bring: how they are made, and the errors if they cannot be."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What a command is made of: groups of options, its result, and what holds when it does not end."""
+"""The parts of a command: groups of options, its result, and its sentence when it does not end."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The options by which commands choose messages and a handover its end, and what they mean.
+"""The options by which commands choose messages and a handover its end, and their meanings.
 
 How they are given is in tests/golden (help) and tests/acceptance/test_changing.py.
 """

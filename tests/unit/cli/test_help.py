@@ -15,7 +15,7 @@ import typer
 from duesweep import Duesweep
 from duesweep.cli.app import app, ending, main
 
-# What they print has a form of its own.
+# Their output has a form of its own.
 WITHOUT_JSON = {
     *(("demo",), ("config",), ("watch",)),
     *(("schedule", form) for form in ("cron", "systemd", "kubernetes", "airflow")),
@@ -53,9 +53,9 @@ def test_options_and_arguments_say_what_they_are() -> None:
     assert silent == []
 
 
-# What they do is no endpoint's affair, or goes on for ever.
+# They do not concern one endpoint, or never end.
 WITHOUT_METHOD = {"config", "demo", "queue", "rabbitmq", "schedule", "subscriptions", "watch"}
-# Where a command has a method of another name.
+# Commands whose method has another name.
 METHODS = {
     **{("errors", "list"): "error_groups", ("errors", "show"): "show_errors"},
     **{("errors", name): name for name in ("replay", "discard")},
@@ -97,7 +97,7 @@ def test_shells_complete_commands(
     assert "cancel" in capsys.readouterr().out
 
 
-# What a command does not do without.
+# The required arguments of commands.
 NEEDS: dict[tuple[str, ...], list[str]] = {
     ("cancel",): ["--all", "--reason", "x"],
     ("errors", "discard"): ["--all"],

@@ -1,4 +1,4 @@
-"""Statements that commands print without a server, beside those that tests/golden records."""
+"""Statements that commands print without a server, except the ones that tests/golden records."""
 
 from pathlib import Path
 

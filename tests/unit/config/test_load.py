@@ -1,4 +1,4 @@
-"""Configuration: which source overrides which, what stays secret, and the file as bytes."""
+"""Configuration: which source overrides which, secrets, and the file as bytes."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

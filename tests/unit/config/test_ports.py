@@ -1,4 +1,4 @@
-"""Ports that no server can have are refused with the configuration, before anybody connects."""
+"""Ports that no server can have are refused with the configuration, before any connection."""
 
 import pytest
 

@@ -21,7 +21,7 @@ LIST = "route is wrong: it is a list of sections, each with the header [[route]]
 
 @dataclass(frozen=True)
 class Wrong:
-    """A configuration: a file of `base` and `more`, what is `given` on the command line, and
+    """A configuration: a file of `base` and `more`, settings `given` on the command line, and
     variables. Its refusal `says` this, or this alone if it is `exact`.
     """
 
@@ -137,7 +137,7 @@ VALUES = [
       for setting in ("store.kind", "queues.default.kind")
       for dsn in ("postgresql://a:s3cret@db/sales", "Server=db;Pwd=s3cret")),
 ]  # fmt: skip
-# What a kind of store or of queues does not have.
+# Settings that a kind of store or of queues does not have.
 MEANINGLESS = [
     Wrong("store.jdbc_url has no effect", given=["store.jdbc_url=jdbc:x"]),
     Wrong("store.options has no effect", '[store.options]\nfolder = "/data"\n'),

@@ -26,7 +26,7 @@ def end(reason: str | None = None, **counts: int) -> SliceEnd:
 
 
 _AWAY = "the server went away"
-# How many messages were planned, how many were claimed, what its runs told, and how it ends.
+# How many messages were planned, how many were claimed, the reports of its runs, and how it ends.
 _SLICES: dict[str, tuple[int, int, Sequence[SliceEnd], SliceEnd]] = {
     "all were claimed": (5, 5, [end(given=5, claimed=5)], end(given=5, claimed=5)),
     "each reason for not claiming has its own name": (

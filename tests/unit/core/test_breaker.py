@@ -1,4 +1,4 @@
-"""The states of a circuit breaker, and what is told of breakers."""
+"""The states of a circuit breaker, and the reports of breakers."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a message takes along to the error queue, held against the recorded one."""
+"""The headers of a message in the error queue, compared with the recorded one."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What a claimed message says of itself, what can be sent, what a received row says, and messages
+"""The facts of a claimed message, sendable messages, received rows, and messages
 that the ledger kept, as they are delivered again.
 """
 
@@ -170,7 +170,7 @@ def _kept(text: str, destination: str | None = "Billing", body: bytes | None = B
     return KeptMessage("1", destination, {}, text, body)
 
 
-# But for those that an endpoint has sent with fault headers.
+# Except ones that an endpoint has sent with fault headers.
 _RECORDED = [row for row in recordings.delayed_rows() if FAILED_QUEUE not in row.headers]
 
 

@@ -1,4 +1,4 @@
-"""Times: durations, what people write, how long somebody waits, how soon messages come due."""
+"""Times: durations, what people write, how long a sweep waits, how soon messages come due."""
 
 from datetime import UTC, datetime, timedelta
 

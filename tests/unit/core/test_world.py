@@ -91,7 +91,7 @@ def test_clock_that_stands_still_moves_when_it_is_told_to() -> None:
 
 
 def _sources(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """The calls of what is banned, with their lines; annotations are no calls."""
+    """The calls of banned functions, with their lines; annotations are no calls."""
     names: dict[str, str] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):

@@ -1,5 +1,5 @@
-"""What the doctor makes of a store that was not set up, or cannot be read; the order of findings,
-what is ignored, and that the documentation knows every check.
+"""The doctor's findings on a store that was not set up, or cannot be read; the order of findings,
+ignored ones, and that the documentation knows every check.
 """
 
 import re
@@ -208,7 +208,7 @@ def _does_not_load() -> None:
 
 
 class _OfAnotherMachine:
-    """Where a package is whose driver is for another machine."""
+    """The folder of a package whose driver is for another machine."""
 
     origin = "/nonexistent/__init__.py"
 

@@ -186,7 +186,7 @@ def test_replica_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
         (dict(SEQUENCE, last=2**30), Severity.WARNING),
         (dict(SEQUENCE, last=1_932_735_283), Severity.FAULT),
         (dict(SEQUENCE, last=1_932_735_282), Severity.WARNING),
-        # Both have to be widened: the column, and what its sequence gives out.
+        # Both have to be widened: the column, and its sequence's type.
         (dict(SEQUENCE, last=2**31 - 1, column_type="bigint"), Severity.FAULT),
         (dict(SEQUENCE, last=2**31 - 1, most=2**63 - 1), Severity.FAULT),
         (dict(SEQUENCE, last=2**40, most=2**63 - 1, column_type="bigint"), Severity.OK),
@@ -216,7 +216,7 @@ def test_headroom_of_seq(
             {"override": "Asia/Kolkata", "minutes": (330, 330)},
             *(WARNING, "is Asia/Kolkata, but the settings of those who write say UTC"),
         ),
-        # The override is what to do where it cannot be found out.
+        # The override is the remedy if it cannot be found out.
         ({"writers": None, "problem": "hidden", "override": "UTC"}, OK, "the instant itself"),
     ],
 )

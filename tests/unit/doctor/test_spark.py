@@ -60,7 +60,7 @@ def test_difference_of_an_executor_is_one_finding(
 
 
 class _Ledger:
-    """At a root where this ledger is, or where it cannot be read."""
+    """At a root with this ledger, or an unreadable one."""
 
     root = "/ledger"
 

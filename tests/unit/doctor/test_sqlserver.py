@@ -1,4 +1,4 @@
-"""Rules of the doctor on SQL Server; what a stand-in cannot show is tested here alone."""
+"""Rules of the doctor on SQL Server; rules that a stand-in cannot show are tested here alone."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext

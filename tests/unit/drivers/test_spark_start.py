@@ -1,4 +1,4 @@
-"""What Spark's JVM is started with: options of spark-submit, and what a master needs."""
+"""The start of Spark's JVM: options of spark-submit, and the needs of a master."""
 
 import fcntl
 import re
@@ -109,7 +109,7 @@ def test_java_that_spark_does_not_run_on_is_refused(
 
 
 def _started(start: SparkStart, *, master: str = "local[2]") -> tuple[Mapping[str, str], list[str]]:
-    """The variables, and the words of those that are for spark-submit."""
+    """The variables, and the words of the one for spark-submit."""
     variables = start.make_ready(master)
     *words, last = shlex.split(variables["PYSPARK_SUBMIT_ARGS"])
     assert last == "pyspark-shell"
@@ -302,7 +302,7 @@ def test_changed_lock_is_another_set_of_jars_and_another_archive(checkout: Path)
     second = _start_in(checkout)
 
     assert _archives(first) != _archives(second) != []
-    # Nobody reads the first one any more.
+    # The first one is not read any more.
     assert [str(file) for file in (checkout / ".venv").iterdir()] == _archives(second)
 
 
@@ -354,7 +354,7 @@ def test_jvm_that_archives_no_classes_is_asked_once(
 
 
 def test_checkout_that_this_user_may_not_change_tells_who_has_to_start_it(checkout: Path) -> None:
-    # Whoever is root may write into any folder.
+    # Root may write into any folder.
     (checkout / ".cache").touch()
 
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""A sweep in process: two slices at once where much is due, and what becomes of one if the other
+"""A sweep in process: two slices at once for many messages, and the end of one if the other
 one ends in another way.
 """
 
@@ -49,8 +49,8 @@ class _Store(MemoryStore):
 
 
 class _World:
-    """Messages, and sweeps of them. `at` says for each thread what its first message meets: the
-    function runs when both slices have a message in hand.
+    """Messages, and sweeps of them. `at` has for each thread the event at its first message: the
+    function runs when both slices hold a message.
     """
 
     def __init__(self, count: int = 4 * _MUCH) -> None:
@@ -85,7 +85,7 @@ class _World:
         return len(self.queue.arrived["Billing"])
 
     def sweep_the_rest(self) -> None:
-        """Another sweep takes what is left: each message arrives once."""
+        """Another sweep takes the rest: each message arrives once."""
         waiting, before = len(self.store.rows), self.arrived
         self.queue.trouble.clear()
         self.store.lost.clear()
@@ -97,7 +97,7 @@ class _World:
 
 
 def _thread() -> str:
-    """`own`: the one that sweeps; else `other`."""
+    """`own`: the sweeping thread; else `other`."""
     return "own" if threading.current_thread() is threading.main_thread() else "other"
 
 

@@ -20,7 +20,7 @@ from support.waiting import until
 
 
 class Asked:
-    """A store whose session says `progress`, or what it raises."""
+    """A store whose session returns `progress`, or raises it."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.run = open_sweep(store)

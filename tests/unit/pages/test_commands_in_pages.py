@@ -1,5 +1,5 @@
 """Every `duesweep …` and `./spark-submit.sh …` in the pages is a command line of today, and figures
-are those that the code decides.
+come from the code.
 
 Outputs are compared by tests/acceptance/test_first_pages.py and test_operations_page.py.
 """
@@ -30,7 +30,7 @@ _IN_BLOCK = re.compile(
     r"(?:^|&&|[*\d] ) *(?:\$ )?(?:(?:\./)?duesweep|\./spark-submit\.sh) ([^&\n]*)", re.MULTILINE
 )
 _IN_TEXT = re.compile(r"`(?:(?:\./)?duesweep|\./spark-submit\.sh) ([^`]+)`")
-# What a page writes around a command line: comments, redirections, brackets, "and so on".
+# The text of a page around a command line: comments, redirections, brackets, "and so on".
 _AROUND = re.compile(r"  +#.*| 2?>>? .*|\|\|.*|[\[\]…]")
 
 
@@ -55,7 +55,7 @@ def _mentions() -> Iterator[tuple[str, str]]:
 
 
 def _command(words: list[str]) -> tuple[Any, list[str]]:
-    """The command, and what follows it."""
+    """The command, and its arguments."""
     command: Any = _APP
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         command, words = command.commands[words[0]], words[1:]

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the model says. With DUESWEEP_WRITE_PAGES=1 it is written anew."""
+"""docs/configuration.md agrees with the model. With DUESWEEP_WRITE_PAGES=1 it is written again."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from duesweep.config import Config, LimitConfig, QueueConfig, RouteConfig
 
 _PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 _SETTINGS = re.compile(r"(?<=<!-- settings: begin -->\n).*(?=<!-- settings: end -->)", re.DOTALL)
-# What a field's type does not tell: how often the section may be there.
+# A field's type does not tell how often the section may be there.
 _REPEATED: dict[str, tuple[str, type[BaseModel]]] = {
     "queues": ("[queues.NAME]", QueueConfig),
     "route": ("[[route]]", RouteConfig),

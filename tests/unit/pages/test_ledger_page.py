@@ -1,6 +1,6 @@
 """docs/ledger.md has the columns of the ledger's tables.
 
-With DUESWEEP_WRITE_PAGES=1 it is written anew; the meanings are the page's own.
+With DUESWEEP_WRITE_PAGES=1 it is written again; the meanings are the page's own.
 """
 
 import os

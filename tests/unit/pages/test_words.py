@@ -156,11 +156,11 @@ def test_case_has_its_line() -> None:
     assert [case.line for case in found.cases] == [8]
 
 
-def test_lines_of_a_page_have_at_most_120_characters_but_rows_of_a_table() -> None:
-    page = f"{'a' * 120}\n{'b' * 121}\n| {'c' * 130} |\n"
+def test_lines_of_a_page_have_at_most_120_characters_but_rows_and_outputs() -> None:
+    page = f"{'a' * 120}\n```\n{'d' * 130}\n```\n{'b' * 121}\n| {'c' * 130} |\n"
 
     (found,) = count({"docs/page.md": page}, _PATTERNS).values()
-    assert [case.line for case in found.long_lines] == [2]
+    assert [case.line for case in found.long_lines] == [5]
 
 
 def test_budget_falls_to_the_count_and_never_rises() -> None:

@@ -27,7 +27,7 @@ def _tests_of(file: Path) -> set[str]:
     shipped = {name for one in CONTRACT for name in _names(ast.parse(one.read_text("utf-8")))}
     found = _names(tree, only_top=True)
     for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        # Its own, or those of the shipped suite that it runs.
+        # Its own, or tests of the shipped suite that it runs.
         found |= {f"{kind.name}::{name}" for name in _names(kind) | shipped}
     return found
 

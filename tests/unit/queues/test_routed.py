@@ -1,6 +1,6 @@
-"""Several connections as one queue, in a dispatch, and what is refused before a sweep begins.
+"""Several connections as one queue, in a dispatch, and refusals before a sweep begins.
 
-What a sweep makes of it is in tests/acceptance/test_missing_queues.py.
+Sweeps with them are in tests/acceptance/test_missing_queues.py.
 """
 
 import time
@@ -89,7 +89,7 @@ def test_destination_without_a_route_fails_alone() -> None:
 
 
 class _Unreachable(MemoryQueue):
-    """Takes no session."""
+    """Refuses sessions."""
 
     @contextmanager
     def open(self, store: TaskSession) -> Iterator[Any]:  # noqa: ARG002 - the queue's contract
@@ -228,7 +228,7 @@ def test_traces_name_a_destination_plainly_with_the_system_of_its_connection() -
 
 
 class _Noticing(MemoryQueue):
-    """Has something to tell of its tables, or is out of reach."""
+    """Has notices on its tables, or is out of reach."""
 
     found: tuple[Problem, ...] | StoreError = ()
 

@@ -1,4 +1,4 @@
-"""What is wrong with queue tables on SQL Server, and whose fault it is that one is not created."""
+"""Faults of queue tables on SQL Server, and whose fault it is that one is not created."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is shown of a sweep at its end, beside what tests/golden records of ordinary sweeps, and the
+"""The output of a sweep at its end, in cases that tests/golden does not record, and the
 steps of the report's plots.
 """
 

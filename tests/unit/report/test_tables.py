@@ -1,5 +1,5 @@
-"""Tables, previews, quantities and the progress bar on a terminal and in a pipe, beside what
-tests/golden records.
+"""Tables, previews, quantities and the progress bar on a terminal and in a pipe, in cases that
+tests/golden does not record.
 """
 
 import io

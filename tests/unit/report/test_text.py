@@ -1,4 +1,4 @@
-"""Blocks as a person reads them: what goes where, and no text of others raw."""
+"""Blocks as a person reads them: stdout or stderr, and no text of others raw."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The audit does not take what it could not compare for what is safe; the list has all jars."""
+"""The audit does not call packages safe that it could not compare; the list has all jars."""
 
 import tomllib
 from collections.abc import Collection
@@ -97,7 +97,7 @@ def test_program_needs_the_packages_that_are_named_and_all_are_in_the_lock() -> 
 
 
 def _needed(locked: Collection[str]) -> set[str]:
-    """What duesweep, with what the demonstration and traces need, depends on: on any machine."""
+    """The dependencies of duesweep, the demonstration and traces, on any machine."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     left = list(map(Requirement, [*project["dependencies"], *extras["demo"], *extras["otel"]]))

@@ -71,7 +71,7 @@ def test_statement_parses_as_t_sql_with_ugly_names_and_names_these_tables_only()
             parsed = [part for text in _texts(each.name) for part in _parsed(text) or [None]]
         except (KeyError, ValueError, sqlglot.errors.SqlglotError) as error:
             return f"{type(error).__name__} {error}"
-        # What it does not know it takes for a command, unread.
+        # It takes unknown statements for commands, unread.
         unread = [
             part and part.sql() for part in parsed if not part or isinstance(part, exp.Command)
         ]
@@ -90,7 +90,8 @@ def test_statement_parses_as_t_sql_with_ugly_names_and_names_these_tables_only()
 
 
 def test_statement_that_skips_locked_rows_sees_locks_where_the_database_has_row_versions() -> None:
-    """Without these hints, READ_COMMITTED_SNAPSHOT lets it read what a lock's holder removes."""
+    """Without these hints, READ_COMMITTED_SNAPSHOT lets it read rows that a lock's holder removes.
+    """
 
     def fault(each: SqlStatement) -> str | None:
         hints = _hints(_text(each.name))
@@ -111,7 +112,7 @@ def test_no_statement_asks_for_a_lock_on_a_table() -> None:
 def test_claim_locks_rows_only_and_skips_locked_rows() -> None:
     def fault(each: SqlStatement) -> str | None:
         for text in _texts(each.name):
-            # What follows the name of the delayed table, up to the end of its hints.
+            # The text after the name of the delayed table, up to the end of its hints.
             after = text[text.index("WITH (", text.index(UGLY.sql)) :]
             hints = after[len("WITH (") : after.index(")")]
             if {*hints.split(", ")} - {"FORCESEEK"} != {"UPDLOCK", "READPAST", "ROWLOCK"}:
@@ -123,7 +124,7 @@ def test_claim_locks_rows_only_and_skips_locked_rows() -> None:
 
 def test_statement_takes_fewer_rows_than_make_the_server_lock_the_table() -> None:
     def tops(each: SqlStatement) -> set[int]:
-        # The TOP of all is that of the list of Dues, which is no table.
+        # The largest TOP belongs to the list of Dues, which is no table.
         return {*map(int, re.findall(r"TOP \((\d+)\)", each.code))} - {2_147_483_647}
 
     looking, deleting = (

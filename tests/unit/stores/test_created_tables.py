@@ -42,7 +42,7 @@ def _type(dialect: str, text: str) -> str:
 
 
 def _parsed(dialect: str, name: str, beginning: str) -> Iterator[exp.Expression]:
-    """The parts of a statement that begin so. Each is cut out, since sqlglot does not read what is
+    """The parts of a statement that begin so. Each is cut out, since sqlglot does not read the text
     within BEGIN TRY.
     """
     text = re.sub("--.*", "", statement(dialect, name))

@@ -1,4 +1,4 @@
-"""What a batch on SQL Server removes, excludes and counts, on a table in memory."""
+"""The removals, exclusions and counts of a batch on SQL Server, on a table in memory."""
 
 import json
 import uuid
@@ -145,7 +145,7 @@ def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed()
     claims.leave_alone({DUE: {"1"}})
     failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
-    # A batch that is rolled back is claimed again, with what failed in it.
+    # A batch that is rolled back is claimed again, with its failed messages.
     claims.fail(failed)
     claims.lock(RUN, [DUE, DUE], ())
     assert server.excluded == {"1"}

@@ -1,5 +1,5 @@
-"""The moved form of a batch on SQL Server, on tables in memory: what is cut out of headers, and
-what makes a batch unusual.
+"""The moved form of a batch on SQL Server, on tables in memory: the cut headers, and
+unusual batches.
 """
 
 import json

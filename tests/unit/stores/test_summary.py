@@ -38,7 +38,7 @@ STOPPED, LATER = {"stop_at": BEGAN}, {"stop_at": BEGAN + timedelta(minutes=1)}
 WHOLE = {"given": 10, "claimed": 10}
 PART = {"given": 10, "claimed": 4}
 CUT = {"given": 10, "reason": "the server went away"}
-# The end of its slice, how it was closed, and what it is; `left` and `skipped` where they matter.
+# The end of its slice, how it was closed, and its kind; `left` and `skipped` where they matter.
 INCOMPLETE: dict[str, tuple[dict[str, Any] | None, dict[str, Any], dict[str, int]]] = {
     "it does not add up": (PART | {"skipped": 3}, {}, {"left": 3, "skipped": 3}),
     "Spark ended it": (WHOLE, {"dispatched": 10, "reason": ENDED}, {}),

@@ -1,4 +1,4 @@
-"""What the metrics say after a run."""
+"""The metrics after a run."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -147,7 +147,7 @@ def test_folder_that_is_not_there_is_one_problem(tmp_path: Path) -> None:
 
 @dataclass
 class _Gateway:
-    """Keeps what is PUT for each group, unless its `answer` refuses it."""
+    """Keeps the body that is PUT for each group, unless its `answer` refuses it."""
 
     host: str
     answer: str = "200 OK"
@@ -193,7 +193,7 @@ def test_run_replaces_its_sources_group_and_keeps_the_time_of_the_last_success(
     assert success == {"duesweep_last_success_timestamp_seconds": AT.timestamp()}
     ((group, figures),) = groups.items()
     assert group == ("duesweep", SOURCE)
-    # Those of the last run: what the gateway holds is not read.
+    # Counters of the last run: the gateway's contents are not read.
     assert figures["duesweep_runs_total"] == 1
     assert figures["duesweep_dispatched_messages_total"] == 0
     assert figures["duesweep_last_run_timestamp_seconds"] == _LATER.timestamp()
@@ -239,5 +239,5 @@ def test_redirect_gets_neither_metrics_nor_password(
 
     (problem,) = tell([run()], [pushgateway(f"http://sweeper:secret@{gateway.host}")])
 
-    # Nobody listens at the other address: that it refuses would be another sentence.
+    # The other address has no listener: that it refuses would be another sentence.
     assert "it answered 302" in problem.text

@@ -1,4 +1,4 @@
-"""Who is told what a watcher does: its log, its health, systemd, and what sweeps on Spark."""
+"""The observers of a watcher: its log, its health, systemd, and the sweep on Spark."""
 
 import http.client
 import json
@@ -135,13 +135,13 @@ def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
     clock[0] += 11
 
     assert not health.is_well
-    # It found what was due at its beginning, which is long ago.
+    # It found the messages due at its beginning, which is long ago.
     health(replace(MOVED, seconds=111))
     assert not health.is_well
 
 
 def test_long_run_that_ends_well_does_not_undo_a_later_good_tick(clock: list[float]) -> None:
-    """Such as that of a sweep on Spark, which counts from its start."""
+    """Such as the run of a sweep on Spark, which counts from its start."""
     health = Health("nsb", 5)
     health(MOVED)
     clock[0] += 5
@@ -327,7 +327,7 @@ def test_observers_are_told_what_the_sweep_on_spark_did(tmp_path: Path) -> None:
     (run,), (other,) = told, told_other
     assert (run.report, run.exit_code, run.outcome) == (done.report, 3, "failures")
     assert other.report == others.report
-    # It began after the process did, so what came due since then may not have been seen.
+    # It began after the process did, so messages due since then may not have been seen.
     assert 0 < run.seconds < 60
     assert lines[-1]["event"] == "spark_ended"
 
@@ -470,7 +470,7 @@ def _get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, by
 
 
 def _note(folder: Path, told: object = document(NOTHING), then: str = "") -> list[str]:
-    """A command that makes a file in `folder` each time, prints this document, and goes on."""
+    """A command that makes a file in `folder` each time, prints this document, and continues."""
     new = f"import sys, uuid, pathlib; pathlib.Path({json.dumps(str(folder))}, uuid.uuid4().hex)"
     return [sys.executable, "-c", f"{new}.touch(); print({json.dumps(told)!r}); {then}"]
 

@@ -34,7 +34,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def _run(*ticks: Run | DuesweepError) -> list[Run]:
-    """Watch until the ticks are used up; what the observers were told."""
+    """Watch until the ticks are used up; the runs that observers got."""
     stop, told = Stop(), list[Run]()
     left: Iterator[Run | DuesweepError] = iter(ticks)
 

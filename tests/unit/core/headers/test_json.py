@@ -1,4 +1,4 @@
-"""Headers as JSON: what is read, what is refused, and what is delivered byte for byte."""
+"""Headers as JSON: accepted and refused ones, and delivery byte for byte."""
 
 import json
 from contextlib import nullcontext

@@ -1,5 +1,5 @@
-"""Headers as XML: what is read, what is written byte for byte, and what is refused, above all what
-could harm the one who reads it.
+"""Headers as XML: reading, writing byte for byte, and refusals, above all of texts that
+could harm the reader.
 """
 
 import base64
@@ -27,7 +27,7 @@ def one_value(value: str) -> bytes:
     return document(f"<HeaderInfo><Key>k</Key>{value}</HeaderInfo>")
 
 
-# The private characters are those that stand in for others while the XML is parsed.
+# The private characters stand in for others while the XML is parsed.
 characters = st.one_of(
     st.characters(exclude_categories=["Cs"]),
     st.sampled_from("\ue000\ue001\ue002\ue01f\x00\x01\x1f\ufffe\uffff\t\n\r<&>]'\""),

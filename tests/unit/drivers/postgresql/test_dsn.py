@@ -1,4 +1,6 @@
-"""What a dsn means, also to TLS over JDBC, and the errors for a wrong one. Connects to nothing."""
+"""The meaning of a dsn, also for TLS over JDBC, and the errors for a wrong one. Connects to
+nothing.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Where brokers are, why one could not be connected to, and that a message's properties survive
+"""Addresses of brokers, why one could not be connected to, and that a message's properties survive
 byte for byte.
 """
 

@@ -1,4 +1,4 @@
-"""ODBC connection strings: what they mean, and the JDBC settings that follow."""
+"""ODBC connection strings: their meaning, and the JDBC settings that follow."""
 
 import pytest
 from hypothesis import given

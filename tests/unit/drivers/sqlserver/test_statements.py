@@ -1,4 +1,4 @@
-"""Named statements on a session of SQL Server, on a driver that only writes down what it gets."""
+"""Named statements on a session of SQL Server, on a driver that only records its calls."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress

@@ -1,4 +1,4 @@
-"""Servers of SQL Server that nobody can reach, and some that accept a session and fall silent."""
+"""Servers of SQL Server that cannot be reached, and some that accept a session and fall silent."""
 
 import socket
 import threading
@@ -28,7 +28,7 @@ _AT_ONCE_SECONDS = 5
 
 @contextmanager
 def _server(answer: bytes) -> Iterator[int]:
-    """A server that sends this once to each client, and nothing more. Yields its port."""
+    """A server that sends only this once to each client. Yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sessions: list[socket.socket] = []
 
@@ -109,7 +109,7 @@ def _threads() -> set[str]:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

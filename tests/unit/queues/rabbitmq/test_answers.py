@@ -1,4 +1,4 @@
-"""What a broker's answers mean for messages: every result with every fault."""
+"""The meaning of a broker's answers for messages: every result with every fault."""
 
 import pytest
 

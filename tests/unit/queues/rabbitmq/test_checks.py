@@ -1,4 +1,4 @@
-"""What is said of answers that no broker of the tests gives."""
+"""Findings on answers that no broker of the tests gives."""
 
 from collections.abc import Mapping
 from dataclasses import replace

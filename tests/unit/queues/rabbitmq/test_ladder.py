@@ -1,4 +1,4 @@
-"""The delay ladder's routing keys and levels, and what a session knows of it without a broker."""
+"""The delay ladder's routing keys and levels, and a session's knowledge of it without a broker."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What becomes of a message on the first delay ladder."""
+"""The fate of a message on the first delay ladder."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ def _delivery(
     return Delivery(1, key, Encoded.parse(block), b"{}", is_redelivered=False)
 
 
-# NServiceBus's own tool rounds to the nearest second; what it did for these, it did 1.5 to 2.5 s
+# NServiceBus's own tool rounds to the nearest second; it moved these 1.5 to 2.5 s
 # after they were sent.
 @pytest.mark.parametrize(
     ("after_seconds", "more"), [(2.0, 0), (2.25, 0), (2.5, 0), (1.5, 1), (1.999999, 1)]

@@ -1,4 +1,4 @@
-"""A message as it is published: each property's rule, its delay, and what is refused."""
+"""A message as it is published: each property's rule, its delay, and refusals."""
 
 import uuid
 from datetime import timedelta
@@ -36,7 +36,7 @@ MISSING = object()
 
 
 def one(**headers: Any) -> Message:
-    """A message of a store with these headers besides, or without those that are `MISSING`."""
+    """A message of a store with these more headers, or without `MISSING` ones."""
     plain = message(delayed_row())
     assert not isinstance(plain.headers, Exception)
     merged = {n: v for n, v in {**plain.headers, **headers}.items() if v is not MISSING}

@@ -1,4 +1,4 @@
-"""The receiver: when it peeks and receives, what becomes of messages, and its options' limits."""
+"""The receiver: when it peeks and receives, the fate of messages, and its options' limits."""
 
 import threading
 from datetime import timedelta
