@@ -331,7 +331,7 @@ class Examination:
         if test is None or self._worktree.passes(test, self._log):
             return test
         self._unreliable.append(test)
-        self._notes.append(f"{test} fails without the fault, too")
+        self._notes.append(f"{test} also fails without the fault")
         return self._detect_by(arguments)
 
 
