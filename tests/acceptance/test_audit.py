@@ -1,5 +1,4 @@
-"""`duesweep audit` finds each harm to store, journal and ledger by its name, and finds only that.
-"""
+"""`duesweep audit` finds each harm to store, journal and ledger by its name, and only that."""
 
 import shutil
 import uuid

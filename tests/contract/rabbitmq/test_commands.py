@@ -1,5 +1,4 @@
-"""`delays create` and `verify`, `endpoint create` and `send`: their results, findings and refusals.
-"""
+"""`delays create` and `verify`, `endpoint create` and `send`: results, findings and refusals."""
 
 import io
 import json

@@ -56,8 +56,7 @@ class Normaliser:
         self._texts.append((text, placeholder))
 
     def text(self, text: str, *, width: int = _UUID_WIDTH) -> str:
-        """The output of a command. Columns keep their widths, so an id's placeholder has `width`.
-        """
+        """The output of a command. Columns keep their widths: an id's placeholder has `width`."""
         for given, placeholder in self._texts:
             text = text.replace(given, placeholder)
         text = _UUID.sub(lambda found: self.identity(found[0]).ljust(width, "-"), text)

@@ -90,8 +90,7 @@ def test_statement_parses_as_t_sql_with_ugly_names_and_names_these_tables_only()
 
 
 def test_statement_that_skips_locked_rows_sees_locks_where_the_database_has_row_versions() -> None:
-    """Without these hints, READ_COMMITTED_SNAPSHOT lets it read rows that a lock's holder removes.
-    """
+    """Without these hints, READ_COMMITTED_SNAPSHOT lets it read rows that another one removes."""
 
     def fault(each: SqlStatement) -> str | None:
         hints = _hints(_text(each.name))
