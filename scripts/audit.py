@@ -119,7 +119,7 @@ def judge(packages: list[dict[str, Any]], locked: set[Pin]) -> int:
         names = ", ".join(" ".join(package) for package in sorted(missing))
         print(
             "The audit is incomplete: the list of vulnerabilities (PyPI's) is out of reach or "
-            f"lacks these packages: {names}. Run it where https://pypi.org can be reached.",
+            f"lacks these packages: {names}. Run it where the Python package index can be reached.",
             file=sys.stderr,
         )
     return FOUND if known else NOT_COMPARED if missing else 0
