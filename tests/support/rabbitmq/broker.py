@@ -68,17 +68,16 @@ class Broker:
 
     def take(self, queue: str) -> list[Any]:
         """Take everything that lies in a queue: (method, properties, body) each."""
-        try:
-            return self._take(queue)
-        except pika.exceptions.ConnectionClosedByBroker as error:
-            if error.reply_code != _INTERNAL_ERROR:
-                raise
-        # A quorum queue of a node that was killed may answer no read until the next start. Messages
-        # that were read and not acknowledged are in the queue again.
-        self.server.stop()
-        self.server.start()
-        self.connect()
-        return self._take(queue)
+        # A quorum queue of a node that was killed may answer no read for some time.
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                return self._take(queue)
+            except pika.exceptions.ConnectionClosedByBroker as error:
+                if error.reply_code != _INTERNAL_ERROR or time.monotonic() > deadline:
+                    raise
+                # Unacknowledged messages are in the queue again.
+                self.connect()
 
     def _take(self, queue: str) -> list[Any]:
         taken = []
