@@ -305,7 +305,11 @@ class Several:
                 value, blocks = do(Duesweep(configuration.load(one, overrides)))
                 print_blocks(blocks, as_json=self.as_json)
                 document = plain(value)
-                ended = {"exit_code": int(getattr(value, "exit_code", 0)), "error": None}
+                fault = getattr(value, "error", None)
+                ended = {
+                    "exit_code": int(getattr(value, "exit_code", 0)),
+                    "error": None if fault is None else str(fault),
+                }
             except DuesweepError as error:
                 ended = {"exit_code": int(error.exit_code), "error": str(error)}
                 print_blocks([Note(f"{one.label}: {error}", with_json=True)], as_json=self.as_json)

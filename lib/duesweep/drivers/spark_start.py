@@ -221,8 +221,8 @@ def _fetch_jars() -> None:
 
 def _class_archive(java_version: str) -> Path | None:
     """A third of a cold run goes into loading classes that never change; this file holds them as
-    the JVM wants them in memory (class data sharing). An empty one says that this JVM cannot make
-    it. None: not for this Python.
+    the JVM wants them in memory (class data sharing). An empty one says that it could not be
+    made. None: not for this Python.
     """
     environment = _CHECKOUT / ".venv"
     if Path(sys.prefix) != environment:

@@ -1,5 +1,6 @@
 """Waiting messages: chosen by a filter, listed, and shown whole with their history."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -110,7 +111,7 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyChosen:
+class AnyChosen(ABC):
     """The messages or errors of a source that `command` is to change, for these destinations.
     `gone`: the number of wanted ones that are not there, or were done before.
     """
@@ -127,9 +128,9 @@ class AnyChosen:
         return self.gone
 
     @property
+    @abstractmethod
     def is_exact(self) -> bool:
         """Whether each was named."""
-        raise NotImplementedError
 
     def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without `gone`
         """Whether all is done that was asked, if these numbers were changed, and gone."""

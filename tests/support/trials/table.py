@@ -32,9 +32,9 @@ def summary(results: Sequence[Result], seconds: float) -> str:
     recovered = [r.recovery_seconds for r in results if r.recovery_seconds is not None]
     text = (
         f"{len(results)} trials in {seconds / 60:.0f} minutes: "
-        f"{sum(result.verdict.lost for result in results)} messages lost, "
+        f"{sum(result.verdict.lost for result in results):,} messages lost, "
         f"{sum(result.verdict.early for result in results)} early, "
-        f"{sum(result.verdict.doubled for result in results)} doubled "
+        f"{sum(result.verdict.doubled for result in results):,} doubled "
         f"(at most {bound:,} allowed).\n"
         f"Ledger or exit code wrong in {wrong} trials. The time until nothing was left was "
         f"{median(recovered):.1f} s (median), at most {max(recovered):.1f} s.\n\n"
@@ -87,7 +87,7 @@ def _row(name: str, results: Sequence[Result]) -> Iterator[str]:
 
 
 def _doubled(results: Sequence[Result]) -> str:
-    """How many, and in how many of the runs that may double some at all."""
+    """How many, and how many at most by the guarantee, if any may be."""
     doubled = sum(result.verdict.doubled for result in results)
     bound = sum(result.bound for result in results)
-    return f"{doubled} (bound {bound})" if bound else str(doubled)
+    return f"{doubled:,} (at most {bound:,})" if bound else f"{doubled:,}"

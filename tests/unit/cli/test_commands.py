@@ -1,12 +1,13 @@
 """The parts of a command: groups of options, its result, and its sentence when it does not end."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 import typer
 
-from duesweep.cli.commands import About, Act, Common, Result, Which, command
+from duesweep.cli.commands import About, Act, Common, Result, Several, Sources, Which, command
 from duesweep.report.text import Line, Note
 
 
@@ -14,6 +15,12 @@ from duesweep.report.text import Line, Note
 class _Value:
     name: str
     exit_code: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: str | None
+    exit_code: int = 4
 
 
 _app = typer.Typer()
@@ -79,3 +86,19 @@ def test_what_holds_after_an_interruption_is_found_by_the_arguments() -> None:
     assert about.failed is not None
     assert (about.ending, about.failed()) == ("it is taken", {"taken": None})
     assert About.of(_COMMANDS, ["--json"]) is None
+
+
+def test_document_of_several_endpoints_has_the_error_of_each(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.toml" for name in ("Billing", "Sales")]
+    for file in files:
+        text = '[store]\nkind = "postgresql"\ndsn = "postgresql://db.example/nsb"\n'
+        file.write_text(f'{text}endpoint = "{file.stem}"\n[ledger]\nroot = "/ledger"\n', "utf-8")
+    errors = iter(["the ledger is full", None])
+
+    def do(_: object) -> Result:
+        return Result(_Failed(next(errors)), ())
+
+    found = Several(config=files, as_json=True).each(do).value
+
+    assert isinstance(found, Sources)
+    assert [each["error"] for each in found.sources] == ["the ledger is full", None]
