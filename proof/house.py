@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tokenize
 import tomllib
 from collections.abc import Callable, Iterator
@@ -413,7 +414,10 @@ def page(figures: dict[str, int | str], commit: str) -> str:
         ),
     ]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    rules = "".join(f"- *{rule.name}:* {_text(rule.count)}\n" for rule in RULES)
+    rules = "".join(
+        textwrap.fill(f"- *{rule.name}:* {_text(rule.count)}", 120, subsequent_indent="  ") + "\n"
+        for rule in RULES
+    )
     return f"{_HEAD}\n{table}\n{rules}"
 
 

@@ -1,8 +1,8 @@
 """Count the words and phrases that our texts avoid.
 
-`proof/run words` prints the counts of each folder, and `proof/run words PATH...` lists the cases
-in a page or a folder. proof/words.txt has the patterns, proof/words-budget.txt the budgets of the
-folders. `--lower` lowers the budgets to the counts; it raises none.
+`proof/run words` lists the cases and the longer lines of pages, and prints the counts of each
+folder; `proof/run words PATH...` reads these pages and folders only. proof/words.txt has the
+patterns. A test finds no case anywhere.
 """
 
 import argparse
@@ -21,13 +21,12 @@ from pathlib import Path
 PROOF = Path(__file__).resolve().parent
 ROOT = PROOF.parent
 PATTERNS = PROOF / "words.txt"
-BUDGET = PROOF / "words-budget.txt"
 LONGEST_LINE = 120
-# How deep the folders are that have a budget: docs/decisions, lib/duesweep/core.
+# How deep the folders are that are counted apart: docs/decisions, lib/duesweep/core.
 _DEPTHS = {"docs": 2, "lib": 3}
 _WORD = re.compile(r"[A-Za-z][\w'-]*")
 # A string of the code that a person reads: it has three words in a row.
-_PROSE = re.compile(r"[A-Za-z]{2,},? [a-z]{2,} [a-z]{2,}")
+_PROSE = re.compile(r"[A-Za-z]{2,},? [a-z]+ [a-z]{2,}")
 _SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|WITH)\b")
 _SENTENCE_END = re.compile(r"[.!?](?=[\s\"')*]|$)|\n\s*\n")
 _BLANK = re.compile(r"[^\n]")
@@ -60,14 +59,6 @@ class Count:
     long_lines: list[Case] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How many cases, and how many long lines, a folder may have."""
-
-    cases: int
-    long_lines: int
-
-
 def read_patterns(file: Path = PATTERNS) -> list[Pattern]:
     """Read the patterns. Raises ValueError for a line without a reason."""
     found = []
@@ -79,14 +70,8 @@ def read_patterns(file: Path = PATTERNS) -> list[Pattern]:
     return found
 
 
-def read_budget(file: Path = BUDGET) -> dict[str, Budget]:
-    """Read the budgets by folder."""
-    lines = (line.split() for line in file.read_text("utf-8").splitlines() if line[:1] != "#")
-    return {folder: Budget(int(cases), int(long)) for folder, cases, long in filter(None, lines)}
-
-
 def folder_of(path: str) -> str:
-    """The folder whose budget a file counts in."""
+    """The folder that a file counts in."""
     if path in {"docs/parity.md", "bench/README.md"}:
         return path
     *folders, name = path.split("/")
@@ -142,7 +127,11 @@ def _reader(file: str) -> _Reader | None:
         return _docstrings_and_comments if path.parts[0] == "tests" else _python
     if path.suffix == ".sql" and path.parts[0] == "lib":
         return _comments(r"--")
-    if path.suffix in {".sh", ".toml", ".yaml", ".conf"} or file in _SCRIPTS:
+    if (
+        path.suffix in {".sh", ".toml", ".yaml", ".conf"}
+        or file in _SCRIPTS
+        or "forms" in path.parts
+    ):
         return _comments("#")
     readers: dict[str, _Reader] = {".md": _page, ".ipynb": _notebook, ".yml": _whole}
     return readers.get(path.suffix)
@@ -287,55 +276,27 @@ def _lines_of(block: re.Match[str]) -> str:
     return "\n" * block[0].count("\n")
 
 
-def table(counts: Mapping[str, Count], budget: Mapping[str, Budget]) -> str:
-    """The counts of each folder, and its budget."""
-    head = ("folder", "words", "cases", "budget", "per 1,000", "long lines", "budget")
+def table(counts: Mapping[str, Count]) -> str:
+    """The counts of each folder."""
+    head = ("folder", "words", "cases", "per 1,000", "long lines")
     rows: list[tuple[object, ...]] = [head]
     for folder, found in counts.items():
-        most = budget.get(folder, Budget(0, 0))
-        cases, long_lines = len(found.cases), len(found.long_lines)
+        cases = len(found.cases)
         rate = f"{1000 * cases / max(1, found.words):.1f}"
-        rows.append((folder, found.words, cases, most.cases, rate, long_lines, most.long_lines))
+        rows.append((folder, found.words, cases, rate, len(found.long_lines)))
     return "\n".join(f"{row[0]:28}" + "".join(f"{one:>11}" for one in row[1:]) for row in rows)
 
 
-def lowered(counts: Mapping[str, Count], budget: Mapping[str, Budget]) -> dict[str, Budget]:
-    """The budgets that allow no more than there is; a folder that has none gets its counts."""
-    found = {folder: Budget(len(one.cases), len(one.long_lines)) for folder, one in counts.items()}
-    return {
-        folder: Budget(
-            min(one.cases, budget.get(folder, one).cases),
-            min(one.long_lines, budget.get(folder, one).long_lines),
-        )
-        for folder, one in found.items()
-    }
-
-
-def write_budget(budget: Mapping[str, Budget], file: Path = BUDGET) -> None:
-    """Write the budgets."""
-    lines = [
-        "# How many cases of words.txt, and how many longer lines of pages, a folder may have.",
-        "# These numbers only fall: if you removed cases, run `proof/run words --lower`.",
-        *(f"{name:28}{one.cases:6}{one.long_lines:6}" for name, one in budget.items()),
-    ]
-    file.write_text("\n".join(lines) + "\n", "utf-8")
-
-
 def main() -> int:
-    """Print the counts, or the cases of some paths."""
+    """Print the cases and the counts."""
     parser = argparse.ArgumentParser(prog="proof/run words", description=__doc__)
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="list the cases in these")
-    parser.add_argument("--lower", action="store_true", help="lower the budgets to the counts")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="read only these")
     options = parser.parse_args()
     counts = count(files_of(options.paths), read_patterns())
-    budget = read_budget()
-    for found in counts.values() if options.paths else ():
+    for found in counts.values():
         for case in [*found.cases, *found.long_lines]:
             print(f"{case.file}:{case.line}: {case.text}  ({case.reason})")
-    if options.lower and not options.paths:
-        budget = lowered(counts, budget)
-        write_budget(budget)
-    print(table(counts, budget))
+    print(table(counts))
     pages = {file: hand_written(text) for file, text in files_of(["README.md", "docs"]).items()}
     rest = sum(words for file, words in pages.items() if is_counted(file))
     print(f"hand-written words: README.md {pages['README.md']:,}, docs {rest:,}")
