@@ -5,7 +5,7 @@ are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import rich.table
 from rich.cells import cell_len, set_cell_size
@@ -52,13 +52,14 @@ def print_wrapped(rows: Sequence[Row]) -> None:
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
     """The table's lines, which fit into `width` (None: as long as they have to be). Columns become
-    narrower, and if that is not enough, columns with the highest rank are left out. A key is never
-    cut: a line may be longer for it.
+    narrower, and if that is not enough, columns are left out: first empty ones, then by their
+    rank. A key is never cut: a line may be longer for it.
     """
     title = [Cell(column.title, "bold") for column in columns]
     cells = [[_shown(cell) for cell in row] for row in (title, *rows)]
     widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
-    shown = list(range(len(columns))) if width is None else _fit(columns, widths, width)
+    empty = {i for i in range(len(columns)) if all(row[i].text in {"", "0"} for row in cells[1:])}
+    shown = list(range(len(columns))) if width is None else _fit(columns, widths, width, empty)
     return [_line(columns, row, widths, shown) for row in cells]
 
 
@@ -89,7 +90,9 @@ def _printable_lines(text: str) -> str:
     return "\n".join(map(make_printable, text.split("\n")))
 
 
-def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
+def _fit(
+    columns: Sequence[Column], widths: list[int], width: int, empty: Container[int]
+) -> list[int]:
     """Leave columns out and make others narrower, the widest first; which ones are left."""
     for i, column in enumerate(columns):
         if _is_key(column):
@@ -100,10 +103,10 @@ def _fit(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
     ]
     shown = list(range(len(columns)))
     while sum(least[i] for i in shown) > _room(shown, width):
-        last = max(shown, key=lambda i: columns[i].rank)
-        if not columns[last].rank:
+        left = [i for i in shown if columns[i].rank]
+        if not left:
             break
-        shown.remove(last)
+        shown.remove(max(left, key=lambda i: (i in empty, columns[i].rank)))
     while sum(widths[i] for i in shown) > _room(shown, width):
         wider = [i for i in shown if widths[i] > least[i]]
         if not wider:

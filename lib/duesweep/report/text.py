@@ -14,8 +14,8 @@ from duesweep.core.errors import make_printable
 
 class Column(NamedTuple):
     """`is_number`: on the right, not cut. `least`: how narrow it may become, in characters;
-    None: it keeps its width, as a key has to. On a terminal that is too narrow for the table, the
-    column with the highest `rank` is left out first; 0: it stays.
+    None: it keeps its width, as a key has to. On a terminal that is too narrow for the table,
+    empty columns are left out first, and then the highest `rank`; 0: it stays.
     """
 
     title: str

@@ -76,6 +76,16 @@ def test_columns_are_left_out_by_their_rank_and_a_key_is_never_cut(width: int, s
     assert all(len(line) <= max(width, len(KEY)) for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("attempts", "shown"),
+    [("0", "destination key"), ("", "destination key"), ("2", "key attempts")],
+)
+def test_columns_without_a_value_are_left_out_first(attempts: str, shown: str) -> None:
+    lines = _lines([["Billing", KEY, attempts], ["Mail", "1", "0"]], 53)
+
+    assert lines[0].split() == shown.split()
+
+
 def test_long_key_makes_its_own_line_longer_and_no_other() -> None:
     _, long, short = _lines([["Mail", KEY * 1_000, "7"], ["Mail", "1", "7"]], 100)
 
