@@ -250,7 +250,7 @@ def _frozen_at(point: str, bed: Bed, options: Namespace) -> list[Figure]:
     say(f"{point}: {note}")
     return [
         beside._replace(faults=last.faults + found).figure(point, note),
-        Figure("a sweep beside them", (swept,), "s", note=f"exit code {code}"),
+        Figure("a sweep at the same time", (swept,), "s", note=f"exit code {code}"),
     ]
 
 

@@ -211,10 +211,10 @@ class Case:
 CASES = (
     Case("20,000 due", Load(20_000)),
     Case("200,000 due", Load(200_000)),
-    Case("200,000 due beside 1,000,000 that are paused", Load(200_000, paused=1_000_000)),
+    Case("200,000 due and 1,000,000 paused", Load(200_000, paused=1_000_000)),
     Case("2,000,000 due", Load(2_000_000)),
     Case("100,000 due", Load(100_000)),
-    Case("100,000 due beside 5,000,000 that are not", Load(100_000, waiting=5_000_000)),
+    Case("100,000 due and 5,000,000 not yet due", Load(100_000, waiting=5_000_000)),
     Case("200,000 due, 1 slice", Load(200_000), slices=1),
     Case("200,000 due, 2 slices", Load(200_000), slices=2),
     Case("200,000 due, 4 slices", Load(200_000), slices=4),

@@ -90,7 +90,7 @@ def sqlserver_libraries() -> dict[str, str]:
     """
     extension = find_spec("pyodbc")
     if extension is None or extension.origin is None:
-        sys.exit(".venv has no pyodbc: remove .venv, and the next start makes it anew.")
+        sys.exit(".venv has no pyodbc: remove .venv, and the next start makes it again.")
     files = extension.origin, str(sqlserver_driver().locate())
     found = linked(files)
     if "not found" in found.values():

@@ -37,8 +37,8 @@ def main(what: str) -> int:
     except OSError:
         print(
             f"{ROOT} is not ready, and this user may not write there: run "
-            f"{ROOT}/spark-submit.sh doctor as its owner once, and let all users read what it "
-            "makes.",
+            f"{ROOT}/spark-submit.sh doctor as its owner once, and let all users read the "
+            "files it makes.",
             file=sys.stderr,
         )
         return 2
@@ -50,9 +50,7 @@ def main(what: str) -> int:
             else:
                 _make_tools(ROOT / "scripts" / f"{what}.lock", ROOT / ".cache" / what)
         except KeyboardInterrupt:
-            print(
-                "Interrupted: what is unfinished is made again at the next start.", file=sys.stderr
-            )
+            print("Interrupted: the next start makes the unfinished parts again.", file=sys.stderr)
             return _INTERRUPTED
         except (OSError, subprocess.CalledProcessError) as error:
             told = f"{error}. " if isinstance(error, OSError) else ""

@@ -48,7 +48,7 @@ def _bring(name: str) -> bool:
     except OSError:
         return _say(
             f"{name} is missing, and this user may not write into {ROOT}: run scripts/services.py "
-            f"{name} as its owner once, and let all users read what it makes."
+            f"{name} as its owner once, and let all users read its files."
         )
     with lock:
         # Two starts at once: the second waits, and then finds the work done.

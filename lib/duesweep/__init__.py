@@ -25,7 +25,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-# Where a name is from. Imported when it is used: the command line needs none of them.
+# The module of each name. Imported when it is used: the command line needs none of them.
 _MODULES = {
     "DueSpan": "duesweep.core.change",
     "Duesweep": "duesweep.operations.duesweep",

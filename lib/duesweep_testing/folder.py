@@ -77,8 +77,8 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
     config = configuration.load(file)
     if _read_explicit(config) != settings:
         raise ConfigError(
-            "The environment has settings of duesweep (DUESWEEP_…), which override those of the "
-            "demonstration",
+            "The environment has settings of duesweep (DUESWEEP_…), which override the "
+            "demonstration's settings",
             advice="unset them",
         )
     return config

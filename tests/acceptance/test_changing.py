@@ -60,10 +60,10 @@ def test_filter_cancels_what_it_means_and_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "give keys or a filter, or --all"),
+        ((), "Give keys or a filter, or --all"),
         (("--all", "--destination", "B*"), "--all means all messages"),
         (("--destination", "B*", *REASON), "there is no terminal"),
-        (("--destination", "B*", "--yes"), "give one with --reason"),
+        (("--destination", "B*", "--yes"), "Add --reason TEXT"),
         (("--all", *REASON), "there is no terminal"),
         (("--type", "*", "--scan-limit", "1", "--yes", *REASON), "raise --scan-limit"),
     ],
@@ -81,10 +81,10 @@ def test_unclear_command_changes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("restore",), "`restore` was told no messages"),
+        (("restore",), "`restore`: no messages are selected"),
         (("restore", "--command", "x"), "'x' is not the id of a command"),
-        (("reschedule", NOBODYS), "takes one of --to and --by"),
-        (("reschedule", NOBODYS, "--to", "+1h", "--by", "1h"), "takes one of --to and --by"),
+        (("reschedule", NOBODYS), "needs either --to or --by"),
+        (("reschedule", NOBODYS, "--to", "+1h", "--by", "1h"), "needs either --to or --by"),
     ],
 )
 def test_unclear_restore_or_new_time_is_refused(
@@ -277,7 +277,7 @@ def test_command_whose_ledger_fails_is_settled_by_the_next_sweep(
 @pytest.mark.parametrize(
     ("lost", "command", "of", "sentence"),
     [
-        (".", "cancel", 1, "but there is none at"),
+        (".", "cancel", 1, "but no ledger is at"),
         ("changes", "restore", 0, "has lost the table changes"),
     ],
 )
@@ -300,7 +300,7 @@ def test_store_that_lacks_a_table_asks_for_setup_and_then_goes_on(
     endpoint.execute("DROP TABLE duesweep_changes")
     refused = (["sweep"], ["cancel", due_later[0]])
     for ran in [endpoint.run(*command) for command in refused]:
-        assert (ran.code, "run the command `setup`" in ran.err) == (2, True)
+        assert (ran.code, "Run the command `setup`" in ran.err) == (2, True)
 
     assert endpoint.run("setup").code == 0
 
@@ -316,7 +316,7 @@ def test_destination_without_messages_and_without_a_queue_is_a_mistake(
 
         assert ran.code == 2
         assert "No waiting message is for the destination 'Biling'" in ran.told
-        assert "did you mean 'Billing'?" in ran.told
+        assert "Did you mean 'Billing'?" in ran.told
     assert endpoint.waiting() == sorted(due_later)
 
 

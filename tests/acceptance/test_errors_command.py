@@ -101,7 +101,10 @@ def test_list_of_a_filter_has_what_fits_all_conditions(endpoint: Endpoint) -> No
     assert _open(endpoint, "--until", "-1h") == 0
     assert _open(endpoint, "--since", "+1h") == 0
     cut = endpoint.run("errors", "list", "--limit", "1")
-    assert (len(cut.out.splitlines()), cut.err) == (2, "duesweep: 1 more, which --limit shows\n")
+    assert (len(cut.out.splitlines()), cut.err) == (
+        2,
+        "duesweep: 1 more: raise --limit to see them\n",
+    )
 
 
 def test_no_errors_are_no_fault_and_no_ledger_is(endpoint: Endpoint) -> None:
@@ -133,7 +136,7 @@ def test_destination_without_errors_and_without_a_queue_is_a_mistake(endpoint: E
         typo = endpoint.run("errors", act, *asked, "--yes", "--reason", "a test")
         assert typo.code == 2
         assert "No error is for the destination 'Shiping', and it has no queue" in typo.err
-        assert f"did you mean {whole!r}?" in typo.err
+        assert f"Did you mean {whole!r}?" in typo.err
 
     assert (listed.code, whole in listed.err) == (0, True)
     # Its queue is there, so a script may ask for it again and again.
@@ -254,10 +257,10 @@ def test_discarded_errors_are_left_out_unless_they_are_asked_for(endpoint: Endpo
 def test_unclear_command_changes_nothing(command: str, endpoint: Endpoint) -> None:
     _failed(endpoint.set_up("Billing"), "Nowhere", "Nowhere")
     refused = {
-        ("--yes", "--reason", "up"): "Nothing says which errors are meant",
+        ("--yes", "--reason", "up"): "No errors are selected",
         ("--all", "--destination", "*"): "--all is given with ids or a filter",
-        ("--all", "--yes"): "no reason is given",
-        ("--all", "--yes", "--reason", " "): "no reason is given",
+        ("--all", "--yes"): "No reason is given",
+        ("--all", "--yes", "--reason", " "): "No reason is given",
         ("--all", "--reason", "up"): "there is no terminal",
     }
 

@@ -36,7 +36,7 @@ def test_scan_stops_at_its_limit_and_says_so(endpoint: Endpoint) -> None:
     found, whole = _document(endpoint, *asked, "3"), _document(endpoint, *asked, "5")
 
     assert (found["total"], found["looked_at"], found["is_cut"]) == (3, 3, True)
-    assert "looked at 3 messages, and stopped there" in endpoint.run("list", *asked, "3").err
+    assert "looked at 3 messages and stopped" in endpoint.run("list", *asked, "3").err
     assert (whole["total"], whole["is_cut"]) == (5, False)
 
 
@@ -73,7 +73,7 @@ def test_table_or_journal_that_is_missing_is_named(endpoint: Endpoint) -> None:
     after = endpoint.run("list")
 
     assert (before.code, '"Sales.Orders.Delayed"' in before.err) == (2, True)
-    assert (after.code, "run the command `setup` once" in after.err) == (2, True)
+    assert (after.code, "Run the command `setup` once" in after.err) == (2, True)
 
 
 def test_role_that_may_only_read_can_list(endpoint: Endpoint) -> None:
@@ -143,7 +143,7 @@ def test_body_goes_to_a_file_byte_for_byte_and_never_over_another(
     assert endpoint.run(*show).code == 0
     again = endpoint.run(*show)
 
-    assert (again.code, "name a new file" in again.err) == (2, True)
+    assert (again.code, "Name a new file" in again.err) == (2, True)
     assert (tmp_path / "body").read_bytes() == NASTY
 
 
@@ -178,7 +178,7 @@ def test_message_that_nobody_knows_is_told_so(endpoint: Endpoint, name: str) -> 
 def test_key_or_message_id_has_to_be_given(endpoint: Endpoint, arguments: tuple[str, ...]) -> None:
     ran = endpoint.run("show", *arguments)
 
-    assert (ran.code, "give either KEY or --message-id ID" in ran.err) == (2, True)
+    assert (ran.code, "Give either KEY or --message-id ID" in ran.err) == (2, True)
 
 
 def test_ledger_in_a_catalog_is_left_out_without_spark(endpoint: Endpoint) -> None:

@@ -130,12 +130,17 @@ def test_it_is_read_and_audited_as_by_d91097e(old: Old) -> None:
     for command, told in old.told.items():
         now = old.document(*command.split(), code=told.get("exit_code", 0))
 
-        # It may say more by now.
-        assert {name: now[name] for name in told} == told
+        # It may say more by now, and give advice in other words.
+        assert _without_advice({name: now[name] for name in told}) == _without_advice(told)
 
     for group in old.told["errors list"]["groups"]:
         shown = old.run("show", group["example"]["key"])
         assert (shown.code, group["example"]["error_text"] in shown.out) == (0, True)
+
+
+def _without_advice(document: dict[str, Any]) -> dict[str, Any]:
+    findings = document.get("findings", [])
+    return document | {"findings": [finding | {"advice": None} for finding in findings]}
 
 
 def test_setup_and_the_check_of_tables_find_it_complete(old: Old) -> None:

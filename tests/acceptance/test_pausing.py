@@ -108,7 +108,7 @@ def test_pause_that_still_holds_a_resumed_destination_is_named(
     ended, refused = (endpoint.run("resume", name) for name in (whole, "Billing"))
 
     assert (ended.code, refused.code) == (0, 3)
-    assert ended.out.endswith(f"the pause of {whole} has ended.\n")
+    assert ended.out.endswith(f"resumed {whole}.\n")
     for name, ran in ((whole, ended), ("Billing", refused)):
         assert f"the pause of Bill* still holds {name}; end it with: resume 'Bill*'" in ran.err
 
@@ -177,7 +177,7 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     assert planned["seconds"] is not None
     assert (endpoint.waiting(), endpoint.attempts()) == before
     out = endpoint.run("plan", "--sql").out
-    assert "9 messages due, 3 of them for a sweep now." in out
+    assert "9 messages due; 3 can be delivered now." in out
     assert "paused: Shipping, 4 messages: the bank is down" in out
     no_queue = 'There is no queue table "public"."Nowhere"'
     problems = {one["destination"]: one["problem"] for one in planned["destinations"]}

@@ -49,9 +49,9 @@ def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: End
 
     with pytest.raises(DuesweepError, match="all messages"):
         opened.cancel(MessageFilter(), reason="a test")
-    with pytest.raises(DuesweepError, match="no reason"):
+    with pytest.raises(DuesweepError, match="No reason"):
         opened.cancel(MessageFilter(), everything=True)
-    with pytest.raises(DuesweepError, match="one of `to` and `by`"):
+    with pytest.raises(DuesweepError, match="either `to` or `by`"):
         opened.reschedule(MessageFilter(), to=Moment(), by=timedelta(), everything=True)
     with pytest.raises(DuesweepError, match="no table 'sweep'"):
         opened.table("sweep")

@@ -69,12 +69,12 @@ def test_page_tells_what_was_swept_what_waits_and_what_needs_a_hand(
     assert "\x1b" not in page.text
     assert r"<script>alert('x')</script>\x1b[2J" in page.text
     assert f"duesweep resume 'Ship*' --config {endpoint.config_file()}" in page.text
-    for number, what in ((3, "dispatched"), (1, "errors that wait for a hand"), (1, "in back-off")):
+    for number, what in ((3, "dispatched"), (1, "open errors"), (1, "in back-off")):
         assert f" {number} {what}" in page.text, what
     assert "Next hour: 1, day: 2, week: 3, later: 1." in page.text
     assert "2 of 2 sweeps" in page.text
     assert page.tags.count("svg") == 4
-    assert "Not well: 2 faults, 1 warning." in page.text
+    assert "Needs attention: 2 faults, 1 warning." in page.text
     assert "Nowhere 1 up to 1 h: 1 1 in back-off" in page.text
 
 
@@ -167,7 +167,7 @@ def test_fleet_is_one_page_and_wrong_settings_are_told_there(endpoint: Endpoint)
     page = _Page(file.read_text(encoding="utf-8"))
     text = page.text
     assert "duesweep: 2 endpoints" in text
-    assert "Not well: 2 faults at 2 of 2 endpoints." in text
+    assert "Needs attention: 2 faults at 2 of 2 endpoints." in text
     assert "store.schema" in text
     # A page of each, which the table leads to, and the way back.
     assert len(page.ids) == 2

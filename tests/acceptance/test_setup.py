@@ -103,7 +103,7 @@ def test_printed_setup_says_which_part_is_for_which_database(
         ((), {"store__schema": "absent"}, 'There is no schema "absent"'),
         ((), {"retry__error_queue": "absent.error"}, 'There is no schema "absent"'),
         ((), {"retry__error_queue": "public."}, "names no table"),
-        (("--grant-to", "sweeper"), {}, "give --print-sql too"),
+        (("--grant-to", "sweeper"), {}, "Add --print-sql"),
     ],
 )
 def test_setup_that_cannot_create_is_a_wrong_setting_and_creates_nothing(
@@ -129,8 +129,8 @@ def test_error_queue_that_no_route_takes_is_refused_by_setup_as_by_a_sweep(
 
     assert (ran.code, ran.err) == (
         2,
-        "duesweep: retry.error_queue: No [[route]] takes the destination 'error'; "
-        "add a [[route]] for it\n",
+        "duesweep: retry.error_queue: No [[route]] takes the destination 'error'. "
+        "Add a [[route]] for it\n",
     )
     assert _tables(endpoint.dsn) == before
 

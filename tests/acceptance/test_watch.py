@@ -262,7 +262,7 @@ def test_command_beside_a_process_stops_well_when_that_is_gone(endpoint: Endpoin
         beside.stdin.close()
         assert beside.wait(120) == 0
 
-    assert "stopping after the batches in hand" in log.read_text()
+    assert "stopping after the current batches" in log.read_text()
 
 
 @pytest.mark.long

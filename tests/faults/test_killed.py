@@ -130,8 +130,8 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
     assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert (cut.found, cut.dispatched, cut.left) == (30, 20, 10)
     assert cut.reason == (
-        "An unforeseen error ended a slice: ZeroDivisionError: a defect; please report this, with "
-        "what the log says"
+        "An unexpected error ended a slice: ZeroDivisionError: a defect; please report this, with "
+        "the log"
     )
     rest = run_sweep(endpoint)
     assert (rest.outcome, rest.dispatched) == ("done", 10)

@@ -153,7 +153,7 @@ def test_signal_finishes_the_batches_in_hand_settles_and_exits_0(
     stopped = _end_of(process)
 
     (said,) = stopped.said
-    assert "stopping after the batches in hand" in said
+    assert "stopping after the current batches" in said
     assert (stopped.code, stopped.summary["exit_code"]) == (0, 0)
     assert stopped.summary["engine"] == engine
     _check_account(stopped, slow, ledger)

@@ -62,7 +62,7 @@ def test_setup_creates_queues_for_a_store_that_creates_nothing(endpoint: Endpoin
 
     assert (ran.code, ran.out) == (
         0,
-        "StrangeStore has no set_up_infrastructure(), so what it needs has to exist already.\n"
+        "StrangeStore has no set_up_infrastructure(), so its tables must exist already.\n"
         'created "public"."Sales.Orders"\n',
     )
     assert endpoint.queue_rows("Sales.Orders") == []

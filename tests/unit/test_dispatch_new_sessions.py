@@ -1,4 +1,4 @@
-"""A store or a queue's service that fails for some time: the slice goes on with new sessions."""
+"""A store or a queue's service that fails for some time: the slice continues with new sessions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,7 +112,7 @@ def test_service_that_stays_away_ends_the_slice_after_the_time_to_trigger() -> N
     run = world.sweep(limits=TWO)
 
     assert world.clock.seconds() == 30
-    # Once at first, once a second from then on, and once for the end of the slice.
+    # Once at first, then once a second, and once for the end of the slice.
     assert store.opened == 1 + 30 + 1
     assert world.counted(run) == (2, 0)
     assert world.ends(run) == [slice_end("the server restarts", given=6, claimed=2)]

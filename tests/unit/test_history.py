@@ -1,4 +1,4 @@
-"""What the ledger tells of one message, and of how long a sweep would take."""
+"""The ledger's history of one message, and its estimate of a sweep's time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is listed, and how many messages are looked at for it."""
+"""The listed messages, and the number of messages read for them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

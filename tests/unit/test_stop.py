@@ -146,7 +146,7 @@ _LIMITS = BatchLimits(rows=2)
 # At which message's delivery the sweep is stopped (None: before its first batch), that message's
 # error, and the outcome of all: `+` arrives, `x` fails, `.` is left.
 _STOPS: dict[str, tuple[int | None, DuesweepError | None, str, SliceEntry]] = {
-    "the batch in hand is finished": (2, None, "++++...", slice_end(given=7, claimed=4, left=3)),
+    "the current batch is finished": (2, None, "++++...", slice_end(given=7, claimed=4, left=3)),
     "none has begun": (None, None, ".....", slice_end(given=5, left=5)),
     "its transaction is lost": (0, TransactionLostError("lock"), "...", slice_end(given=3, left=3)),
     "its failures count": (

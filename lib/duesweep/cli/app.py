@@ -127,8 +127,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         code, sentence = int(ExitCode.CONFIGURATION), f"{_usage_fault(given, error)} (see --help)"
     except DuesweepError as error:
-        _print_failure(given, int(error.exit_code), str(error))
-        _print_lines(map(str, error.problems))
+        lines = [problem.sentences for problem in error.problems]
+        _print_failure(given, int(error.exit_code), "\n".join(lines))
+        _print_lines(lines)
         return int(error.exit_code)
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
@@ -169,5 +170,5 @@ def _usage_fault(given: Sequence[str], error: TyperException) -> str:
     """The fault in the options. The wish for a dry run of a sweep has its own command."""
     fault = error.format_message()
     if given[:1] == ["sweep"] and "--dry-run" in given:
-        return f"{fault.rstrip('.')}; use `duesweep plan`, which shows what a sweep would do"
+        return f"{fault.rstrip('.')}; use `duesweep plan`, which shows the next sweep's work"
     return fault

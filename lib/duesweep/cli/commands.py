@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
 from duesweep.core.times import Moment, parse_moment
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # The sentences of a command that is interrupted or terminated.
 NOTHING = "nothing was changed"
 CHANGES = (
-    "what it committed stays done, and the next sweep or command writes that to the ledger's "
+    "its committed changes stay, and the next sweep or command writes them to the ledger's "
     "`changes`; look there before you run it again"
 )
 AGAIN = "it may be done in part; run it again, which does no harm"
@@ -458,7 +458,7 @@ class Act:
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 
         done = chosen.command.done
-        with stop_on_signals(stop := Stop(), DONE_STAYS_DONE), counting(done) as tell:
+        with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
             return do(stop=stop, tell=tell)
 
 
@@ -466,8 +466,8 @@ def confirm(question: str) -> bool:
     """Whether the person at the terminal says yes. Raises `ConfigError` without one."""
     if not sys.stdin.isatty():
         raise ConfigError(
-            f"{question}: nobody can be asked, because there is no terminal",
-            advice="add --yes to do it without being asked, or --dry-run to see what it would do",
+            f"{question}: this needs your answer, and there is no terminal",
+            advice="add --yes to do it without being asked, or --dry-run to see its effect",
         )
     print(make_printable(f"{question}? [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in _YES

@@ -52,7 +52,7 @@ class Shown:
 @command(
     app,
     "demo",
-    ending="run it again: it begins anew",
+    ending="run it again: it starts over",
     short="Try duesweep with its own PostgreSQL server.",
     document=None,
 )
@@ -85,7 +85,7 @@ def demo(
             start.make_ready()
         _say(f"duesweep demo, in {folder}")
         if clear_folder(folder):
-            _say("Deleted what an earlier demonstration left there.")
+            _say("Deleted the files of an earlier demonstration.")
         server = EmbeddedServer(folder)
         comment = f"Written by `duesweep demo`. Start its database again: {restart}"
         config = write_config(folder / "duesweep.toml", _settings(folder, server.dsn), comment)
@@ -157,7 +157,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     first = _sweep(one)
     _say("   A session's first sweep is slow: Spark loads and compiles itself.")
     _say(f"   {first.failed:,} failed. They stay in the store and will be tried again later. Of")
-    _say("   these, `duesweep list --failing` shows those that are due first:")
+    _say("   these, `duesweep list --failing` shows the ones due first:")
     failing = one.list(MessageFilter(is_failing=True), most=_SHOWN)
     print_blocks(messages.first_messages(failing.messages, failing.now, is_failing=True))
     time.sleep(_RETRY_SECONDS)

@@ -186,12 +186,12 @@ def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> Erro
     wanted = which.filter(ids)
     if wanted.is_empty and not everything:
         raise ConfigError(
-            "Nothing says which errors are meant",
+            "No errors are selected",
             advice="give message ids or keys, a filter such as --group, or --all",
         )
     if everything and not wanted.is_empty:
         raise ConfigError(
-            "--all is given with ids or a filter", advice="give --all, or what is meant, not both"
+            "--all is given with ids or a filter", advice="give --all, or ids and filters, not both"
         )
     return wanted
 

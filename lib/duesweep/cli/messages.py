@@ -214,7 +214,7 @@ def reschedule(
     Example: duesweep reschedule --destination 'Billing*' --by 2h --reason 'Billing is down'
     """
     if (to is None) == (by is None):
-        raise ConfigError("`reschedule` takes one of --to and --by", advice="give one of them")
+        raise ConfigError("`reschedule` needs either --to or --by", advice="give one of them")
     moved = None if by is None else parse_signed_duration(by)
     wanted = _wanted(CommandName.RESCHEDULE, keys or (), which, everything=everything)
     duesweep = common.duesweep()
@@ -325,8 +325,8 @@ def _wanted(
     is_empty = not keys and which.is_empty
     if is_empty and not everything:
         raise ConfigError(
-            f"`{name}` was told no messages",
-            advice="give keys or a filter, or --all for all messages that wait",
+            f"`{name}`: no messages are selected",
+            advice="give keys or a filter, or --all for all waiting messages",
         )
     if everything and not is_empty:
         raise ConfigError(

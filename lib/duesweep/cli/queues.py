@@ -25,7 +25,7 @@ from duesweep.cli.commands import (
     command,
     group,
 )
-from duesweep.cli.signals import DONE_STAYS_DONE, stop_on_signals
+from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -58,7 +58,7 @@ rabbitmq.add_typer(delays, name="delays")
 rabbitmq.add_typer(endpoint, name="endpoint")
 
 _SENT = "the message may have been sent or not; look before you send it again"
-_PURGED = "it may have removed messages already; those that it did not remove are still there"
+_PURGED = "it may have removed some messages; the others are still there"
 _STDIN = Path("-")
 # Equal to `SUBSCRIPTION_TABLE`, whose module is imported only when a command runs.
 _DEFAULT_TABLE = "SubscriptionRouting"
@@ -182,7 +182,7 @@ def create(
     with on.session() as session:
         table = session.queue(address)
         table.create(readable_body=readable_body)
-    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} exists")])
+    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} is ready")])
 
 
 @command(queue, "send", ending=_SENT)
@@ -362,7 +362,7 @@ def create_subscriptions(
         return on.script(["create_subscriptions"], "subscriptions", table)
     with on.session() as session:
         session.subscriptions(table).create()
-    return Result({"table": table}, [Line(f"{table} exists")])
+    return Result({"table": table}, [Line(f"{table} is ready")])
 
 
 @command(subscriptions, "list", ending=NOTHING, document=None)
@@ -487,7 +487,7 @@ def verify(*, on: On) -> Result:
 
 
 def _migrated(report: "MigrationReport") -> Result:
-    """The messages moved from one ladder to the other, and why the rest was not."""
+    """The messages moved from one ladder to the other, and the reasons for the rest."""
     names = ("moved", "poison", "left", "redelivered", "is_stopped", "reasons", "levels")
     code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
     document = {name: getattr(report, name) for name in names}
@@ -528,7 +528,7 @@ def migrate(
         return Result({"waiting": waiting, "levels": levels}, views.to_migrate(found))
     report = broker.MigrationReport()
     try:
-        with level_bars() as tell, stop_on_signals(stop := Stop(), DONE_STAYS_DONE):
+        with level_bars() as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
             migration.run(report, lambda: stop.is_wanted, tell)
     except DuesweepError:
         # Before the first level there is no result to print.

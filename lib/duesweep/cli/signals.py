@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duesweep.operations.duesweep import Stop
 
-_STOPPING = b"duesweep: stopping after the batches in hand; a second signal stops at once, and %b\n"
+_STOPPING = b"duesweep: stopping after the current batches; a second signal stops at once, and %b\n"
 NEXT_SWEEP_CONTINUES = "the next sweep continues"
-DONE_STAYS_DONE = "what is done stays done"
+CHANGES_STAY = "committed changes stay"
 # Ctrl-C goes to all processes of a terminal, and this process's parent may also pass it on.
 _ONE_SIGNAL_SECONDS = 0.3
-# After this time a signal is raised again that came at a place where no error can be raised.
+# A signal that came while no error could be raised is raised again after this time.
 _AGAIN_SECONDS = 0.01
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -62,7 +62,7 @@ def setup(
     if grant_to is not None and not print_sql:
         raise ConfigError(
             "--grant-to grants nothing by itself",
-            advice="give --print-sql too, and let an administrator run what it prints",
+            advice="add --print-sql, and let an administrator run the printed statements",
         )
     if print_sql:
         script = common.duesweep().setup_script(grant_to)

@@ -148,7 +148,7 @@ def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
     if own:
         raise ConfigError(
             f"{file} has [[{_ENDPOINTS}]] and, outside of it, {', '.join(sorted(own))}",
-            advice=f"put what all endpoints share under [{_DEFAULTS}]",
+            advice=f"put settings for all endpoints under [{_DEFAULTS}]",
         )
     if not isinstance(entries, list):
         raise ConfigError(
@@ -215,7 +215,8 @@ def content_of(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is not valid TOML: {fault}", advice=advice) from error
     except RecursionError as error:
         raise ConfigError(
-            f"{file} is nested too deeply", advice="remove brackets: no setting needs so many"
+            f"{file} is nested too deeply",
+            advice="remove brackets: no setting has more than a few levels",
         ) from error
     except ValueError as error:
         # Python's own limit, which TOML does not have.

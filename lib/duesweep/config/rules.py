@@ -63,7 +63,7 @@ def _store_problem(config: Config) -> Problem | None:
     """The problem with the store's settings, or None."""
     store = config.store
     if not store.is_custom and (contradiction := _contradiction(store.kind, store.dsn)):
-        return Problem(f"store.kind {contradiction}", "correct the one that is wrong")
+        return Problem(f"store.kind {contradiction}", "correct the wrong one of the two")
     useless = _useless_setting(store)
     if useless is not None:
         return Problem(
@@ -171,7 +171,9 @@ def _queue_problem(config: Config) -> Problem | None:
     for name, queue in config.connections.items():
         kind = queue.kind or (None if config.store.is_custom else config.store.dialect)
         if contradiction := _contradiction(kind, queue.dsn):
-            return Problem(f"queues.{name}.kind {contradiction}", "correct the one that is wrong")
+            return Problem(
+                f"queues.{name}.kind {contradiction}", "correct the wrong one of the two"
+            )
         problem = (
             _rabbitmq_problem(name, queue) if queue.kind == "rabbitmq" else _other_problem(queue)
         )

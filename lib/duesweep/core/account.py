@@ -328,7 +328,7 @@ class Holder(StrEnum):
     - `paused`: an operator paused their destination.
     - `limited`: their destination has got as many a second as its limit allows.
     - `breaker`: their destination, or a service, is unavailable.
-    - `back-off`: they have failed, and are tried again later.
+    - `back-off`: they failed, and sweeps try them again later.
     - `kept`: they are out of attempts, and the sweep gave up as many as it may.
     """
 

@@ -63,6 +63,21 @@ class Problem:
     def __str__(self) -> str:
         return self.text if self.advice is None else f"{self.text}; {self.advice}"
 
+    @property
+    def sentences(self) -> str:
+        """Text and advice on their own line, as in `There is no queue Billing. Create it`. The
+        line has no full stop at its end, where a statement or an address to copy may be.
+        """
+        if self.advice is None:
+            return self.text
+        stop = "" if self.text.endswith((".", "?", "!", ":")) else "."
+        return f"{self.text}{stop} {capitalized(self.advice)}"
+
+
+def capitalized(text: str) -> str:
+    """`text` with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
 
 class DuesweepError(Exception):
     """Base of all errors that duesweep raises on purpose.

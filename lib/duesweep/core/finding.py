@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from duesweep.core.errors import ConfigError, DuesweepError, OdbcDriverError, Problem
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    OdbcDriverError,
+    Problem,
+    capitalized,
+)
 from duesweep.core.world import World
 
 NOT_SET_UP = "The command `setup` has not run"
@@ -110,7 +116,7 @@ def fault(check: Check, about: str, found: str, advice: str) -> Finding:
 
 
 def fault_of(
-    check: Check, about: str, problem: Problem, otherwise: str = "Correct what it names"
+    check: Check, about: str, problem: Problem, otherwise: str = "Correct the named setting"
 ) -> Finding:
     """The fault that an error or a notice reports; `otherwise` is the advice if it has none."""
     return fault(check, about, problem.text, capitalized(problem.advice or otherwise))
@@ -118,7 +124,7 @@ def fault_of(
 
 def stop(check: Check, about: str, refusal: Problem, *, found: str | None = None) -> Finding:
     """The fault that stops a sweep; `found` if the doctor says more than the refusal."""
-    advice = capitalized(refusal.advice or "correct what it names")
+    advice = capitalized(refusal.advice or "correct the named setting")
     return Finding(
         check, Severity.FAULT, about, found or refusal.text, advice=advice, refusal=refusal
     )
@@ -131,11 +137,6 @@ def refuse(findings: Iterable[Finding]) -> None:
     for finding in findings:
         if finding.refusal is not None:
             raise ConfigError.of([finding.refusal])
-
-
-def capitalized(text: str) -> str:
-    """`text` with a capital first letter."""
-    return text[:1].upper() + text[1:]
 
 
 def skipped(check: Check, about: str, reason: str) -> Finding:
@@ -226,7 +227,7 @@ def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
         Check.CLOCK_SKEW,
         setting,
         f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. Only the server's "
-        "decides what is due, but logs and the times in error queues are wrong by as much",
+        "decides which messages are due, but times in logs and error queues are wrong by as much",
         "Synchronise both machines by NTP",
     )
 

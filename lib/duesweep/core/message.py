@@ -276,8 +276,8 @@ class OutgoingMessage:
             check_duration(self.time_to_be_received)
             if self.time_to_be_received < timedelta(milliseconds=1):
                 raise ConfigError(
-                    "A message with a time to be received below 1 ms would expire before anybody "
-                    "could receive it",
+                    "A message with a time to be received below 1 ms would expire before its "
+                    "receiver could read it",
                     advice="give a longer time, or leave it out",
                 )
 

@@ -101,7 +101,7 @@ def read_time_span(text: str | None) -> timedelta | None:
 
 
 _NOW = "now"
-_ADVICE = "write one as in 2026-12-01T08:00:00Z, or from now on as in +2h or -1d12h"
+_ADVICE = "write one as in 2026-12-01T08:00:00Z, or relative to now as in +2h or -1d12h"
 
 
 @dataclass(frozen=True, slots=True)

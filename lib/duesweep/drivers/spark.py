@@ -200,7 +200,7 @@ def map_spark_errors() -> Iterator[None]:
     except SPARK_ERRORS as error:
         raise_interruption(error)
         raise SparkError(
-            f"Spark failed: {sentence(error)}; the journal has what was done, and the next sweep "
+            f"Spark failed: {sentence(error)}; the journal has its results, and the next sweep "
             "continues",
             transient=is_transient(error),
         ) from error

@@ -98,7 +98,7 @@ class SparkStart:
             raise ConfigError(
                 f"{_CHECKOUT} is not ready, and this user may not write there",
                 advice=f"run {_CHECKOUT}/spark-submit.sh doctor as its owner once, and let all "
-                "users read what it makes",
+                "users read the files it makes",
             ) from error
         patience = Patience(_PATIENCE_SECONDS, self.is_stopped)
         with held:

@@ -90,7 +90,7 @@ class Identity:
                 f"The ledger {self.ledger_id} at {root} has lost {lost}",
                 advice=(
                     "restore that from a backup, or, if it is gone for good, run the command "
-                    "`setup --rebind`, and the next sweep creates it anew, empty"
+                    "`setup --rebind`, and the next sweep creates an empty one"
                 ),
             )
 

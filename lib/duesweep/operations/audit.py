@@ -59,9 +59,9 @@ class AuditCheck(StrEnum):
     JOURNAL_ORPHANED = "journal-orphaned"
 
 
-_REPORT = "report this with what `duesweep show KEY` and the ledger's history say of an example"
+_REPORT = "report this, with `duesweep show KEY` and the ledger's history of an example"
 _RESTORE = "find out who changed the ledger's tables (`DESCRIBE HISTORY`), and restore that version"
-_SWEEP = "run `duesweep sweep`, which does it; if that does not help, read the error that it tells"
+_SWEEP = "run `duesweep sweep`, which does it; if that does not help, read its error"
 _ADVICE: Mapping[AuditCheck, str] = {
     AuditCheck.TOMBSTONE_TWICE: f"look whether the message arrived twice, and {_REPORT}",
     AuditCheck.TOMBSTONE_MISSING: _RESTORE,
@@ -69,15 +69,15 @@ _ADVICE: Mapping[AuditCheck, str] = {
     AuditCheck.OUTCOME_DIFFERS: _RESTORE,
     AuditCheck.SWEEP_MISSING: _RESTORE,
     AuditCheck.SWEEP_TWICE: _RESTORE,
-    AuditCheck.SWEEP_SUMS: f"{_RESTORE}; if nobody did, report this",
+    AuditCheck.SWEEP_SUMS: f"{_RESTORE}; if they are unchanged, report this",
     AuditCheck.ERROR_TWICE: _RESTORE,
     AuditCheck.ERROR_MISSING: f"{_RESTORE}: `errors` holds the only copy of these messages",
     AuditCheck.ERROR_UNEXPECTED: _RESTORE,
     AuditCheck.CANCELLED_DIFFERS: f"{_RESTORE}: `changes` holds the only copy of these messages",
     AuditCheck.STORED_AND_GONE: "pause its destination, and look whether the message arrived: a "
     "sweep would send it again (a restored backup of the store is the usual cause)",
-    AuditCheck.COUNTER_LEFT: f"somebody else took the message; {_SWEEP}",
-    AuditCheck.JOURNAL_OLD: f"the ledger lacks what it did; {_SWEEP}",
+    AuditCheck.COUNTER_LEFT: f"another process removed the message; {_SWEEP}",
+    AuditCheck.JOURNAL_OLD: f"the ledger lacks its results; {_SWEEP}",
     AuditCheck.JOURNAL_ORPHANED: "compare its rows of duesweep_journal and duesweep_changes with "
     "the ledger (column sweep_id), and delete them if the ledger has them",
 }
@@ -241,7 +241,7 @@ def _check_binding(session: OperatorDriver, ledger: Ledger) -> None:
     bound, identity = session.binding(), ledger.read()
     if identity.ledger_id is None or identity.ledger_id != bound:
         found = identity.ledger_id
-        there = "there is none" if found is None else f"ledger {found} is"
+        there = "no ledger is" if found is None else f"ledger {found} is"
         belongs = "no ledger yet" if bound is None else f"ledger {bound}"
         raise ConfigError(
             f"The journal of {session.source} belongs to {belongs}, but {there} at {ledger.root}",

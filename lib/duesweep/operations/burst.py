@@ -139,7 +139,7 @@ class Burst:
         _log.error(
             "spark_failed",
             reason=reason,
-            advice="this process goes on alone; see what Spark said above",
+            advice="this process continues without Spark; see Spark's error above",
             next_try_in_seconds=round(seconds),
         )
 

@@ -72,8 +72,8 @@ def require_reason(reason: str | None, messages: int) -> None:
     """Raise `ConfigError` for a command on several messages without a reason."""
     if messages > 1 and not (reason and reason.strip()):
         raise ConfigError(
-            f"The command is about {messages:,} messages, and no reason is given",
-            advice="give one with --reason; the ledger keeps it",
+            f"No reason is given for changing {messages:,} messages",
+            advice="add --reason TEXT; the ledger keeps it",
         )
 
 
@@ -272,7 +272,7 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
     if not session.close_sweep(run.sweep_id, abandoned=False, remaining=0):
         raise SweepClosedError(
             f"Another process closed command {run.sweep_id} of {session.source}, because it took "
-            "this one for dead. What the command did before is done, and in the ledger",
+            "this one for dead. The command's earlier changes stay, and are in the ledger",
             advice="run the command again for the rest",
         )
     try:

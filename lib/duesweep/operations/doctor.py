@@ -19,13 +19,12 @@ from duesweep.config.adapters.roles import (
     routed_queues,
     waiting_destinations,
 )
-from duesweep.core.errors import ConfigError, DuesweepError, ExitCode
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, capitalized
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
     Finding,
     Severity,
-    capitalized,
     fault,
     fault_of,
     is_to_mend,
@@ -115,7 +114,7 @@ def _examine_all(
         examined = examination(config)
     except ImportError as error:
         text = f"A database driver cannot be loaded: {error}"
-        advice = "Install what the error names"
+        advice = "Install the library that the error names"
         findings.append(fault(Check.DRIVER_IMPORT, "this machine", text, advice))
     if examined is not None:
         services, binding = examine_services(examined)

@@ -161,8 +161,8 @@ def speculation(setting: str) -> Finding:
     return fault(
         Check.SPARK_SPECULATION,
         SESSION,
-        "spark.speculation is on: Spark starts second copies of slow tasks, which claim beside the "
-        "first and load both databases; where a queue has a connection of its own, the copy that "
+        "spark.speculation is on: Spark starts second copies of slow tasks, which claim next to "
+        "the first and load both databases; if a queue has a connection of its own, the copy that "
         "is killed may leave messages delivered twice",
         "Set spark.speculation=false where the session is prepared (--conf, the cluster's policy)",
     )
@@ -193,7 +193,7 @@ def jvm_zone(zone: str | None) -> Finding:
     """The JVM's time zone; None: that is not known."""
     if zone is None:
         return skipped(Check.JVM_TIME_ZONE, SESSION, "The JVM's time zone is unknown")
-    text = f"The JVM is in {zone}, which does not matter for what is due"
+    text = f"The JVM is in {zone}, which does not change due times"
     return ok(Check.JVM_TIME_ZONE, SESSION, text)
 
 

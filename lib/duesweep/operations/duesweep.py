@@ -215,7 +215,7 @@ class Duesweep:
         from duesweep.operations.change import reschedule_chosen
 
         if (to is None) == (by is None):
-            raise ConfigError("`reschedule` takes one of `to` and `by`", advice="give one of them")
+            raise ConfigError("`reschedule` needs either `to` or `by`", advice="give one of them")
         chosen = self._chosen(wanted, CommandName.RESCHEDULE, everything=everything)
         work = reschedule_chosen(chosen, self.context.limits, to, by)
         return self._act(chosen, lambda _: work, reason=reason, stop=stop, tell=tell)

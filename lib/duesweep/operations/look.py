@@ -276,7 +276,7 @@ class DueMessages:
             held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
             yield held_by_pause(pause, sum(each.paused for each in held))
         if waiting := sum(each.back_off for each in counts):
-            why = "they have failed, and are tried again later; see `duesweep list --failing`"
+            why = "they failed, and sweeps try them again later; see `duesweep list --failing`"
             yield HeldBack(Holder.BACK_OFF, None, why, waiting)
         for limit in self._context.rate_limits.limits:
             names = [name for name in self._counts if self._context.rate_limits.of(name) == limit]

@@ -93,7 +93,9 @@ def list_pauses(store: Store) -> Pauses:
 
 def _refuse_unclear(pattern: str, reason: str) -> None:
     if not reason.strip():
-        raise ConfigError("--reason is empty", advice="say why, for those who meet the pause")
+        raise ConfigError(
+            "--reason is empty", advice="give a reason: colleagues see it in `paused` and `plan`"
+        )
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise ConfigError(
             f"The destination has {len(pattern):,} characters",

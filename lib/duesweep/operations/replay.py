@@ -133,7 +133,7 @@ class Delivery:
     def _faults(self, result: BatchResult) -> Iterator[tuple[str, str]]:
         for message, error in result.faulty:
             yield message.key, str(error)
-        reason = self._destinations.blocked_reason or "The destination takes nothing now"
+        reason = self._destinations.blocked_reason or "The destination is unavailable"
         for message in result.blocked:
             yield message.key, reason
         for message in result.held:

@@ -135,7 +135,7 @@ def choose_cancelled(
 def _refuse_unclear(keys: Sequence[str], command: str | None) -> None:
     if not keys and command is None:
         raise ConfigError(
-            "`restore` was told no messages",
+            "`restore`: no messages are selected",
             advice="give the keys that they had, or --command with the id of the command that "
             "cancelled them",
         )

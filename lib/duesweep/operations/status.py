@@ -222,7 +222,7 @@ def status(of: "Duesweep", days: int) -> Status:
         source=source,
         waiting=_try(lambda: read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
-        findings=_try(lambda: _findings(of.config), "What the doctor looks at", problems) or (),
+        findings=_try(lambda: _findings(of.config), "The doctor's checks", problems) or (),
         problems=problems,
         objective_seconds=objective,
         options=of.options,
@@ -238,7 +238,7 @@ def _concerns(found: Status) -> Iterator[Concern]:
         yield from _history_concerns(found.history, found.objective_seconds)
     for severity in (Severity.FAULT, Severity.WARNING):
         if count := sum(finding.severity is severity for finding in found.findings):
-            yield Concern(severity, f"{count_text(count, severity)} that the doctor finds")
+            yield Concern(severity, f"{count_text(count, severity)} found by the doctor")
 
 
 def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Concern]:
@@ -249,7 +249,7 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
     oldest = waiting.oldest_eligible
     patience = _PATIENCE if objective is None else timedelta(seconds=objective)
     if oldest is not None and waiting.now - oldest > patience:
-        text = f"a message that a sweep would take has been due since {time_text(oldest)}"
+        text = f"the oldest deliverable message has been due since {time_text(oldest)}"
         if objective is None:
             yield Concern(Severity.WARNING, text)
         else:
@@ -270,7 +270,7 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
 def _history_concerns(history: History, objective: float | None) -> Iterator[Concern]:
     if history.open_errors:
         count = count_text(history.open_errors, "error")
-        yield Concern(Severity.FAULT, f"{count} for somebody to replay or discard")
+        yield Concern(Severity.FAULT, f"{count} to replay or discard")
     if history.sweeps and history.sweeps[0].outcome in _CUT_SHORT:
         last = history.sweeps[0]
         why = f": {shorten(last.reason)}" if last.reason else ""

@@ -116,7 +116,7 @@ class Ticker:
         context = self._context
         most = None if self.has_spark else context.spark_from
         # Without the time limit: a look that takes long is no reason to leave its findings.
-        with self._stop.waits.waiting(STORE, "The store has not answered yet what is due"):
+        with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
             seen = self._look(self._stop.part(most=most))
         now = context.world.clock.now().timestamp()
         stop = self._stop.part(now + MOST_TICK_SECONDS, most)

@@ -62,7 +62,7 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
         indexes=(
             WantedIndex(
                 "Expires",
-                "removing what has expired reads the whole queue",
+                "removing expired messages reads the whole queue",
                 f"CREATE NONCLUSTERED INDEX [Index_Expires] ON {name} ([Expires]) INCLUDE ([Id], "
                 "[RowVersion]) WHERE [Expires] IS NOT NULL",
                 partial=True,
@@ -253,7 +253,7 @@ def queue_table_notices(connection: SqlServerSession, catalog: str) -> Iterator[
 def _narrow_headers(tables: Sequence[SqlServerTable]) -> Problem:
     return Problem(
         f"The column Headers is varchar in {_names(tables)}: characters outside its code page "
-        "become question marks in what endpoints send there, while sweeps write them as escapes",
+        "become question marks if endpoints send them, while sweeps write them as escapes",
         f"ALTER TABLE {tables[0].sql} ALTER COLUMN Headers nvarchar(max) NOT NULL, while its "
         "endpoint is stopped",
     )

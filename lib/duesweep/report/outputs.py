@@ -111,7 +111,9 @@ def textfile(path: Path) -> Output:
             except FileNotFoundError:
                 former = {}
             except ValueError as error:
-                yield Problem(f"{name} could not be read: {error}", "its counters begin anew")
+                yield Problem(
+                    f"{name} could not be read: {error}", "its counters start again from zero"
+                )
                 former = {}
             # As a whole, so that a reader sees the former file or the new one.
             write_to_textfile(str(path), registry_of(_after(former, runs)))

@@ -186,7 +186,7 @@ class SqlTask(TaskSession):
         if not fence or not fence[0].is_open:
             raise SweepClosedError(
                 f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
-                "its driver for dead; what it had not delivered is left to the next sweep"
+                "its driver for dead; the next sweep delivers the remaining messages"
             )
 
     def _claim(self, locked: Locked, server_us: int) -> Claim:

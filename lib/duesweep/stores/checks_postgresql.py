@@ -79,7 +79,7 @@ def _with_indexes(session: PostgreSqlSession, table: TableName, found: FoundTabl
 def _due_index(kind: TableKind, delayed: TableName) -> WantedIndex:
     return WantedIndex(
         kind.due,
-        "every look for what is due reads the whole table",
+        "every search for due messages reads the whole table",
         f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
     )
 
@@ -334,7 +334,7 @@ def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
     if sslmode == "verify-full":
         return ok(check, setting, "The server's certificate and its name are checked")
     state = "is encrypted, but nothing is checked" if is_encrypted else "is not encrypted"
-    text = f"TLS was not asked for (sslmode {sslmode}); this session {state}"
+    text = f"TLS is not required (sslmode {sslmode}); this session {state}"
     return ok(check, setting, text)
 
 
@@ -430,7 +430,7 @@ def writer_zone(
         return warning(
             check,
             setting,
-            f"store.writer_time_zone is {override}, but the settings of those who write say "
+            f"store.writer_time_zone is {override}, but the writers' settings say "
             f"{writers}: if these are right, messages leave early or late by the difference",
             "Leave store.writer_time_zone out, unless the endpoints' connection strings set a zone",
         )
@@ -448,11 +448,11 @@ def _unknown_zone(setting: str, zone: str) -> Finding:
 def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
     least, most = minutes
     if least == most == 0:
-        text = f"Those who write are in {zone}: a stored Due is the instant itself"
+        text = f"Writers use {zone}, so stored due times are exact"
         return ok(Check.WRITER_TIME_ZONE, setting, text)
     meaning = (
-        f"Those who write are in {zone}, and a stored Due is UTC's clock read as theirs, {{}} from "
-        "the instant; the sweep, like NServiceBus, reckons with it"
+        f"Writers use {zone}, so they store UTC's clock time as if it were theirs, {{}} from the "
+        "instant; the sweep corrects this, as NServiceBus does"
     )
     if least == most:
         text = meaning.format(f"{abs(least)} min")
@@ -475,7 +475,7 @@ def headroom(setting: str, sequences: Sequence[Any]) -> Iterator[Finding]:
     tight = [row for row in seen if _used(row) >= _WARN_AT]
     yield from map(_tight, tight)
     if hidden := len(sequences) - len(seen):
-        text = f"The sequences of {hidden} queue tables are closed to this role"
+        text = f"The sequences of {hidden} queue tables are not readable for this role"
         yield skipped(Check.SEQ_HEADROOM, setting, text)
     if seen and not tight:
         most = max(seen, key=_used)
@@ -506,7 +506,7 @@ def _tight(row: Any) -> Finding:
         Severity.FAULT if _used(row) >= _FAULT_AT else Severity.WARNING,
         _table_of(row),
         f"Its seq is {row.column_type} and at {row.last:,}: {left:,} numbers are left "
-        f"({_used(row):.0%} used), then it takes no message any more",
+        f"({_used(row):.0%} used), then it accepts no more messages",
         f"{widen}; {raise_limit}; the first rewrites the table, so do it while the queue is short",
         [
             f"-- Only while the queue is short, because this rewrites the table:\n{widen}",

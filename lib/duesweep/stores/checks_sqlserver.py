@@ -9,11 +9,10 @@ from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.core.errors import ConfigError, Problem, StoreError
+from duesweep.core.errors import ConfigError, Problem, StoreError, capitalized
 from duesweep.core.finding import (
     Check,
     Finding,
-    capitalized,
     clock_skew,
     fault,
     ok,
@@ -81,7 +80,7 @@ def _estimate_rows(session: SqlServerSession, table: SqlServerTable) -> int:
 def _due_index(kind: TableKind, delayed: SqlServerTable) -> WantedIndex:
     return WantedIndex(
         kind.due,
-        "every look for what is due reads the whole table, and a claim locks more of it",
+        "every search for due messages reads the whole table, and a claim locks more of it",
         f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql} "
         f"({kind.names['due']})",
     )
@@ -286,8 +285,8 @@ def _zone(setting: str, server: Any) -> Finding:
 def _read_committed_snapshot(setting: str, server: Any) -> Finding:
     check = Check.READ_COMMITTED_SNAPSHOT
     if server.is_read_committed_snapshot:
-        return ok(check, setting, "Readers see what is committed, and do not wait")
-    when = "while nobody else is connected"
+        return ok(check, setting, "Readers see committed rows, and do not wait")
+    when = "while no other session is connected"
     statement = (
         f"ALTER DATABASE {bracket_name(server.database_name)} SET READ_COMMITTED_SNAPSHOT ON WITH "
         "ROLLBACK AFTER 10 SECONDS"

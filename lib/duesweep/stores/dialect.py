@@ -89,8 +89,8 @@ class Location:
             raise ConfigError(
                 f"There are both {found[0].sql} and {found[1].sql}",
                 advice=(
-                    "set store.delayed_table to the one that the endpoint stores its delayed "
-                    "messages in"
+                    "set store.delayed_table to the table in which the endpoint stores delayed "
+                    "messages"
                 ),
             )
         return found[0] if found else self.delayed

@@ -19,7 +19,7 @@ class Unbound:
             )
         return (
             f"The journal of {self.source} is freed from ledger {self.ledger_id}; the next sweep "
-            "binds it to the ledger at ledger.root, and creates what is missing there"
+            "binds it to the ledger at ledger.root, and creates missing tables there"
         )
 
 

@@ -90,13 +90,13 @@ class ClaimsByKey(Claims):
         # The time after the move, which may have waited.
         server_us: int = hooks.server_us
         if hooks.found:
-            raise UnusualBatchError("a trigger or a rule has a say in what is removed")
+            raise UnusualBatchError("a trigger or a rule changes the removed rows")
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
             moved.add(_moved(move, row))
         keys = _keys(key for group in groups for key in group.keys)
         if not set(moved.keys).issubset(keys):
-            raise UnusualBatchError("other messages are in the places of those that were planned")
+            raise UnusualBatchError("other messages are in the places of the planned ones")
         return server_us, moved, self._unclaimed(run, keys, moved.keys)
 
     def _move(self, forward: str | None, into: Callable[[Address], Table]) -> Move:

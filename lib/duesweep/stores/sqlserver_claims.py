@@ -197,7 +197,7 @@ class ClaimsByDue(Claims):
         server_us = begin(fence)
         claimed = Counter(row.due for row in rows)
         if claimed - dues or not self._excluded_at(dues).isdisjoint(r.message_key for r in rows):
-            raise UnusualBatchError("others have these Dues, too")
+            raise UnusualBatchError("other messages also have these Dues")
         missing, unclaimed = dues - claimed, Locked()
         if missing:
             skipped, gone, later = self._explained(run, missing, claimed)

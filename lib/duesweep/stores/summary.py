@@ -137,6 +137,6 @@ def _reason(row: Any, closed: SliceEnd) -> str | None:
     if row.reason is None and closed.reason is None and account.unexplained:
         return (
             f"{account.unexplained} of {account.given} messages that were planned are not "
-            "accounted for; please report this, with what the journal and the logs hold"
+            "accounted for; please report this, with the journal's rows and the logs"
         )
     return row.reason or closed.reason

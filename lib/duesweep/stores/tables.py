@@ -127,7 +127,7 @@ def all_table_findings(setting: str, tables: Sequence[ExaminedTable]) -> Iterato
         yield ok(Check.SETUP, setting, "The command `setup` has run")
     elif journal:
         names = ", ".join(wanted.name for wanted, _ in journal)
-        text = f"duesweep's own tables are missing, or closed to this user: {names}"
+        text = f"duesweep's own tables do not exist, or this user has no rights on them: {names}"
         yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}", "Run the command `setup` once")
     for wanted, found, grants in tables:
         if is_set_up or not wanted.is_journal:
@@ -161,7 +161,7 @@ def table_findings(
 
 def check_tables(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
-    of another shape, or closed to this user. A missing index only makes sweeps slow.
+    of another shape, or without rights for this user. A missing index only makes sweeps slow.
     """
     refuse(_stopping(session, location, delayed))
 
@@ -203,7 +203,7 @@ def _missing(wanted: WantedTable, others: Callable[[], Iterable[str]]) -> Findin
     near = [] if wanted.is_journal else difflib.get_close_matches(wanted.name, [*others()], n=3)
     hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
     refusal = Problem(f"There is no {wanted.role} {wanted.name}", hint + wanted.create)
-    text = f"The {wanted.role} is missing, or closed to this user"
+    text = f"The {wanted.role} does not exist, or this user has no rights on it"
     return stop(Check.TABLE_EXISTS, wanted.name, refusal, found=text)
 
 

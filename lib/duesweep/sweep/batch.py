@@ -199,7 +199,7 @@ class Batches:
         except MessageError as error:
             raise UnusualBatchError(str(error)) from error
         if table is None:
-            raise UnusualBatchError("a destination is no table beside the store")
+            raise UnusualBatchError("a destination is not a table next to the store")
         return table
 
 

@@ -152,7 +152,7 @@ def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = N
     identity = ledger.read()
     if bound is None or identity.ledger_id != bound:
         found = identity.ledger_id
-        there = "there is none" if found is None else f"ledger {found} is"
+        there = "no ledger is" if found is None else f"ledger {found} is"
         stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
         identity.refuse_stray()
         raise ConfigError(
@@ -231,7 +231,7 @@ def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
         raise LedgerError(
             f"Ledger {journal.binding()} at {ledger.root} was replaced by {found} while sweep "
             f"{sweep_id} was written; the journal keeps its rows",
-            advice="put the ledger back, and the next sweep writes what it lacks",
+            advice="put the ledger back, and the next sweep writes the missing rows",
             transient=True,
         )
     journal.delete_settled(sweep_id)

@@ -127,8 +127,8 @@ def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
     except Exception as error:  # noqa: BLE001 - of whatever kind
         _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
         return (
-            f"An unforeseen error ended a slice: {type(error).__name__}: {error}; please "
-            "report this, with what the log says"
+            f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
+            "report this, with the log"
         )
     return None
 
@@ -462,7 +462,7 @@ def _close(
         reason=cut_short,
     ):
         raise SweepClosedError(
-            f"Another process closed sweep {run.sweep_id} of {session.source}: somebody aborted "
-            "it, or it was taken for dead; messages that it dispatched stay dispatched, and the "
+            f"Another process closed sweep {run.sweep_id} of {session.source}: it was aborted, "
+            "or taken for dead; messages that it dispatched stay dispatched, and the "
             "sweep counts as abandoned"
         )

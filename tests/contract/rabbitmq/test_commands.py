@@ -140,7 +140,7 @@ def test_without_the_management_api_it_says_what_it_did_not_see(shared: Broker) 
     assert (code, _bad(findings)) == (0, set())
     (unseen,) = [f for f in findings if f["severity"] == "skipped"]
     assert unseen["about"] == "queues.default.management_url"
-    assert "AMQP does not tell about bindings" in unseen["found"]
+    assert "AMQP does not report bindings" in unseen["found"]
 
 
 def test_text_has_findings_and_their_count(shared: Broker) -> None:

@@ -156,7 +156,7 @@ def test_message_with_another_routing_key_is_poison(shared: Broker) -> None:
 
     assert (code, report["poison"]) == (3, 1)
     assert list(report["reasons"]) == [
-        f"poison for nobody: '{first_name(5)}' is not a routing key of a delay ladder"
+        f"poison without destination: '{first_name(5)}' is not a routing key of a delay ladder"
     ]
     assert [body for _, _, body in shared.take_all(POISON_QUEUE, 1)] == [b"stray"]
 
@@ -291,7 +291,7 @@ def test_lines_say_what_was_done(shared: Broker) -> None:
 def test_without_a_first_ladder_there_is_nothing_to_do(broker: Broker) -> None:
     for options in ([], ["--dry-run"]):
         ran = run(broker, "delays", "migrate", *options)
-        assert (ran.code, "There is nothing to migrate" in ran.out) == (0, True)
+        assert (ran.code, "Nothing to migrate" in ran.out) == (0, True)
     assert broker.definitions()["queues"] == []
 
 

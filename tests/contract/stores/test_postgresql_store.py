@@ -23,7 +23,7 @@ from support.endpoint import Endpoint
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.
-_LOCKED = r"claim on .*Sales\.Orders\.Delayed.*55P03.*somebody holds a lock"
+_LOCKED = r"claim on .*Sales\.Orders\.Delayed.*55P03.*another session holds a lock"
 
 
 @pytest.fixture(autouse=True)

@@ -213,5 +213,5 @@ def test_nothing_is_sent_later_through_a_store_of_another_kind(kind: str, dsn: s
 
     ran = run("queue", "send", "Billing", "--delay", "1s", *_on_command_line(settings))
 
-    told = f"the store is of kind {kind}; send it without a delay"
+    told = f"the store is of kind {kind}. Send it without a delay"
     assert (ran.code, told in ran.err) == (2, True)

@@ -110,5 +110,5 @@ def test_address_or_connection_that_there_is_not_is_refused() -> None:
 
     assert (address.code, address.out) == (2, "")
     assert connection == Ran(
-        2, "", "duesweep: Unknown connection nope; name one of default with --connection\n"
+        2, "", "duesweep: Unknown connection nope. Name one of default with --connection\n"
     )

@@ -44,7 +44,7 @@ def test_first_signal_asks_for_a_stop_says_so_and_raises_nothing(
 
     assert stop.is_wanted
     (said,) = capfd.readouterr().err.splitlines()
-    assert "stopping after the batches in hand" in said
+    assert "stopping after the current batches" in said
     assert signal.getsignal(number) == before
 
 

@@ -72,7 +72,7 @@ def _tells_the_default(line: _Line) -> bool:
     setting = _SETTINGS[line.section, line.name]
     default = setting.get_default(call_default_factory=True, validated_data={})
     # A dsn in an example would be one that leads nowhere. Without a default, it is an example of
-    # what is not set.
+    # an unset setting.
     if (line.section, line.name) == ("store", "dsn"):
         return line.is_out
     if setting.is_required():

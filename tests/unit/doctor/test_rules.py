@@ -204,7 +204,7 @@ def test_headroom_of_seq(
 @pytest.mark.parametrize(
     ("changes", "severity", "expected"),
     [
-        ({}, OK, "the instant itself"),
+        ({}, OK, "so stored due times are exact"),
         ({"writers": "Asia/Kolkata", "minutes": (330, 330)}, OK, "330 min"),
         (
             {"writers": "America/New_York", "minutes": (-300, -240)},
@@ -214,10 +214,14 @@ def test_headroom_of_seq(
         ({"override": "Mars", "minutes": None}, FAULT, "does not know"),
         (
             {"override": "Asia/Kolkata", "minutes": (330, 330)},
-            *(WARNING, "is Asia/Kolkata, but the settings of those who write say UTC"),
+            *(WARNING, "is Asia/Kolkata, but the writers' settings say UTC"),
         ),
         # The override is the remedy if it cannot be found out.
-        ({"writers": None, "problem": "hidden", "override": "UTC"}, OK, "the instant itself"),
+        (
+            {"writers": None, "problem": "hidden", "override": "UTC"},
+            OK,
+            "so stored due times are exact",
+        ),
     ],
 )
 def test_zone_of_those_who_write(
@@ -237,7 +241,7 @@ def test_zone_of_those_who_write(
         ("require", "encrypted", WARNING, "the certificate is not checked (sslmode require)"),
         ("verify-ca", "encrypted", WARNING, "the name in the server's certificate is not"),
         ("verify-full", "encrypted", OK, "certificate and its name are checked"),
-        ("prefer", "encrypted", OK, "not asked for (sslmode prefer); this session is encrypted"),
+        ("prefer", "encrypted", OK, "not required (sslmode prefer); this session is encrypted"),
         ("prefer", "plain", OK, "this session is not encrypted"),
         ("verify-full", "plain", OK, "uses a Unix socket, without TLS"),
     ],

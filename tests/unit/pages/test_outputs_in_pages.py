@@ -1,4 +1,4 @@
-"""Outputs, settings and documents in the pages are those of today.
+"""Outputs, settings and documents in the pages are today's.
 
 `test_commands_in_pages.py` parses the command lines. Outputs are compared by the tests that run
 whole pages: tests/acceptance/test_first_pages.py and test_operations_page.py.

@@ -1,26 +1,19 @@
-"""Our texts avoid the words and phrases of proof/words.txt, within budgets that only fall."""
+"""Our texts avoid the words and phrases of proof/words.txt."""
 
 from pathlib import Path
 
 import pytest
 
 from proof.words import (
-    Budget,
-    Case,
-    Count,
     count,
     files_of,
     hand_written,
     is_counted,
-    lowered,
     passages,
-    read_budget,
     read_patterns,
 )
 
 _PATTERNS = read_patterns()
-# So that two changes at the same time rarely meet in the file of budgets.
-_SLACK = 3
 
 
 def _cases(file: str, text: str) -> list[str]:
@@ -33,31 +26,12 @@ def _cases(file: str, text: str) -> list[str]:
     ]
 
 
-def test_no_folder_has_more_cases_or_longer_lines_than_its_budget() -> None:
+def test_our_texts_have_no_case_and_no_longer_line() -> None:
     counts = count(files_of(), _PATTERNS)
-    budget = read_budget()
 
-    over = {
-        folder: (len(found.cases), len(found.long_lines))
-        for folder, found in counts.items()
-        if len(found.cases) > budget.get(folder, Budget(0, 0)).cases
-        or len(found.long_lines) > budget.get(folder, Budget(0, 0)).long_lines
-    }
+    found = [case for one in counts.values() for case in [*one.cases, *one.long_lines]]
 
-    assert over == {}, "`proof/run words FOLDER` lists the cases of a folder"
-
-
-def test_budgets_fall_with_the_counts() -> None:
-    counts = count(files_of(), _PATTERNS)
-    budget = read_budget()
-
-    loose = {
-        folder: (most, len(counts.get(folder, Count()).cases))
-        for folder, most in budget.items()
-        if most.cases > len(counts.get(folder, Count()).cases) * 1.1 + _SLACK
-    }
-
-    assert loose == {}, "`proof/run words --lower` lowers the budgets"
+    assert found == []
 
 
 def test_pages_stay_short() -> None:
@@ -161,19 +135,6 @@ def test_lines_of_a_page_have_at_most_120_characters_but_rows_and_outputs() -> N
 
     (found,) = count({"docs/page.md": page}, _PATTERNS).values()
     assert [case.line for case in found.long_lines] == [5]
-
-
-def test_budget_falls_to_the_count_and_never_rises() -> None:
-    case = Case("a.md", 1, "anew", "again")
-    counts = {
-        "docs": Count(100, [case], []),
-        "lib": Count(100, [case, case], [case]),
-        "new": Count(),
-    }
-
-    found = lowered(counts, {"docs": Budget(4, 0), "lib": Budget(1, 3), "gone": Budget(1, 1)})
-
-    assert found == {"docs": Budget(1, 0), "lib": Budget(1, 1), "new": Budget(0, 0)}
 
 
 def test_all_kinds_of_files_are_read() -> None:

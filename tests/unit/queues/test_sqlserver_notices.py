@@ -58,7 +58,7 @@ def test_missing_indexes_are_told_once_each_for_all_tables() -> None:
     expires, row_version = _notices(**several, Billing=(False, ["expires"]))
 
     assert "begins with Expires in [nsb].[dbo].[Q0], [nsb].[dbo].[Q1]" in expires
-    assert "and 2 more queue tables: removing what has expired" in expires
+    assert "and 2 more queue tables: removing expired messages" in expires
     assert "run CREATE NONCLUSTERED INDEX [Index_Expires] ON [nsb].[dbo].[Q0]" in expires
     assert "begins with RowVersion in [nsb].[dbo].[Billing]: its receiver" in row_version
 

@@ -101,9 +101,9 @@ def test_headline_counts_what_is_not_well_and_names_how_many_endpoints() -> None
     warned = _status("warned", findings=[warning(Check.POOLER, "a", "b", "c")] * 2)
 
     assert headline([well, well]) == Cell("All is well.", "green")
-    assert headline([warned]) == Cell("Not well: 1 warning.", "yellow")
+    assert headline([warned]) == Cell("Needs attention: 1 warning.", "yellow")
     assert headline([well, warned, bad]) == Cell(
-        "Not well: 1 fault, 1 warning at 2 of 3 endpoints.", "red"
+        "Needs attention: 1 fault, 1 warning at 2 of 3 endpoints.", "red"
     )
     assert [one.source for one in worst_first([well, warned, bad])] == ["bad", "warned", "nsb"]
 
@@ -141,9 +141,9 @@ def test_reasons_are_those_of_the_plan_and_of_the_last_sweep() -> None:
         "4 for the next sweep; the last one left some: Billing is locked<br>",
         "1 of them limited: Billing, 5 messages a second at most<br>",
         "2 paused: Bill*, stocktaking (ops), until 2026-11-23 12:30:00 UTC<br>",
-        "3 in back-off: they have failed",
+        "3 in back-off: they failed",
         ">1 for the next sweep</td>",
-        "The table is about the 7 that have been due for the longest.",
+        "The table shows the 7 that have been due for the longest.",
     ):
         assert text in html, text
 

@@ -49,11 +49,11 @@ def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[st
 
     lines = _printed(capsys, _summary(breakers=breakers)).splitlines()
 
-    at = lines.index("What took nothing for some time:")
+    at = lines.index("Unavailable for some time:")
     assert lines[at + 1 :] == [
-        "  Shipping: triggered, 1,200 messages left; took nothing from 2026-11-01 08:00:00 UTC on, "
+        "  Shipping: triggered, 1,200 messages left; unavailable since 2026-11-01 08:00:00 UTC, "
         "for 30 s: Shipping is locked",
-        "  store and queues: closed; took nothing from 2026-11-01 08:00:00 UTC on, for 4.5 s: "
+        "  store and queues: closed; unavailable since 2026-11-01 08:00:00 UTC, for 4.5 s: "
         "the server restarts",
     ]
     document = json.loads(json.dumps(plain(_summary(breakers=breakers))))
@@ -92,7 +92,7 @@ def test_sweep_without_failures_and_without_times_names_none(
 ) -> None:
     out = _printed(capsys, _summary())
 
-    for words in ("Why", "took nothing", "lateness"):
+    for words in ("Why", "navailable", "lateness"):
         assert words not in out
     assert plain(_summary())["failures"] == []
 
@@ -110,12 +110,13 @@ def test_sweep_without_failures_and_without_times_names_none(
             {"found": 9, "failed": 0, "exhausted": 3, "skipped": 2, "gone": 1, "left": 3}
             | {"outcome": "incomplete"},
             "Dispatched 0 of 9 due messages in 16 s; 3 exhausted (in the ledger's `errors`), "
-            "2 skipped (locked by others), 1 taken or removed by others, 3 not reached. "
-            "The sweep is incomplete.",
+            "2 skipped (locked by another process), 1 gone (removed by another process), "
+            "3 left (not reached, or destination unavailable). The sweep is incomplete.",
         ),
         (
             {"found": 2, "failed": 0, "eligible_later": 2, "outcome": "done"},
-            "Dispatched 0 of 2 due messages in 16 s; 2 no longer eligible.",
+            "Dispatched 0 of 2 due messages in 16 s; 2 eligible later (in back-off, or no longer "
+            "due).",
         ),
     ],
 )

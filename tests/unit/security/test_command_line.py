@@ -33,8 +33,8 @@ def test_password_on_the_command_line_is_refused_and_not_repeated(
     variable = f"DUESWEEP_{path.upper().replace('.', '__')}"
     assert capsys.readouterr() == (
         "",
-        f"duesweep: --set {path} has a password, which every user of this machine can see; "
-        f"set {variable} in the environment, and change the password\n",
+        f"duesweep: --set {path} has a password, which every user of this machine can see. "
+        f"Set {variable} in the environment, and change the password\n",
     )
 
 

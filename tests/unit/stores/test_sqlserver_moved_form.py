@@ -214,8 +214,11 @@ def test_headers_that_are_rewritten_are_not_moved(kind: str, can: int) -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"stored": [_row("1", FIRST), _row("2", FIRST)]}, "others have these Dues"),
-        ({"stored": [_row("1", FIRST), _row("2", SECOND), _row("3", THIRD)]}, "others have these"),
+        ({"stored": [_row("1", FIRST), _row("2", FIRST)]}, "other messages also have these Dues"),
+        (
+            {"stored": [_row("1", FIRST), _row("2", SECOND), _row("3", THIRD)]},
+            "other messages also have",
+        ),
         ({"refused": 1}, "took 0 of 1 messages"),
         ({"came": 1}, "others came"),
         ({"state": 0}, "transaction has ended"),
@@ -262,7 +265,7 @@ def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
     task = _task(Server([_row("1", FIRST)]))
     task.leave_alone({FIRST: {"1"}})
 
-    with pytest.raises(UnusualBatchError, match="others have these Dues"):
+    with pytest.raises(UnusualBatchError, match="other messages also have these Dues"):
         _move(task, FIRST)
 
 

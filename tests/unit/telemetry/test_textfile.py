@@ -96,7 +96,7 @@ def test_file_of_another_format_is_replaced_and_told(file: Path) -> None:
     (problem,) = _tell(file, run())
 
     assert str(file) in problem.text
-    assert "its counters begin anew" in str(problem)
+    assert "its counters start again from zero" in str(problem)
     assert dict(_samples(file))["duesweep_runs_total"] == 1
 
 

@@ -136,7 +136,7 @@ class CustomStoreStep:
         name = type(self.store).__name__
         if self._sets_itself_up:
             return f"{name} has run its own setup."
-        return f"{name} has no set_up_infrastructure(), so what it needs has to exist already."
+        return f"{name} has no set_up_infrastructure(), so its tables must exist already."
 
 
 def setup_steps(config: Config) -> Sequence["SetupStep"]:

@@ -77,7 +77,9 @@ _ABOUT_TLS = re.compile(
 _QUOTED = re.compile("\"[^\"]*\"|'[^']*'")
 # The texts of these errors name no table: lock time-out, statement time-out, deadlock.
 _NAMELESS = {
-    "55P03": Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"),
+    "55P03": Problem(
+        "; another session holds a lock there", "look for ALTER, TRUNCATE or VACUUM FULL"
+    ),
     "57014": Problem("", "if the server is only slow, raise timeouts.silence_seconds"),
     "40P01": Problem(""),
 }
@@ -221,7 +223,9 @@ _QUEUE_STATES = {
     "2200H": Problem(
         "; its column seq has used up its 32 bits", "alter the column and its sequence to bigint"
     ),
-    "55P03": Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or VACUUM FULL"),
+    "55P03": Problem(
+        "; another session holds a lock on it", "look for ALTER, TRUNCATE or VACUUM FULL"
+    ),
     "57014": Problem(
         "; the statement took too long",
         "if the server is only slow, raise timeouts.silence_seconds",

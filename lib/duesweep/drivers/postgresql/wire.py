@@ -5,8 +5,8 @@ arrays of UUIDs.
 https://www.postgresql.org/docs/current/libpq-ssl.html and
 https://jdbc.postgresql.org/documentation/ssl,
 https://www.postgresql.org/docs/current/sql-copy.html#SQL-COPY-FILE-FORMATS and
-https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-CODES; the binary
-format of an array is the one of its `array_recv`.
+https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-CODES; an array's
+binary format is the input of `array_recv`.
 """
 
 import os

@@ -310,7 +310,7 @@ class RabbitMqConnection:
         self._pika.ioloop.stop()
 
     def _block(self, _: object, frame: Any) -> None:
-        self._blocked = f"RabbitMQ at {self._name} takes no messages now: {frame.method.reason}"
+        self._blocked = f"RabbitMQ at {self._name} accepts no messages now: {frame.method.reason}"
         self._tell()
 
     def _unblock(self, _: object, __: object) -> None:

@@ -44,7 +44,9 @@ _FIRST_RAISED_BY_USERS = 50_000
 _BY_TRIGGER = {3609, 3616}
 # Texts to add to the server's when an insert failed.
 _QUEUE_FAULTS = {
-    1222: Problem("; somebody holds a lock on it", "look for ALTER, TRUNCATE or an index rebuild"),
+    1222: Problem(
+        "; another session holds a lock on it", "look for ALTER, TRUNCATE or an index rebuild"
+    ),
     229: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     230: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     916: Problem("", "map the sweeper's login to a user of its database"),
@@ -68,7 +70,9 @@ _TIMED_OUT = "HYT00"
 _LOCK_TIMED_OUT = 1222
 # The texts of these errors name no table.
 _NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
-_LOCKED = Problem("; somebody holds a lock there", "look for ALTER, TRUNCATE or an index rebuild")
+_LOCKED = Problem(
+    "; another session holds a lock there", "look for ALTER, TRUNCATE or an index rebuild"
+)
 _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server)\]\s*")
 # Babelfish reports many errors with this number; only the text tells them apart.

@@ -28,7 +28,7 @@ _FLAGS = ("quorum_queue", "stream_queue")
 _FLAGS_ALWAYS = (3, 12)
 _LADDER = f"{topology.PREFIX}delay-…"
 _CREATE = "Run `duesweep rabbitmq delays create`"
-_REPLACE = "Move what it holds, delete it, and run `duesweep rabbitmq delays create`"
+_REPLACE = "Move its messages, delete it, and run `duesweep rabbitmq delays create`"
 _CHECKS = {Kind.EXCHANGE: Check.LADDER_EXCHANGE, Kind.QUEUE: Check.LADDER_QUEUE}
 # The ladder's queues do not set these, so a policy's value would take effect.
 _POLICY_KEYS = ("dead-letter-routing-key", "expires", "max-length", "max-length-bytes")
@@ -90,8 +90,8 @@ def examine_ladder(brokers: Brokers, management_url: str | None) -> Iterator[Fin
             yield skipped(
                 Check.MANAGEMENT_API,
                 f"{setting}.management_url",
-                "It is not set. AMQP does not tell about bindings, endpoints that can take "
-                "nothing, policies, feature flags and alarms: these were not checked",
+                "It is not set. AMQP does not report bindings, endpoints without one, policies, "
+                "feature flags and alarms: these were not checked",
             )
             return
     found = _ask(Management(management_url, brokers))
@@ -180,7 +180,7 @@ def _alarms(setting: str, found: Vhost) -> Finding:
         if node.get(key)
     ]
     if alarms:
-        text = f"RabbitMQ takes no messages now: {'; '.join(alarms)}"
+        text = f"RabbitMQ accepts no messages now: {'; '.join(alarms)}"
         return fault(Check.BROKER_ALARMS, setting, text, "Free memory or disk space there")
     return ok(Check.BROKER_ALARMS, setting, "No node is short of memory or disk space")
 
@@ -276,7 +276,7 @@ def waiting_findings(messages: Mapping[str, int]) -> Iterator[Finding]:
             first,
             f"{left:,} messages wait on the first version's ladder, whose classic queues may lose "
             "them with a node",
-            "Run `duesweep rabbitmq delays migrate` when nobody sends them there any more",
+            "Run `duesweep rabbitmq delays migrate` when no endpoint sends messages there any more",
         )
     else:
         yield ok(Check.FIRST_LADDER, first, "Nothing waits on the first version's ladder")
@@ -332,7 +332,7 @@ def _policy(wanted: BrokerQueue, found: Vhost) -> Iterator[Finding]:
             wanted.name,
             f"Policy {names} sets {', '.join(harms)}: messages come early, elsewhere, or not at "
             "all",
-            f"Let its pattern leave out what begins with {topology.PREFIX}",
+            f"Let its pattern leave out names that begin with {topology.PREFIX}",
         )
 
 
@@ -382,7 +382,7 @@ def delivery_findings(found: Vhost) -> Iterator[Finding]:
     )
     bad = [*_unread(bound), *_dead_ends(bound, found.bindings), *_shared(bound)]
     count = len({binding.destination for binding in bound})
-    text = f"{count} endpoints are bound, and can take what is for them"
+    text = f"{count} endpoints are bound, and can receive messages"
     yield from bad or [ok(Check.DELIVERY_BINDING, topology.DELIVERY_EXCHANGE, text)]
 
 

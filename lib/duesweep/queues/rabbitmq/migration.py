@@ -115,11 +115,13 @@ class MigrationReport:
 
     def note_poison(self, poison: Poison) -> None:
         """Count why a message is poison, with its destination, which the poison queue loses."""
-        where = f"for {poison.destination}" if poison.destination else "for nobody"
+        where = f"for {poison.destination}" if poison.destination else "without destination"
         self.reasons[f"poison {where}: {poison.reason}"] += 1
 
     def note_left(self, destination: str | None, reason: str) -> None:
-        self.reasons[f"left, for {destination or 'nobody'}: {reason}"] += 1
+        self.reasons[
+            f"left, {f'for {destination}' if destination else 'without destination'}: {reason}"
+        ] += 1
 
 
 def _utc_now() -> datetime:

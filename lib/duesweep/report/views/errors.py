@@ -82,8 +82,8 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
     """
     for queue, count in sorted(found.copies.items()):
         yield Note(
-            f"the error queue {queue} has got copies of {count_text(count, 'error')}: whoever "
-            "returns them from there doubles them",
+            f"the error queue {queue} has got copies of {count_text(count, 'error')}: returning "
+            "them from there as well delivers them twice",
             with_json=True,
         )
     for text in _named(found):
@@ -166,7 +166,7 @@ def _named(found: "ChosenErrors") -> Iterator[str]:
         elif not rows:
             for row in before:
                 told = _fate_text(row.id, found.done[row.id])
-                yield f"{told}; `errors replay --again` replays it once more"
+                yield f"{told}; `errors replay --again` replays it again"
 
 
 def group_table(found: Sequence["ErrorGroup"]) -> Table:
@@ -266,7 +266,7 @@ def _fate_text(error: "ErrorId", fate: "Fate") -> str:
 
 def _rest(left: int) -> Iterator[Block]:
     if left:
-        yield Note(f"{left:,} more, which --limit shows")
+        yield Note(f"{left:,} more: raise --limit to see them")
 
 
 def short_class(name: str) -> str:

@@ -89,13 +89,13 @@ def counts(listing: "Listing") -> Iterator[Block]:
     if listing.looked_at is not None:
         looked_at = f"looked at {count_text(listing.looked_at, 'message')}"
         cut = (
-            ", and stopped there: there are more, so the counts may be too low; raise "
+            " and stopped, so the counts may be too low; raise "
             f"--scan-limit above {listing.scan_limit:,}, or choose fewer with --due-before"
         )
         yield Note(looked_at + cut if listing.is_cut else looked_at)
     left = listing.total - len(listing.messages)
     if left and listing.messages:
-        yield Note(f"{left:,} more, which --limit shows")
+        yield Note(f"{left:,} more: raise --limit to see them")
 
 
 def unknown_message(found: "Chosen") -> Iterator[Block]:
@@ -203,18 +203,17 @@ def changed(found: "Changed") -> Iterator[Block]:
 def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
     """The effect of a new pause."""
     for one in found.of(pattern):
-        end = "somebody resumes it" if one.until is None else time_text(one.until)
+        end = "you resume it" if one.until is None else time_text(one.until)
         text = f"{found.source}: {shorten(pattern)} is paused until {end}."
-        yield Line(f"{text} Batches under way end within 5 s or so.")
+        yield Line(f"{text} Running batches end within about 5 s.")
 
 
 def resumed(found: "Resumed") -> Iterator[Block]:
     """The effect of the end of a pause, and other pauses of the destination."""
     pattern, holding = found.pattern, found.holding(found.pattern)
     if found.resumed:
-        goes_on = f"{pattern} goes on with the next batch"
-        text = f"the pause of {pattern} has ended" if holding else goes_on
-        yield Line(f"{found.source}: {text}.")
+        continues = "" if holding else " Delivery continues with the next batch."
+        yield Line(f"{found.source}: resumed {pattern}.{continues}")
     else:
         known = ", ".join(one.what or "" for one in found.pauses) or "nothing"
         yield Note(f"{pattern} is not paused; paused is: {known}", with_json=True)

@@ -9,7 +9,7 @@ from duesweep.report.text import Block, Line
 if TYPE_CHECKING:
     from duesweep.config.adapters.rabbitmq import LevelReport, MigrationReport
 
-_NOTHING = "There is nothing to migrate: the broker has no ladder of the transport's first versions"
+_NOTHING = "Nothing to migrate: the broker has no ladder of the transport's first versions"
 
 
 def received(message: ReceivedMessage) -> Iterator[Block]:

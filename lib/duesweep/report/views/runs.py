@@ -164,12 +164,12 @@ def idle_sentence(source: str, next_due: NextDue | None) -> str:
     """When the next message comes due; without a time if none is stored, or if the store cannot
     tell.
     """
-    idle = f"{source}: nothing is to be sent now, and nothing is left to settle"
+    idle = f"{source}: no message can be delivered now."
     if next_due is None:
-        return f"{idle}."
+        return idle
     wait_ms = max(0.0, (next_due.instant - next_due.now) / timedelta(milliseconds=1))
     return (
-        f"{idle}; the next message is due in {duration_text(wait_ms)}, "
+        f"{idle} The next message is due in {duration_text(wait_ms)}, "
         f"at {time_text(next_due.instant)}."
     )
 
@@ -179,9 +179,9 @@ def _kept(run: Run, context: SweepContext) -> str | None:
     if run.report is None or not run.report.over_limit:
         return None
     return (
-        f"{count_text(run.report.over_limit, 'message')} out of attempts, but kept in the "
-        f"store: a sweep gives up {context.max_exhausted:,} at most; if a setting is wrong, "
-        "correct it now; if not, the next sweeps give them up, or raise "
+        f"{count_text(run.report.over_limit, 'message')} out of attempts, but kept in the store: "
+        f"a sweep exhausts {context.max_exhausted:,} at most. If a setting is wrong, correct it "
+        "now. If not, the next sweeps exhaust the rest; to do it faster, raise "
         "retry.max_exhausted_per_sweep"
     )
 
@@ -222,7 +222,7 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
     if of.failed:
         yield Line("`duesweep list --failing` shows each of them, and when it is tried again.")
     if of.breakers:
-        yield Line("What took nothing for some time:")
+        yield Line("Unavailable for some time:")
     for breaker in of.breakers:
         yield Line(f"  {breaker_sentence(breaker)}")
 
@@ -233,7 +233,7 @@ def breaker_sentence(breaker: BreakerReport) -> str:
     since = time_text(datetime.fromisoformat(breaker.since))
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
     head = f"{shorten(breaker.name)}: {breaker.state}{left}"
-    return f"{head}; took nothing from {since} on, for {seconds}: {breaker.reason}"
+    return f"{head}; unavailable since {since}, for {seconds}: {breaker.reason}"
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
@@ -252,11 +252,11 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
         for count, what in (
             (summary.failed, "failed (still in the store)"),
             (summary.exhausted, "exhausted (in the ledger's `errors`)"),
-            (summary.skipped, "skipped (locked by others)"),
-            (summary.gone, "taken or removed by others"),
-            (summary.eligible_later, "no longer eligible"),
-            (summary.held, "held back (their destination is paused)"),
-            (summary.left, "not reached"),
+            (summary.skipped, "skipped (locked by another process)"),
+            (summary.gone, "gone (removed by another process)"),
+            (summary.eligible_later, "eligible later (in back-off, or no longer due)"),
+            (summary.held, "held (their destination is paused)"),
+            (summary.left, "left (not reached, or destination unavailable)"),
         )
         if count
     ]
@@ -324,19 +324,20 @@ def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Bl
 def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
     """A preview of a sweep, and the messages held back."""
     due = count_text(outlook.due, "message")
-    yield Line(f"{outlook.source}: {due} due, {outlook.eligible:,} of them for a sweep now.")
+    ready = f"{outlook.eligible:,}" if outlook.eligible else "none"
+    yield Line(f"{outlook.source}: {due} due; {ready} can be delivered now.")
     if outlook.is_cut:
         yield Line(
-            f"The table, and what is held back, are about the {outlook.looked_at:,} that have been "
+            f"The table and the messages held back are of the {outlook.looked_at:,} that have been "
             "due for the longest."
         )
     slices = str(outlook.slices) if outlook.slices else "one for each core"
     took = (
-        "no sweep on this engine to compare with yet"
+        "unknown until a sweep has run on this engine"
         if outlook.seconds is None
-        else f"about {duration_text(outlook.seconds * 1_000)}, by the last sweeps"
+        else f"about {duration_text(outlook.seconds * 1_000)}"
     )
-    yield Line(f"Engine: {outlook.engine}; slices: {slices}; time: {took}.")
+    yield Line(f"Engine: {outlook.engine}; slices: {slices}; estimated time: {took}.")
     failing = [one for one in outlook.destinations if one.problem is not None]
     if failing:
         yield Line("Would fail:")
@@ -367,8 +368,8 @@ def handover_blocks(done: "Handover") -> Iterator[Block]:
     if done.left:
         yield Note(
             f"{count_text(done.left, 'message')} left in the store; `handover --dry-run` lists "
-            "which cannot be moved, and why; those in back-off after a failure are in the "
-            "ledger's `retries`, and those for paused destinations wait for `resume` (see "
+            "which cannot be moved, with the reason. Failed messages in back-off are in the "
+            "ledger's `retries`, and messages for paused destinations wait for `resume` (see "
             "`paused`); run `handover` again to try all others",
             with_json=True,
         )

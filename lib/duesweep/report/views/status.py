@@ -31,7 +31,7 @@ _DUE = (
     Column("destination", least=None),
     Column("due", is_number=True),
     Column("how late"),
-    Column("what becomes of them"),
+    Column("next"),
 )
 _FAILING = (
     Column("messages", is_number=True),
@@ -78,7 +78,7 @@ def headline(found: Sequence[Status]) -> Cell:
     told = ", ".join(count_text(count, noun) for count, noun in counts if count)
     bad = sum(bool(one.concerns) for one in found)
     where = f" at {bad} of {len(found)} endpoints" if len(found) > 1 else ""
-    return Cell(f"Not well: {told}{where}.", "red" if faults else "yellow")
+    return Cell(f"Needs attention: {told}{where}.", "red" if faults else "yellow")
 
 
 def verdict(found: Sequence[Status]) -> Iterator[Block]:
@@ -136,7 +136,7 @@ def to_do(found: Status) -> Iterator[Section]:
             for each in history.errors
         ]
         whole = table.beside(Column("text"), texts).beside(Column("what to do"), commands)
-        yield Section("Errors that wait for a hand", [Line(explained), whole])
+        yield Section("Open errors", [Line(explained), whole])
     if waiting is not None and waiting.destinations:
         yield Section("Due messages by destination", list(_due(waiting, history)))
     if waiting is not None and waiting.pauses:
@@ -178,7 +178,7 @@ def record(found: Status) -> Iterator[Section]:
         return
     told = (
         f"{len(history.sweeps)} of {count_text(history.count, 'sweep')} since {since}. "
-        "“95 % up to”: how late 95 in 100 messages were at most."
+        "“95 % up to”: 95 % of the messages were at most this late."
     )
     table = Table(_SWEEPS, [_sweep_row(each) for each in history.sweeps])
     yield Section("The last sweeps", [table, Line(told)])
@@ -214,10 +214,10 @@ def _oldest(waiting: Waiting) -> str:
     text = f"due for {_ago(waiting.oldest_due, waiting.now)}, since {time_text(waiting.oldest_due)}"
     if waiting.oldest_eligible is None:
         which = "due message" if waiting.looked_at == waiting.due else f"of {waiting.looked_at:,}"
-        return f"{text}; no {which} is for a sweep now"
+        return f"{text}; no {which} can be delivered now"
     if waiting.oldest_eligible == waiting.oldest_due:
         return text
-    return f"{text}; of those for a sweep now, {_ago(waiting.oldest_eligible, waiting.now)}"
+    return f"{text}; the oldest deliverable one: {_ago(waiting.oldest_eligible, waiting.now)}"
 
 
 def _objective(found: Status) -> str:
@@ -253,15 +253,13 @@ def _due(waiting: Waiting, history: History | None) -> Iterator[Block]:
     if more := len(waiting.destinations) - len(rows):
         yield Line(f"And {count_text(more, 'more destination')}.")
     if waiting.looked_at < waiting.due:
-        yield Line(
-            f"The table is about the {waiting.looked_at:,} that have been due for the longest."
-        )
+        yield Line(f"The table shows the {waiting.looked_at:,} that have been due for the longest.")
 
 
 def _reasons(
     one: DestinationOutlook, held: Sequence[HeldBack], history: History | None
 ) -> Iterator[str]:
-    """The due messages for a destination, and why they are still there."""
+    """The due messages for a destination, and the reasons for their delay."""
 
     def why(holder: Holder) -> str:
         for each in held:
@@ -270,7 +268,7 @@ def _reasons(
             ):
                 until = "" if each.until is None else f", until {time_text(each.until)}"
                 return f"{f'{shorten(each.what)}, ' if each.what else ''}{each.why}{until}"
-        return "by now nothing holds them back"
+        return "nothing holds them back any longer"
 
     last = history.sweeps[0] if history and history.sweeps else None
     if one.eligible and one.problem is not None:
@@ -287,7 +285,7 @@ def _reasons(
         yield f"{one.paused:,} paused: {why(Holder.PAUSED)}"
     if one.back_off:
         again = "" if one.problem is None else f"; now they would fail again: {one.problem}"
-        yield f"{one.back_off:,} in back-off: they have failed, and are tried again later{again}"
+        yield f"{one.back_off:,} in back-off: they failed, and sweeps try them again later{again}"
 
 
 def _names(reason: str, name: str) -> bool:

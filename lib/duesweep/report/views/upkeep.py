@@ -81,11 +81,11 @@ def audited(report: "AuditReport") -> Iterator[Block]:
 def maintained(report: "MaintainReport") -> Iterator[Block]:
     """The changes to the ledger's tables, and the other ones."""
     yield Table(_LEDGER, [_ledger_row(one) for one in report.tables])
-    settled = f"settled {report.settled:,} sweeps and commands of dead processes"
+    settled = f"settled {report.settled:,} interrupted sweeps and commands"
     counters = count_text(report.counters_removed, "retry counter")
     yield Line(f"{report.source}: {settled}, removed {counters}.")
     if report.kept_from is not None:
-        yield Line(f"The ledger has all rows from {time_text(report.kept_from)} on.")
+        yield Line(f"The ledger has all rows since {time_text(report.kept_from)}.")
     if report.rows_forgotten:
         yield Line(f"Forgot {count_text(report.rows_forgotten, 'row')} of endpoints that are gone.")
     for one in report.dropped:

@@ -134,7 +134,7 @@ class MessageContract:
 
     def test_set_up_can_be_repeated_and_keeps_what_is_there(self, subject: StoreUnderTest) -> None:
         if type(subject.store).set_up_infrastructure is Store.set_up_infrastructure:
-            pytest.skip("The store expects what it needs to exist")
+            pytest.skip("The store expects its tables to exist")
         [row] = subject.load([steps.row(subject)])
 
         subject.store.set_up_infrastructure()

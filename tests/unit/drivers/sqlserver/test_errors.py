@@ -58,7 +58,7 @@ def test_row_at_fault_is_refused(state: str, number: int) -> None:
     ("state", "number", "advice"),
     [
         ("42000", 229, "grant SELECT and INSERT"),
-        ("42000", 1222, "somebody holds a lock"),
+        ("42000", 1222, "another session holds a lock"),
         ("42S02", 208, "is gone"),
         ("HYT00", 0, "took too long"),
         ("42000", 3609, "a trigger on it rolls the transaction back"),
@@ -162,7 +162,7 @@ def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, n
 
     text = str(caught.value)
     assert text.startswith("Statement fence on [nsb].[dbo].[duesweep_sweeps]: Lock request")
-    assert ("somebody holds a lock there" in text) == (number == 1222)
+    assert ("another session holds a lock there" in text) == (number == 1222)
 
 
 def test_error_that_names_what_it_is_about_is_left_as_it_is() -> None:

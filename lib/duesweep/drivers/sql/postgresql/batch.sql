@@ -1,4 +1,4 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and
+-- Batch: the statements of a task's transaction, in its order: fence, claim, finish, the end of a slice; and
 -- statements for single messages.
 
 -- fragment: micros

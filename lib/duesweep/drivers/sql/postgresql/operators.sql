@@ -184,8 +184,8 @@ ORDER BY a.message_key
 LIMIT %(most)s;
 
 -- name: orphaned_journal
--- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
--- settles these.
+-- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: no
+-- sweep settles these.
 SELECT j.sweep_id
 FROM (SELECT sweep_id FROM {journal} UNION SELECT sweep_id FROM {changes}) j
 WHERE NOT EXISTS (SELECT FROM {sweeps} s WHERE s.sweep_id = j.sweep_id)

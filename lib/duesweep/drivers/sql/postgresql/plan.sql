@@ -112,8 +112,8 @@ ORDER BY messages DESC, destination
 LIMIT 100;
 
 -- name: stored_destinations
--- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, those with
--- the most messages first. Reads the whole table.
+-- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, in
+-- descending order of their messages. Reads the whole table.
 SELECT {destination} AS destination, count(*) AS messages
 FROM {delayed} d
 WHERE {destination} <> '' AND d.{due} IS NOT NULL

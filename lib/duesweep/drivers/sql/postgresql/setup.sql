@@ -1,5 +1,5 @@
--- Setup: what the server and a table are, the tables of the store and of the journal, the ledger that
--- a source is bound to, and what `doctor` asks. Queue tables are in queue.sql.
+-- Setup: properties of the server and of tables, the tables of the store and of the journal, the ledger that
+-- a source is bound to, and the checks of `doctor`. Queue tables are in queue.sql.
 
 -- name: describe_session
 -- Returns whether the session is read-only, and the database's encoding.
@@ -101,14 +101,14 @@ CREATE TABLE IF NOT EXISTS {journal} (
     slice integer NOT NULL,
     kind text NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
     written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- kind 'batch': what was delivered, and how many messages failed
+    -- kind 'batch': the outcomes, and how many messages were delivered or failed
     dispatched integer,
     failed integer,
     body_bytes bigint,
     attempts_changed boolean,
     lateness_ms bigint[],
     outcomes bytea,
-    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
+    -- kind 'slice': the end of a slice, and the results of its task's claim keys
     given bigint,
     claimed bigint,
     skipped bigint,
@@ -148,7 +148,7 @@ CREATE TABLE IF NOT EXISTS {attempts} (
     error_text text NOT NULL,
     PRIMARY KEY (source, message_key)
 );
--- What an operator's commands changed. The reference keeps earlier versions, which know of no commands,
+-- Changes by an operator's commands. The reference keeps earlier versions, which know of no commands,
 -- from deleting one before its changes are in the ledger.
 CREATE TABLE IF NOT EXISTS {changes} (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -224,8 +224,8 @@ FROM (
 ) AS offsets;
 
 -- name: doctor_time_outs
--- Returns the session's time-outs in milliseconds and where each comes from; also what each is if the
--- session sets nothing, and for whom that value is set.
+-- Returns the session's time-outs in milliseconds and where each comes from; also the value that
+-- applies if the session sets none, and for whom that value is set.
 SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,
        coalesce((
            SELECT CASE

@@ -1,4 +1,4 @@
--- Batch: what one transaction of a task does, in its order: fence, claim, finish, the end of a slice; and
+-- Batch: the statements of a task's transaction, in its order: fence, claim, finish, the end of a slice; and
 -- statements for single messages. READPAST skips rows that others hold, here and in the other files; without
 -- READCOMMITTEDLOCK it would read removed rows, if the database has row versions. A Due of a list is cast
 -- in a subquery with TOP: Babelfish uses no index for a value that is cast in the comparison.

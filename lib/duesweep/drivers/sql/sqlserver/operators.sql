@@ -1,5 +1,5 @@
--- Operators: what people look at, change, hold back, audit and tidy up. With NOLOCK a read takes no locks, waits for
--- nobody and shows what is not committed; it may miss a row that moves. Who changes a message locks it first, and
+-- Operators: statements to read, change, hold back, audit and clean up messages. With NOLOCK a read takes no locks,
+-- waits for no other session and shows uncommitted rows; it may miss a row that moves. Who changes a message locks it first, and
 -- who audits looks twice.
 
 -- name: look
@@ -182,8 +182,8 @@ WHERE a.source = @source AND NOT EXISTS (
 ORDER BY a.message_key;
 
 -- name: orphaned_journal
--- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: nobody
--- settles these.
+-- Returns the ids of sweeps and commands that have rows in the journal and no row of their own: no
+-- sweep settles these.
 SELECT LOWER(CONVERT(varchar(36), j.sweep_id)) AS sweep_id
 FROM (
     SELECT sweep_id FROM {journal} WITH (NOLOCK)

@@ -28,7 +28,7 @@ AND NOT EXISTS (
 )
 
 -- name: find_pending
--- Returns the Due of the eligible message that has been due longest. No row: there is none.
+-- Returns the Due of the eligible message that has been due longest; no row if none is eligible.
 SELECT TOP (1) {{tick_text: m.{due}}} AS due
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} < {{tick: @horizon}}
@@ -83,8 +83,8 @@ GROUP BY oldest.destination
 ORDER BY messages DESC, oldest.destination;
 
 -- name: stored_destinations
--- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, those with
--- the most messages first. Reads the whole table.
+-- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, in
+-- descending order of their messages. Reads the whole table.
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages
 FROM (
     SELECT {destination} AS destination

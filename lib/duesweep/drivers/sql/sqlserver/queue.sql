@@ -125,8 +125,8 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 {{receive: @Now AS utc_now}}
 
 -- name: receive_with_columns
--- Returns what `receive` does, and the two columns of the older shape in which senders of version 1 put what
--- others put into headers. Locks as that does.
+-- Returns the columns of `receive`, and the two of the older shape in which senders of version 1 put values that
+-- others put into headers. Locks as `receive` does.
 {{receive
     @Now AS utc_now,
     deleted.CorrelationId AS correlation_id, deleted.ReplyToAddress AS reply_to_address

@@ -1,5 +1,5 @@
--- Setup: what the server and a table are, the tables of the store and of the journal, the ledger that
--- a source is bound to, and what `doctor` asks. Queue tables are in queue.sql.
+-- Setup: properties of the server and of tables, the tables of the store and of the journal, the ledger that
+-- a source is bound to, and the checks of `doctor`. Queue tables are in queue.sql.
 
 -- name: describe_session
 -- Returns whether the database accepts writes.
@@ -170,14 +170,14 @@ CREATE TABLE {journal} (
     slice int NOT NULL,
     kind varchar(10) NOT NULL CHECK (kind IN ('batch', 'exhausted', 'slice')),
     written_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
-    -- kind 'batch': what was delivered, and how many messages failed
+    -- kind 'batch': the outcomes, and how many messages were delivered or failed
     dispatched int,
     failed int,
     body_bytes bigint,
     attempts_changed bit,
     lateness_ms varbinary(max),
     outcomes varbinary(max),
-    -- kind 'slice': the end of a slice, and what became of the claim keys of its task
+    -- kind 'slice': the end of a slice, and the results of its task's claim keys
     given bigint,
     claimed bigint,
     skipped bigint,
@@ -187,7 +187,7 @@ CREATE TABLE {journal} (
     [left] bigint,
     reason nvarchar(max),
     breakers nvarchar(max),
-    -- kind 'exhausted': the whole message; headers are JSON where they could be read
+    -- kind 'exhausted': the whole message; headers are JSON if they could be read
     message_key nvarchar(250),
     message_id nvarchar(max),
     message_type nvarchar(max),
@@ -224,7 +224,7 @@ CREATE TABLE {attempts} (
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_attempts_key ON {attempts} (source, message_key);
 CREATE NONCLUSTERED INDEX duesweep_attempts_due ON {attempts} (source, due_at);
 END;
--- What an operator's commands changed. The reference keeps earlier versions, which know of no commands,
+-- Changes by an operator's commands. The reference keeps earlier versions, which know of no commands,
 -- from deleting one before its changes are in the ledger.
 IF OBJECT_ID(N'{changes_literal}', 'U') IS NULL
 CREATE TABLE {changes} (
@@ -243,7 +243,7 @@ CREATE TABLE {changes} (
     new_key nvarchar(250),
     attempts int NOT NULL,
     body_bytes bigint NOT NULL,
-    -- Of a message that was cancelled; headers are JSON where they could be read, headers_text is as
+    -- Of a message that was cancelled; headers are JSON if they could be read, headers_text is as
     -- they were stored.
     headers nvarchar(max),
     headers_text nvarchar(max),
