@@ -38,9 +38,9 @@ _ONE = [
     _Picture("report-light", 1120, 1900),
     _Picture("report-dark", 1120, 1900, is_dark=True),
     _Picture("report-phone", _PHONE, 2000),
-    _Picture("report-top-light", 1120, 606),
-    _Picture("report-top-dark", 1120, 606, is_dark=True),
-    _Picture("report-top-phone", _PHONE, 620),
+    _Picture("report-top-light", 1120, 482),
+    _Picture("report-top-dark", 1120, 482, is_dark=True),
+    _Picture("report-top-phone", _PHONE, 664),
 ]
 _FLEET = [_Picture("report-fleet", 1120, 410)]
 

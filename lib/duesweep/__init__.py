@@ -23,7 +23,7 @@ __all__ = [
     "Moment",
     "load_config",
 ]
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # The module of each name. Imported when it is used: the command line needs none of them.
 _MODULES = {
