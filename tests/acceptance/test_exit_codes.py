@@ -44,7 +44,7 @@ READ_ONLY = {"options": "-c default_transaction_read_only=on"}
 # The harm to an endpoint that is set up, the code and the sentence.
 REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
     "no delayed table": (_harmed(f"DROP TABLE {DELAYED}"), 2, f"no delayed table {DELAYED}"),
-    "no journal": (_harmed("DROP TABLE duesweep_journal"), 2, "run the command `setup` once"),
+    "no journal": (_harmed("DROP TABLE duesweep_journal"), 2, "Run the command `setup` once"),
     "delayed table of another server": (
         _harmed(
             f"DROP TABLE {DELAYED}",
@@ -54,10 +54,10 @@ REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
             " SERVER other",
         ), 2, "cannot be the delayed table"),
     "read-only store": (
-        _connecting(STORE, **READ_ONLY), 2, "store.dsn opens is read-only; connect to the primary"),
+        _connecting(STORE, **READ_ONLY), 2, "store.dsn opens is read-only. Connect to the primary"),
     "read-only queues": (
         _connecting(QUEUES, **READ_ONLY), 2,
-        "queues.default.dsn opens is read-only; connect to the primary"),
+        "queues.default.dsn opens is read-only. Connect to the primary"),
     "unknown time zone": (
         _set(store__writer_time_zone="Mars/Olympus"), 2, "store.writer_time_zone is"),
     "socket that JDBC cannot use": (_sockets, 2, "JDBC cannot use"),

@@ -13,7 +13,7 @@ from support.endpoint import ON_BOTH_SERVERS, Endpoint
 _KNOWN = "duesweep format 1 (0.1.0 or newer)"
 _NEWER = "duesweep format 2 (7.5.0 or newer)"
 _REFUSED = (
-    " has format 2, and this version of duesweep knows none above 1; use duesweep 7.5.0 or a newer "
+    " has format 2, and this version of duesweep knows none above 1. Use duesweep 7.5.0 or a newer "
     "one\n"
 )
 

@@ -57,7 +57,7 @@ def test_sweep_refuses_a_route_with_a_typo(subject: Subject) -> None:
     assert "queues.host0 has none of the queues that its messages go to" in line
     assert "Billing@HOST-0 goes to Billing.input" in line
     assert "Shipping@HOST-0 goes to Shipping.input" in line
-    assert "correct [[route]]" in line
+    assert "Correct [[route]]" in line
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_without_a_right_the_sweep_ends_before_it_moves_anything(
     verb, *_, thing = right.split()
     table = owned.table(thing.strip("{}")) if thing.startswith("{") else None
     assert (told.code, told.out) == (2, "")
-    assert re.fullmatch(r"duesweep: .*(right|grant|permission|GRANT).*\n", told.err), told.err
+    assert re.fullmatch(r"duesweep: .*([Rr]ight|[Gg]rant|permission|GRANT).*\n", told.err), told.err
     assert table is None or f"lacks {verb} on " in told.err
     assert thing.strip("{}") in told.err
     assert len(owned.waiting()) == 5

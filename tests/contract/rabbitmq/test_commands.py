@@ -86,7 +86,7 @@ def test_what_is_there_but_different_is_refused(broker: Broker) -> None:
             2,
             "of kind rabbitmq with --connection (there are: none)",
         ),
-        ({"url": "amqp://guest:wrong@127.0.0.1:{amqp}"}, 2, "check user, password, vhost"),
+        ({"url": "amqp://guest:wrong@127.0.0.1:{amqp}"}, 2, "Check user, password, vhost"),
         ({"url": "amqp://guest:guest@127.0.0.1:1/"}, 4, "127.0.0.1:1"),
     ],
 )
@@ -276,7 +276,7 @@ def test_message_without_a_delay_is_sent_at_once_and_its_new_id_is_printed(
         ),
         (["--connection=other"], "There is no connection other to RabbitMQ"),
         # The ladder is missing.
-        (["--delay=1h"], "no delay ladder; run `duesweep rabbitmq delays create"),
+        (["--delay=1h"], "no delay ladder. Run `duesweep rabbitmq delays create"),
     ],
 )
 def test_wrong_option_is_said_and_2_and_nothing_is_sent(

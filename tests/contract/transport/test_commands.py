@@ -64,7 +64,7 @@ def test_delay_with_a_time_to_be_received_is_refused(run: Run, subject: Subject)
     times = ("--delay", "1s", "--time-to-be-received", "30s")
     ran = run("queue", "send", BILLING, *times)
 
-    assert (ran.code, "leave one of the two out" in ran.err) == (2, True)
+    assert (ran.code, "Leave one of the two out" in ran.err) == (2, True)
     assert subject.fetch(f"SELECT due FROM {subject.delayed}") == []
 
 
@@ -99,7 +99,7 @@ def test_poison_stays_where_there_is_no_error_queue(
 
     ran = subject.run("queue", "receive", BILLING)
 
-    assert (ran.code, "set retry.error_queue" in ran.err) == (2, True)
+    assert (ran.code, "Set retry.error_queue" in ran.err) == (2, True)
     assert len(rows(subject, queue.destination)) == 1
 
 
