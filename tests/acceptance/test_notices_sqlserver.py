@@ -71,6 +71,6 @@ def test_indexes_that_queues_and_the_delayed_table_lack_are_told_with_their_stat
     assert "begins with Expires in " in expires
     assert "CREATE NONCLUSTERED INDEX [Index_Expires]" in expires
     for notice in told:
-        endpoint.execute(notice.rpartition("run ")[2])
+        endpoint.execute(notice.rpartition("Run ")[2])
     endpoint.delay(headers=SNOW)
     assert [line for line in _sweep(endpoint) if "No index" in line] == []

@@ -78,4 +78,4 @@ def test_database_that_does_not_exist_is_a_wrong_setting(
         ran = absent.run(command)
 
         assert (ran.code, "absent" in ran.err) == (2, True)
-        assert "check user, password and database in the dsn" in ran.err
+        assert "Check user, password and database in the dsn" in ran.err

@@ -93,7 +93,8 @@ def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool =
         progress.configure_logging()
     for endpoint, look in looks:
         for notice in look.notices:
-            _tell(f"{endpoint.source}: {notice}" if names_sources else str(notice))
+            said = notice.sentences
+            _tell(f"{endpoint.source}: {said}" if names_sources else said)
 
 
 def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[object]:

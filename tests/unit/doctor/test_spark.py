@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import duesweep
 from duesweep.config.adapters import Needs
 from duesweep.core.errors import LedgerError
 from duesweep.core.finding import Check, Finding, Severity, is_to_mend
@@ -122,4 +123,4 @@ def test_question_finds_the_driver_that_came_with_duesweep() -> None:
     answer = json.loads(question(Needs(["pyodbc", "duesweep"], [""]), 0)(0))
 
     assert answer["failures"] == {}
-    assert answer["duesweep"] == "0.1.0"
+    assert answer["duesweep"] == duesweep.__version__

@@ -354,7 +354,7 @@ def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
 def notices(found: Sequence[Problem]) -> Iterator[Block]:
     """Notices before a command begins."""
     for notice in found:
-        yield Note(str(notice), with_json=True)
+        yield Note(notice.sentences, with_json=True)
 
 
 def handover_document(done: "Handover") -> Mapping[str, Any]:
