@@ -15,7 +15,7 @@ from duesweep.core.errors import ConfigError
 
 # Marks a folder of the demonstration: no other folder is ever cleared. Locked while in use.
 _MARK = ".duesweep-demo"
-_MADE_ANEW = ("pgdata", "ledger", "duesweep.toml")
+_DATA = ("pgdata", "ledger")
 
 Settings = Mapping[str, Mapping[str, object]]
 
@@ -53,13 +53,10 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def clear_folder(folder: Path) -> bool:
-    """Delete the files of an earlier demonstration. Returns whether there was anything."""
-    left = [folder / name for name in _MADE_ANEW if (folder / name).exists()]
+    """Delete the data of an earlier demonstration. Returns whether there was anything."""
+    left = [folder / name for name in _DATA if (folder / name).exists()]
     for path in left:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        shutil.rmtree(path)
     return bool(left)
 
 
@@ -73,14 +70,18 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
     for section, values in settings.items():
         lines += ["", f"[{section}]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-    file.write_text("\n".join(lines) + "\n")
-    config = configuration.load(file)
+    # An earlier file stays as it is if this one is refused.
+    new = file.with_name(f".{file.name}")
+    new.write_text("\n".join(lines) + "\n")
+    config = configuration.load(new)
     if _read_explicit(config) != settings:
+        new.unlink()
         raise ConfigError(
             "The environment has settings of duesweep (DUESWEEP_…), which override the "
             "demonstration's settings",
             advice="unset them",
         )
+    new.replace(file)
     return config
 
 

@@ -125,6 +125,15 @@ def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     *_, shown = readme.partition("\n## Try it\n")[2].partition("\n## ")[0].split("```\n")[1::2]
     assert _without_numbers(shown) <= _without_numbers(done.out)
+    # With a variable that leads elsewhere, a second one begins nothing, and deletes nothing.
+    kept = _files(folder)
+    refused = run("demo", "--folder", str(folder), DUESWEEP_STORE__DSN="postgresql://elsewhere/nsb")
+    assert (refused.code, "Unset them" in refused.err, _files(folder)) == (2, True, kept)
+
+
+def _files(folder: Path) -> dict[Path, int]:
+    files = (each for each in folder.rglob("*") if each.is_file() and each.name != ".duesweep-demo")
+    return {each: each.stat().st_mtime_ns for each in files}
 
 
 def _without_numbers(text: str) -> set[str]:

@@ -37,7 +37,7 @@ _SHOWN = 4
 _TABLES = {
     "tombstones": "one row for every message that left the store",
     "retries": "messages that failed and are still in the store",
-    "errors": "messages out of attempts, whole, with headers and body",
+    "errors": "messages out of attempts, with headers and body",
     "sweeps": "one row a sweep",
 }
 
@@ -84,11 +84,12 @@ def demo(
             # Jars that are missing are fetched before a server waits for them.
             start.make_ready()
         _say(f"duesweep demo, in {folder}")
-        if clear_folder(folder):
-            _say("Deleted the files of an earlier demonstration.")
         server = EmbeddedServer(folder)
         comment = f"Written by `duesweep demo`. Start its database again: {restart}"
         config = write_config(folder / "duesweep.toml", _settings(folder, server.dsn), comment)
+        # Not before the environment is known to lead to no other database.
+        if clear_folder(folder):
+            _say("Deleted the data of an earlier demonstration.")
         with _step("1. Starting a PostgreSQL server for the demonstration"):
             running.enter_context(server)
         is_as_expected = _show(Duesweep(config), _traffic_of(messages))
@@ -147,10 +148,10 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
         queues = _create_queues(stored, addresses)
     with _step(f"3. Loading {traffic.messages:,} delayed messages"):
         tables.load_into(dsn, f'"{_SCHEMA}"."{ENDPOINT}.Delayed"', traffic, stored_now(dsn))
-    _say(f"   {traffic.due:,} are due, to {len(DESTINATIONS)} queues;")
-    _say(f"   {traffic.unknown:,} are due, but to a queue that does not exist ({UNKNOWN_QUEUE});")
-    _say(f"   {traffic.unreadable:,} are due, but their headers are cut short;")
-    _say(f"   {traffic.not_due:,} are not due for hours.")
+    _say(f"   due to {len(DESTINATIONS)} queues: {traffic.due:,};")
+    _say(f"   due to a queue that does not exist ({UNKNOWN_QUEUE}): {traffic.unknown:,};")
+    _say(f"   due with truncated headers: {traffic.unreadable:,};")
+    _say(f"   due in some hours: {traffic.not_due:,}.")
     with _step("4. Starting Spark"):
         one = Duesweep(stored.config, open_spark(archives_classes=False))
     _say("5. First sweep: due messages go to the queues of their destinations.")
