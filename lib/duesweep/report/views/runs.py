@@ -36,6 +36,21 @@ _PLAN_COLUMNS = (
         for number, name in enumerate(LATENESS)
     ),
 )
+# Numbers of a summary, with their meaning in short; docs/exit-codes.md has all of them.
+_NOT_DELIVERED = {
+    "failed": "still in the store",
+    "exhausted": "in the ledger's `errors`",
+    "skipped": "locked by another process",
+    "gone": "removed by another process",
+    "eligible_later": "in back-off, or no longer due",
+    "held": "their destination is paused",
+    "left": "not reached, or destination unavailable",
+}
+_HINTS = _NOT_DELIVERED | {
+    "horizon": "messages due before this time",
+    "claimed": "dispatched, failed or exhausted",
+    "over_limit": "failed, without attempts left",
+}
 _PREVIEW_COLUMNS = (
     Column("destination", least=None),
     Column("where to", least=20),
@@ -247,17 +262,10 @@ def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
     else:
         found = count_text(summary.found, noun)
         done = f"Dispatched {summary.dispatched:,} of {found} in {took}"
+    counts = {name: getattr(summary, name) for name in _NOT_DELIVERED}
     rest = [
-        f"{count:,} {what}"
-        for count, what in (
-            (summary.failed, "failed (still in the store)"),
-            (summary.exhausted, "exhausted (in the ledger's `errors`)"),
-            (summary.skipped, "skipped (locked by another process)"),
-            (summary.gone, "gone (removed by another process)"),
-            (summary.eligible_later, "eligible later (in back-off, or no longer due)"),
-            (summary.held, "held (their destination is paused)"),
-            (summary.left, "left (not reached, or destination unavailable)"),
-        )
+        f"{count:,} {name.replace('_', ' ')} ({_NOT_DELIVERED[name]})"
+        for name, count in counts.items()
         if count
     ]
     ending = "" if summary.outcome in {"done", "failures"} else f" The sweep is {summary.outcome}."
@@ -279,7 +287,9 @@ def _rows(summary: SweepSummary, *, has_zeros: bool) -> Iterator[tuple[str, str]
             case "lateness_p50_ms":
                 yield "lateness", _lateness(summary)
             case _:
-                yield name.replace("_", " "), _text_of(value)
+                hint = _HINTS.get(name) if value else None
+                text = _text_of(value)
+                yield name.replace("_", " "), f"{text} ({hint})" if hint else text
 
 
 def _lateness(summary: SweepSummary) -> str:
