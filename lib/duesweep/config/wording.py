@@ -204,8 +204,7 @@ def _missing_setting(location: Sequence[str | int]) -> Problem:
     section = path.rpartition(".")[0]
     return Problem(
         f"{path} is not set",
-        f"write {key} = … under [{section}] in the configuration file, set {variable_of(path)} in "
-        f"the environment, or give --set {path}=…",
+        f"write {key} = … under [{section}], or set {variable_of(path)} in the environment",
     )
 
 
@@ -227,6 +226,15 @@ def unknown_setting(path: str) -> Problem:
     return Problem(f"There is no setting {path}", _hint(path, _known(path)))
 
 
+def _unknown_section(path: str) -> Problem:
+    """That there is no such section, and which one may be meant."""
+    sections = [name for name in _known(path) if name not in settings("queues.default")]
+    near = difflib.get_close_matches(path, sections, n=1) or [
+        name for name in sections if difflib.get_close_matches(path, [name.partition(".")[0]])
+    ]
+    return Problem(f"There is no section [{path}]", f"did you mean [{near[0]}]?" if near else None)
+
+
 def _problem_of(error: Mapping[str, Any]) -> Problem:
     if error["type"] in _SECTION and isinstance(error["input"], str):
         return _no_section(_path(error["loc"]))
@@ -240,8 +248,10 @@ def _problem_of(error: Mapping[str, Any]) -> Problem:
         case "extra_forbidden", [str() as section, int() as index, str() as key]:
             hint = _hint(*_path_and_known(error["loc"]))
             return Problem(f"There is no setting {key} in [[{section}]] {index + 1}", hint)
-        case "extra_forbidden", _:
-            return unknown_setting(_path_and_known(_whole(error))[0])
+        case "extra_forbidden", [*location]:
+            path = _path_and_known(_whole(error))[0]
+            is_table = bool(path) and len(location) == 1 and isinstance(error["input"], Mapping)
+            return (_unknown_section if is_table else unknown_setting)(path)
         case "missing", [*location]:
             return _missing_setting(location)
     return Problem(f"{_path(error['loc'])} is wrong: {_reason(error)}")

@@ -176,7 +176,7 @@ def test_role_that_may_not_log_in_is_a_wrong_setting(
     name, dsn = role
     endpoint.execute(f"ALTER ROLE {name} NOLOGIN")
 
-    with pytest.raises(ConfigError, match="refuses the session"):
+    with pytest.raises(ConfigError, match="rejected the login"):
         connect(dsn, DEFAULT_TIMEOUTS.task)
 
 

@@ -43,10 +43,7 @@ def _on_rabbitmq(says: str, *settings: str, more: str = DEFAULT) -> Wrong:
 def _without(line: str, path: str, toml: str) -> Wrong:
     """A value is missing: it is named with all ways to give it."""
     variable = f"DUESWEEP_{path.upper().replace('.', '__')}"
-    says = (
-        f"{path} is not set; write {toml} in the configuration file, set {variable} in the "
-        f"environment, or give --set {path}=…"
-    )
+    says = f"{path} is not set; write {toml}, or set {variable} in the environment"
     return Wrong(says, base=MINIMAL.replace(line, ""), exact=True)
 
 
@@ -55,7 +52,7 @@ UNKNOWN = [
     Wrong("queues.default.dns; did you mean queues.default.dsn?", '[queues.default]\ndns = ""'),
     Wrong("store.db_schema; did you mean store.schema?",
           base=MINIMAL.replace("endpoint", "db_schema")),
-    Wrong("There is no setting zzzzz", "[zzzzz]\nx = 1"),
+    Wrong("There is no section [zzzzz]", "[zzzzz]\nx = 1"),
     Wrong("sweep.slice; did you mean sweep.slices?", given=["sweep.slice=1"]),
     Wrong("queues.main.urll; did you mean queues.main.url?", f"{BROKER}urll = 'x'\n"),
     Wrong("destinaton in [[route]] 2; did you mean route.destination?",

@@ -234,6 +234,6 @@ def test_driver_that_is_missing_is_told_as_such(
 
 
 def test_server_that_does_not_answer_is_out_of_reach() -> None:
-    error = StoreError("No SQL Server takes a session at db.example: gone", transient=True)
+    error = StoreError("Cannot connect to SQL Server at db.example: gone", transient=True)
 
     assert _about(error) == (Check.SERVER_REACHABLE, "store.dsn")

@@ -169,22 +169,23 @@ def connect_errors(dsn: str) -> Iterator[None]:
         text = _told_once(_sentence(error))
         if "no password supplied" in text or "empty password" in text:
             raise ConfigError(
-                f"{_server_of(dsn)} asks for a password, and the dsn has none: {text}",
+                f"{_server_of(dsn)} asks for a password, and the dsn has none",
                 advice=_WHERE_PASSWORDS_BELONG,
             ) from error
         if _is_refused_for_good(error):
             raise ConfigError(
-                f"{_server_of(dsn)} refuses the session: {text}", advice=_advice_for(text)
+                f"PostgreSQL at {_server_of(dsn)} rejected the login: {text}",
+                advice=_advice_for(text),
             ) from error
         if _ABOUT_TLS.search(_QUOTED.sub("", str(error))):
             raise ConfigError(
-                f"There is no session at {_server_of(dsn)} with the settings that are asked for: "
-                f"{text}",
+                f"Cannot connect to PostgreSQL at {_server_of(dsn)} with the dsn's TLS "
+                f"settings: {text}",
                 advice="check sslmode, sslrootcert, sslcert and sslkey in the dsn, and the host's "
                 "name in the server's certificate",
             ) from error
         advice = _UNRESOLVED if _ABOUT_NAMES.search(text) else _UNREACHED
-        text = f"No PostgreSQL server takes a session at {_server_of(dsn)}: {text}"
+        text = f"Cannot connect to PostgreSQL at {_server_of(dsn)}: {text}"
         raise StoreError(text, transient=True, advice=advice) from error
 
 

@@ -156,7 +156,9 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
                     "put the password into the dsn in the environment: DUESWEEP_STORE__DSN=...;"
                     "Pwd=..., or DUESWEEP_QUEUES__<NAME>__DSN for queues with a dsn of their own"
                 )
-            raise ConfigError(f"{server} refuses the session: {text}", advice=advice) from error
+            raise ConfigError(
+                f"SQL Server at {server} rejected the login: {text}", advice=advice
+            ) from error
         if _is_certificate(text):
             raise ConfigError(
                 f"{server} has a certificate that is not trusted: {text}",
@@ -166,7 +168,7 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
                 ),
             ) from error
         raise StoreError(
-            f"No SQL Server takes a session at {server}: {text}",
+            f"Cannot connect to SQL Server at {server}: {text}",
             transient=True,
             advice="check that it runs, and that this machine and every executor can connect to it",
         ) from error

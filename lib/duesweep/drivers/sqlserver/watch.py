@@ -224,7 +224,7 @@ def refuse_closed_port(dsn: OdbcDsn) -> None:
 
 def _unreachable(dsn: OdbcDsn, text: str) -> StoreError:
     return StoreError(
-        f"No SQL Server takes a session at {dsn.server}: {text}",
+        f"Cannot connect to SQL Server at {dsn.server}: {text}",
         transient=True,
         advice="check that it runs, and that its name and port in the dsn are right",
     )

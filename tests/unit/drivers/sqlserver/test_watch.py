@@ -123,7 +123,7 @@ def test_session_at_a_port_that_refuses_it_fails_at_once_and_says_so(closed_port
 
     assert time.monotonic() - started < _AT_ONCE_SECONDS
     assert str(caught.value) == (
-        f"No SQL Server takes a session at 127.0.0.1,{closed_port}/nsb: port {closed_port} of "
+        f"Cannot connect to SQL Server at 127.0.0.1,{closed_port}/nsb: port {closed_port} of "
         "127.0.0.1 refuses the connection; check that it runs, and that its name and port in the "
         "dsn are right"
     )
