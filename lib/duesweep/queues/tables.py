@@ -1,5 +1,6 @@
 """Queue tables of every dialect: where they are, and deliveries in groups, under savepoints."""
 
+import shlex
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,13 @@ from duesweep.core.address import (
     SqlServerTable,
     TableName,
 )
-from duesweep.core.errors import ConfigError, DestinationError, MessageError, RefusedMessageError
+from duesweep.core.errors import (
+    ConfigError,
+    DestinationError,
+    MessageError,
+    QueueNotFoundError,
+    RefusedMessageError,
+)
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
@@ -229,9 +236,10 @@ class QueueTables(Queue):
             table = self.addresses.parse(address)
             missing = session.missing_rights(table)
         except (MessageError, DestinationError) as error:
-            raise ConfigError(
-                f"{what}: {error}", advice="create it or correct the setting"
-            ) from error
+            advice = "correct the setting"
+            if isinstance(error, QueueNotFoundError):
+                advice = f"run `duesweep queue create {shlex.quote(address)}`, or {advice}"
+            raise ConfigError(f"{what}: {error}", advice=advice) from error
         if missing:
             raise ConfigError(
                 f"{what}: the sweeper's {self._GRANTEE} lacks {', '.join(missing)} on {table}",
