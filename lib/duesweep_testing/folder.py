@@ -73,15 +73,17 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
     # An earlier file stays as it is if this one is refused.
     new = file.with_name(f".{file.name}")
     new.write_text("\n".join(lines) + "\n")
-    config = configuration.load(new)
-    if _read_explicit(config) != settings:
-        new.unlink()
-        raise ConfigError(
-            "The environment has settings of duesweep (DUESWEEP_…), which override the "
-            "demonstration's settings",
-            advice="unset them",
-        )
-    new.replace(file)
+    try:
+        config = configuration.load(new)
+        if _read_explicit(config) != settings:
+            raise ConfigError(
+                "The environment has settings of duesweep (DUESWEEP_…), which override the "
+                "demonstration's settings",
+                advice="unset them",
+            )
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
     return config
 
 

@@ -213,8 +213,9 @@ def _oldest(waiting: Waiting) -> str:
         return "none is due"
     text = f"due for {_ago(waiting.oldest_due, waiting.now)}, since {time_text(waiting.oldest_due)}"
     if waiting.oldest_eligible is None:
-        which = "due message" if waiting.looked_at == waiting.due else f"of {waiting.looked_at:,}"
-        return f"{text}; no {which} can be delivered now"
+        is_all = waiting.looked_at == waiting.due
+        none = "no due message" if is_all else f"none of the oldest {waiting.looked_at:,}"
+        return f"{text}; {none} can be delivered now"
     if waiting.oldest_eligible == waiting.oldest_due:
         return text
     return f"{text}; the oldest deliverable one: {_ago(waiting.oldest_eligible, waiting.now)}"
