@@ -39,7 +39,7 @@ def due_later(endpoint: Endpoint) -> list[str]:
 
 
 def command_id(ran: Ran) -> str:
-    found = re.search(r"Command ([0-9a-f-]{36})", ran.out)
+    found = re.search(r"(?:--command |`changes`: )([0-9a-f-]{36})", ran.out)
     assert found is not None
     return found[1]
 

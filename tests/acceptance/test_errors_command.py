@@ -67,7 +67,7 @@ def test_failed_messages_arrive_once_when_their_queue_is_there(endpoint: Endpoin
     first, second = endpoint.run(*replay), endpoint.run(*replay)
 
     assert (first.code, first.err, second.code) == (0, "", 0)
-    assert ": replayed 5 errors, command " in first.out.splitlines()[-1]
+    assert ": replayed 5 errors. Command ID " in first.out.splitlines()[-1]
     assert second.out.endswith(": replayed 0 errors.\n")
     assert second.err == "duesweep: left out 5 errors: replayed or discarded before\n"
     assert _arrived(endpoint, "Billing") == _sent(rows)
@@ -143,7 +143,7 @@ def test_destination_without_errors_and_without_a_queue_is_a_mistake(endpoint: E
     known = endpoint.document("errors", "discard", "--destination", "Billing", "--yes")
     assert known["unknown_destination"]["similar"] == []
     found = endpoint.run("errors", "discard", "--destination", "Shipping", "--yes")
-    assert found.out.splitlines()[-1].split(",")[0].endswith(": discarded 1 error")
+    assert found.out.splitlines()[-1].split(". ")[0].endswith(": discarded 1 error")
 
 
 def test_show_has_headers_body_stack_and_what_was_done(endpoint: Endpoint) -> None:

@@ -160,7 +160,16 @@ def test_message_that_has_left_is_known_to_the_ledger(endpoint: Endpoint) -> Non
     (event,) = document["history"]
     assert (event["table"], event["what"]) == ("tombstones", "dispatched")
     assert (ran.code, "dispatched" in ran.out) == (0, True)
-    assert f"has no message with key {key}; the ledger has its history" in ran.err
+    assert ran.out.endswith(f"\nNo message with key {key} is in the store any more.\n")
+    assert ran.err == ""
+
+
+def test_list_of_failing_messages_says_that_there_are_none(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay()
+
+    ran = endpoint.run("list", "--failing")
+
+    assert (ran.code, ran.out) == (0, "No message is failing.\n")
 
 
 @pytest.mark.parametrize("name", [UNKNOWN, "no UUID", "\x1b[2J"])

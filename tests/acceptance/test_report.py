@@ -89,7 +89,7 @@ def test_first_line_says_that_all_is_well(endpoint: Endpoint) -> None:
     assert "done, dispatched 1 of 1" in text
     assert "oldest due message none is due" in text
     assert "3600 s, met by the last 1 dispatched message" in text
-    assert "ledger has all sweeps that ended" in text
+    assert "ledger up to date" in text
 
 
 def test_reason_is_told_for_each_group_of_due_messages_that_is_not_delivered(

@@ -92,7 +92,7 @@ def list_waiting(
         listing = common.duesweep().list(
             wanted, most=0 if count else limit, scan_limit=scan_limit, show=show, tell=tell
         )
-    return Result(listing, views.counts(listing))
+    return Result(listing, views.counts(listing, is_failing=failing))
 
 
 @command(app, "plan", ending=NOTHING, short="Preview the next sweep.")

@@ -61,7 +61,7 @@ class AuditCheck(StrEnum):
 
 _REPORT = "report this, with `duesweep show KEY` and the ledger's history of an example"
 _RESTORE = "find out who changed the ledger's tables (`DESCRIBE HISTORY`), and restore that version"
-_SWEEP = "run `duesweep sweep`, which does it; if that does not help, read its error"
+_SWEEP = "run `duesweep sweep`, which corrects this; if it does not, read its error"
 _ADVICE: Mapping[AuditCheck, str] = {
     AuditCheck.TOMBSTONE_TWICE: f"look whether the message arrived twice, and {_REPORT}",
     AuditCheck.TOMBSTONE_MISSING: _RESTORE,
@@ -286,7 +286,7 @@ def _counters(session: OperatorDriver) -> Iterator[Suspect]:
     still_gone = set(session.gone_counters(_MOST_COUNTERS)) if gone else set()
     for key in gone:
         if key in still_gone:
-            found = "it has a retry counter, and is not stored"
+            found = "it has a retry counter, but is not in the store"
             yield Suspect(AuditCheck.COUNTER_LEFT, key, found)
 
 

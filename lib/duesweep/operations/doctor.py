@@ -199,7 +199,7 @@ def examine_services(examined: Examination) -> tuple[Sequence[Finding], LedgerBi
     for service in examined.services:
         findings += _examine(service)
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
-        reason = "The store is out of reach"
+        reason = "The store cannot be reached"
         start = skipped(Check.SWEEP_START, _START, reason)
         return [*findings, start, *ledger], LedgerBinding(problem=reason)
     more, binding = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
@@ -240,7 +240,7 @@ def _examine_start(
             refuse_missing_queues(context, session, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], binding
-    return [*findings, ok(Check.SWEEP_START, _START, "A sweep would start")], binding
+    return [*findings, ok(Check.SWEEP_START, _START, "A sweep can start")], binding
 
 
 def _notices(source: str, session: DriverSession) -> Iterator[Finding]:

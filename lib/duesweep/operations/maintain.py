@@ -151,7 +151,7 @@ def _check_dropped(source: str, dropped: Sequence[DroppedSource]) -> None:
     if found is None:
         known = ", ".join(one.source for one in dropped) or "none"
         raise ConfigError(
-            f"{source} is not a source whose delayed table is gone; these are: {known}",
+            f"No source {source} has lost its delayed table; these have: {known}",
             advice="drop the table first, or leave out --forget",
         )
     if found.unsettled:

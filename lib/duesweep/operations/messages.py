@@ -538,10 +538,11 @@ def _error(row: LedgerRow) -> Event:
 
 
 def _change(row: LedgerRow) -> Event:
-    dues = [_time(row["due_before"]), _time(row["due_after"])]
+    before, after = _time(row["due_before"]), _time(row["due_after"])
+    due = f"due moved from {before} to {after}" if before and after else f"due {before or after}"
     detail = _joined(
         f"by {row['given_by']}",
-        f"due {' -> '.join(dues)}" if any(dues) else "",
+        due if before or after else "",
         f"to {row['queue']}" if row["queue"] else "",
         row["reason"] or "",
     )

@@ -36,9 +36,7 @@ SHARED_COLUMNS = frozenset({"id", "headers", "body", "expires"})
 OWN, ERROR = "endpoint's own queue", "error queue"
 WAITED_FOR, ROUTED = "queue that messages wait for", "queue that a [[route]] names"
 _SETUP = "run the command `setup`, or correct the setting that names it"
-_ELSEWHERE = (
-    "let its endpoint create it (NServiceBus's installers do), or correct its name with a [[route]]"
-)
+_ELSEWHERE = "start its endpoint with installers enabled, or correct its name with a [[route]]"
 # What to do where the queue of a role is missing.
 CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 

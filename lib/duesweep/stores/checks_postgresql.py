@@ -294,7 +294,7 @@ def _version(setting: str, server: Any) -> Finding:
 def writable(setting: str, session: Any, *, is_replica: bool = False) -> Finding:
     """Whether a session, as `describe_session` says, may write."""
     if not session.is_read_only:
-        return ok(Check.SERVER_WRITABLE, setting, "The session may write")
+        return ok(Check.SERVER_WRITABLE, setting, "Sessions can write")
     refusal = Problem(
         f"The session that {setting} opens is read-only",
         "connect to the primary server, with a role that may write",
@@ -340,7 +340,7 @@ def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
 
 def _pooler(setting: str, backends: Collection[int]) -> Finding:
     if len(backends) == 1:
-        text = "One session keeps one server process"
+        text = "Each session keeps its server process"
         return ok(Check.POOLER, setting, text)
     return fault(
         Check.POOLER,

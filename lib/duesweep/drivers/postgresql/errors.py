@@ -33,6 +33,7 @@ _HOW_TO = (
 )
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
 _UNRESOLVED = "check the host's name in the dsn, and that this machine can resolve it"
+_ABOUT_LOGINS = re.compile('authentication failed|pg_hba.conf|role "')
 _ABOUT_NAMES = re.compile("failed to resolve host|could not translate host name")
 _REPEATED = re.compile(
     r"connection failed: |connection (?:to server )?(?:at|on socket) \"[^\"]*\"(?:, port \d+)?"
@@ -173,8 +174,9 @@ def connect_errors(dsn: str) -> Iterator[None]:
                 advice=_WHERE_PASSWORDS_BELONG,
             ) from error
         if _is_refused_for_good(error):
+            what = "login" if _ABOUT_LOGINS.search(text) else "connection"
             raise ConfigError(
-                f"PostgreSQL at {_server_of(dsn)} rejected the login: {text}",
+                f"PostgreSQL at {_server_of(dsn)} rejected the {what}: {text}",
                 advice=_advice_for(text),
             ) from error
         if _ABOUT_TLS.search(_QUOTED.sub("", str(error))):

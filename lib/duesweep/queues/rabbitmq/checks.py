@@ -68,7 +68,7 @@ def examine(
     with RabbitMqConnection(brokers) as connection:
         channel = Channel(connection)
         if not needs_ladder:
-            yield ok(Check.SERVER_REACHABLE, brokers.setting, "It lets this user in")
+            yield ok(Check.SERVER_REACHABLE, brokers.setting, "This user can log in")
         for role, name in endpoints:
             yield _endpoint(channel, style, role, name)
     if needs_ladder:
@@ -81,7 +81,7 @@ def examine_ladder(brokers: Brokers, management_url: str | None) -> Iterator[Fin
     """
     setting = brokers.setting
     with RabbitMqConnection(brokers) as connection:
-        yield ok(Check.SERVER_REACHABLE, setting, "It lets this user in")
+        yield ok(Check.SERVER_REACHABLE, setting, "This user can log in")
         if management_url is None:
             channel = Channel(connection)
             yield _version(setting, connection.server_version)
@@ -262,7 +262,7 @@ def _different(kind: Kind, name: str, found: str) -> Finding:
 
 def _good(check: Check, count: int, what: str) -> Finding:
     """The finding for things that are all as expected."""
-    return ok(check, _LADDER, f"{count} {what} are as they have to be")
+    return ok(check, _LADDER, f"{count} {what} are correct")
 
 
 def waiting_findings(messages: Mapping[str, int]) -> Iterator[Finding]:

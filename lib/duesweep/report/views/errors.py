@@ -52,7 +52,7 @@ def groups(found: "GroupListing") -> Iterator[Block]:
         yield group_table(found.groups)
         yield from _rest(found.groups_in_all - len(found.groups))
         return
-    none = "no error is meant" if found.is_filtered else "no message has exhausted its attempts"
+    none = "no error matches" if found.is_filtered else "no message has exhausted its attempts"
     failing = "`duesweep list --failing` shows messages that have failed and are tried again"
     yield Line(f"{found.source}: {none}. {failing}.")
     yield from unknown(found.unknown_destination, "error")
@@ -82,8 +82,8 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
     """
     for queue, count in sorted(found.copies.items()):
         yield Note(
-            f"the error queue {queue} has got copies of {count_text(count, 'error')}: returning "
-            "them from there as well delivers them twice",
+            f"the error queue {queue} has copies of {count_text(count, 'error')}: if you return "
+            "them from there as well, they are delivered twice",
             with_json=True,
         )
     for text in _named(found):
@@ -134,7 +134,8 @@ def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     """The result of a command, and the reasons for the rest."""
     done = ended.command.done
     text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
-    yield Line(f"{text}, command {ended.command_id}." if ended.command_id else f"{text}.")
+    told = f" Command ID in the ledger's `changes`: {ended.command_id}."
+    yield Line(f"{text}.{told}" if ended.command_id else f"{text}.")
     yield from _left_out(found, ended.gone - found.gone)
     for failure in ended.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)

@@ -81,10 +81,13 @@ def first_messages(
         yield Line()
 
 
-def counts(listing: "Listing") -> Iterator[Block]:
+def counts(listing: "Listing", *, is_failing: bool = False) -> Iterator[Block]:
     """How many messages come due how soon, and how many were looked at."""
     rows = [(name.replace("_", " "), f"{count:,}") for name, count in listing.counts.items()]
-    yield Table(_BUCKET_COLUMNS, [*rows, ("all", f"{listing.total:,}")])
+    if is_failing and not listing.total:
+        yield Line("No message is failing.")
+    else:
+        yield Table(_BUCKET_COLUMNS, [*rows, ("all", f"{listing.total:,}")])
     yield from unknown(listing.unknown_destination, "message that was looked at")
     if listing.looked_at is not None:
         looked_at = f"looked at {count_text(listing.looked_at, 'message')}"
@@ -132,17 +135,14 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
             yield Line()
     if found.history:
         yield Line("history in the ledger")
-        yield Table(EVENT_COLUMNS, [_event_row(event) for event in found.history])
+        yield Table(EVENT_COLUMNS, [_event_row(event) for event in _each_once(found.history)])
+        if not found.messages:
+            yield Line()
+            yield Line(f"No message with {found.named} is in the store any more.")
     elif found.messages and found.history_error is None:
         yield Line("history in the ledger: none")
-    if not found.messages:
-        where = (
-            ""
-            if found.history_error
-            else "; the ledger has its history"
-            if found.history
-            else ", and the ledger has no row of it"
-        )
+    elif not found.messages:
+        where = "" if found.history_error else ", and the ledger has no row of it"
         yield Note(f"{found.source} has no message with {found.named}{where}", with_json=True)
     if found.history_error is not None:
         yield Note(f"the history is not shown: {found.history_error}", with_json=True)
@@ -186,7 +186,7 @@ def changed(found: "Changed") -> Iterator[Block]:
     for failure in found.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
     text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
-    yield Line(f"{text} Command {found.command_id}." if found.changed else text)
+    yield Line(f"{text} {_id_sentence(found)}" if found.changed else text)
     yield from not_done(
         found.held,
         "a sweep or another session holds them now. If they still wait afterwards, run the command "
@@ -198,6 +198,13 @@ def changed(found: "Changed") -> Iterator[Block]:
         yield Note(f"stopped; {count_text(found.left, 'message')} not looked at")
     if found.ledger_error is not None:
         yield Note(found.ledger_error)
+
+
+def _id_sentence(found: "Changed") -> str:
+    """The use of the command's id."""
+    if found.command is CommandName.CANCEL:
+        return f"Undo with `duesweep restore --command {found.command_id}`."
+    return f"Command ID in the ledger's `changes`: {found.command_id}."
 
 
 def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
@@ -215,8 +222,9 @@ def resumed(found: "Resumed") -> Iterator[Block]:
         continues = "" if holding else " Delivery continues with the next batch."
         yield Line(f"{found.source}: resumed {pattern}.{continues}")
     else:
-        known = ", ".join(one.what or "" for one in found.pauses) or "nothing"
-        yield Note(f"{pattern} is not paused; paused is: {known}", with_json=True)
+        known = ", ".join(one.what or "" for one in found.pauses)
+        others = f"the paused destinations are: {known}" if known else "no destination is"
+        yield Note(f"{pattern} is not paused; {others}", with_json=True)
     for one in holding:
         yield Note(
             f"the pause of {one.what} still holds {pattern}; end it with: resume {one.what!r}",
@@ -274,6 +282,14 @@ def _failing_row(waiting: "Waiting", now: datetime) -> Row:
         waiting.key,
         waiting.error or "",
     ]
+
+
+def _each_once(history: Sequence["Event"]) -> Iterator["Event"]:
+    """Without tombstones of an event of which another table has more details."""
+    told = {(each.what, each.sweep_id) for each in history if each.table != "tombstones"}
+    for each in history:
+        if each.table != "tombstones" or (each.what, each.sweep_id) not in told:
+            yield each
 
 
 def _event_row(event: "Event") -> Row:

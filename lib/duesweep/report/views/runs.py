@@ -347,7 +347,9 @@ def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
         if outlook.seconds is None
         else f"about {duration_text(outlook.seconds * 1_000)}"
     )
-    yield Line(f"Engine: {outlook.engine}; slices: {slices}; estimated time: {took}.")
+    yield Line(
+        f"Engine: {outlook.engine}; slices (parallel parts): {slices}; estimated time: {took}."
+    )
     failing = [one for one in outlook.destinations if one.problem is not None]
     if failing:
         yield Line("Would fail:")

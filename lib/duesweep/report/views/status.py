@@ -124,7 +124,7 @@ def to_do(found: Status) -> Iterator[Section]:
     """Problems, and work that waits for a person."""
     waiting, history = found.waiting, found.history
     if history is not None and history.errors:
-        explained = "They are out of attempts and have left the store; the ledger keeps them whole."
+        explained = "They are out of attempts and moved to the ledger, with headers and body."
         table = group_table(history.errors).only(*_ERRORS)
         texts = [Cell(shorten(each.example.error_text)) for each in history.errors]
         commands = [
@@ -235,7 +235,7 @@ def _objective(found: Status) -> str:
 
 def _ledger(waiting: Waiting) -> str:
     if waiting.unsettled_since is None:
-        return "has all sweeps that ended"
+        return "up to date"
     lacking = count_text(waiting.unsettled, "sweep or command")
     return f"lacks {lacking}; the first began at {time_text(waiting.unsettled_since)}"
 

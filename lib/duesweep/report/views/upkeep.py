@@ -37,7 +37,7 @@ def diagnosis(found: "Diagnosis", *, is_verbose: bool = False) -> Iterator[Block
         yield Wrapped(rows)
     counts = {each: sum(one.severity == each for one in found.findings) for each in Severity}
     told = [f"{name}: {count}" for name, count in counts.items() if count and name != Severity.OK]
-    yield Line(", ".join([*told, f"{count_text(len(good), 'check')} passed"]))
+    yield Line(", ".join([*told, f"{count_text(len(good), 'check')} of the setup passed"]))
     if found.error is not None:
         yield Note(str(found.error), with_json=True)
 
@@ -67,7 +67,7 @@ def audited(report: "AuditReport") -> Iterator[Block]:
             yield Line(f"  … and {one.count - len(one.examples):,} more")
         yield Line(f"  → {one.advice}")
     failed = len(report.findings)
-    verdict = "all of it agrees" if not failed else f"{count_text(failed, 'check')} failed"
+    verdict = "no differences" if not failed else f"{count_text(failed, 'check')} failed"
     yield Line(
         f"{report.source}: {count_text(report.tombstones, 'tombstone')}, "
         f"{count_text(report.sweeps, 'sweep')} and {count_text(report.stored, 'stored message')}: "
