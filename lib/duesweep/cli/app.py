@@ -170,5 +170,5 @@ def _usage_fault(given: Sequence[str], error: TyperException) -> str:
     """The fault in the options. The wish for a dry run of a sweep has its own command."""
     fault = error.format_message()
     if given[:1] == ["sweep"] and "--dry-run" in given:
-        return f"{fault.rstrip('.')}; use `duesweep plan`, which shows the next sweep's work"
+        return f"{fault.rstrip('.')}. Use `duesweep plan`, which shows the next sweep's work"
     return fault
