@@ -169,7 +169,7 @@ def test_list_of_failing_messages_says_that_there_are_none(endpoint: Endpoint) -
 
     ran = endpoint.run("list", "--failing")
 
-    assert (ran.code, ran.out) == (0, "No message is failing.\n")
+    assert (ran.code, ran.out) == (0, "No failing message was found.\n")
 
 
 @pytest.mark.parametrize("name", [UNKNOWN, "no UUID", "\x1b[2J"])

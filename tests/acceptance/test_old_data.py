@@ -140,7 +140,9 @@ def test_it_is_read_and_audited_as_by_d91097e(old: Old) -> None:
 
 def _without_advice(document: dict[str, Any]) -> dict[str, Any]:
     findings = document.get("findings", [])
-    return document | {"findings": [finding | {"advice": None} for finding in findings]}
+    return document | {
+        "findings": [finding | {"advice": bool(finding["advice"])} for finding in findings]
+    }
 
 
 def test_setup_and_the_check_of_tables_find_it_complete(old: Old) -> None:

@@ -177,7 +177,7 @@ def test_plan_tells_what_a_sweep_would_do_and_changes_nothing(
     assert planned["seconds"] is not None
     assert (endpoint.waiting(), endpoint.attempts()) == before
     out = endpoint.run("plan", "--sql").out
-    assert "9 messages due; 3 can be delivered now." in out
+    assert "9 messages due; the next sweep tries 3." in out
     assert "paused: Shipping, 4 messages: the bank is down" in out
     no_queue = 'There is no queue table "public"."Nowhere"'
     problems = {one["destination"]: one["problem"] for one in planned["destinations"]}

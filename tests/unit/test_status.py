@@ -33,4 +33,4 @@ def test_late_message_is_a_fault_also_behind_many_that_are_held_back(
 
     found = status.Status("nsb", waiting, None, objective_seconds=60.0).judged()
     (fault,) = [one.text for one in found.concerns if one.severity is status.Severity.FAULT]
-    assert fault.startswith("the oldest deliverable message has been due since")
+    assert fault.startswith("the next sweep's oldest message has been due since")

@@ -148,9 +148,9 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
         queues = _create_queues(stored, addresses)
     with _step(f"3. Loading {traffic.messages:,} delayed messages"):
         tables.load_into(dsn, f'"{_SCHEMA}"."{ENDPOINT}.Delayed"', traffic, stored_now(dsn))
-    _say(f"   due to {len(DESTINATIONS)} queues: {traffic.due:,};")
-    _say(f"   due to a queue that does not exist ({UNKNOWN_QUEUE}): {traffic.unknown:,};")
-    _say(f"   due with truncated headers: {traffic.unreadable:,};")
+    _say(f"   due, for {len(DESTINATIONS)} queues: {traffic.due:,};")
+    _say(f"   due, for a queue that does not exist ({UNKNOWN_QUEUE}): {traffic.unknown:,};")
+    _say(f"   due, with truncated headers: {traffic.unreadable:,};")
     _say(f"   due in some hours: {traffic.not_due:,}.")
     with _step("4. Starting Spark"):
         one = Duesweep(stored.config, open_spark(archives_classes=False))

@@ -182,7 +182,7 @@ def create(
     with on.session() as session:
         table = session.queue(address)
         table.create(readable_body=readable_body)
-    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} is ready")])
+    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} exists now")])
 
 
 @command(queue, "send", ending=_SENT)
@@ -362,7 +362,7 @@ def create_subscriptions(
         return on.script(["create_subscriptions"], "subscriptions", table)
     with on.session() as session:
         session.subscriptions(table).create()
-    return Result({"table": table}, [Line(f"{table} is ready")])
+    return Result({"table": table}, [Line(f"{table} exists now")])
 
 
 @command(subscriptions, "list", ending=NOTHING, document=None)

@@ -229,10 +229,12 @@ def unknown_setting(path: str) -> Problem:
 def _unknown_section(path: str) -> Problem:
     """That there is no such section, and which one may be meant."""
     sections = [name for name in _known(path) if name not in settings("queues.default")]
-    near = difflib.get_close_matches(path, sections, n=1) or [
+    near = difflib.get_close_matches(path, sections) or [
         name for name in sections if difflib.get_close_matches(path, [name.partition(".")[0]])
     ]
-    return Problem(f"There is no section [{path}]", f"did you mean [{near[0]}]?" if near else None)
+    # The best begins like it: [retries] is meant to be [retry], not [metrics].
+    best = max(near, key=lambda name: name[:3] == path[:3], default=None)
+    return Problem(f"There is no section [{path}]", f"did you mean [{best}]?" if best else None)
 
 
 def _problem_of(error: Mapping[str, Any]) -> Problem:

@@ -151,7 +151,7 @@ def _check_dropped(source: str, dropped: Sequence[DroppedSource]) -> None:
     if found is None:
         known = ", ".join(one.source for one in dropped) or "none"
         raise ConfigError(
-            f"No source {source} has lost its delayed table; these have: {known}",
+            f"{source} is unknown, or its delayed table exists. Sources without one: {known}",
             advice="drop the table first, or leave out --forget",
         )
     if found.unsettled:

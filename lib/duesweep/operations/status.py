@@ -249,7 +249,7 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
     oldest = waiting.oldest_eligible
     patience = _PATIENCE if objective is None else timedelta(seconds=objective)
     if oldest is not None and waiting.now - oldest > patience:
-        text = f"the oldest deliverable message has been due since {time_text(oldest)}"
+        text = f"the next sweep's oldest message has been due since {time_text(oldest)}"
         if objective is None:
             yield Concern(Severity.WARNING, text)
         else:

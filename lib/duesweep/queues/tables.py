@@ -1,6 +1,5 @@
 """Queue tables of every dialect: where they are, and deliveries in groups, under savepoints."""
 
-import shlex
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -234,9 +233,8 @@ class QueueTables(Queue):
             table = self.addresses.parse(address)
             missing = session.missing_rights(table)
         except (MessageError, DestinationError) as error:
-            advice = "correct the setting"
-            if isinstance(error, QueueNotFoundError):
-                advice = f"run `duesweep queue create {shlex.quote(address)}`, or {advice}"
+            is_missing = isinstance(error, QueueNotFoundError)
+            advice = _SETUP if is_missing else "correct the setting"
             raise ConfigError(f"{what}: {error}", advice=advice) from error
         if missing:
             raise ConfigError(

@@ -90,8 +90,8 @@ def examine_ladder(brokers: Brokers, management_url: str | None) -> Iterator[Fin
             yield skipped(
                 Check.MANAGEMENT_API,
                 f"{setting}.management_url",
-                "It is not set. AMQP does not report bindings, endpoints without bindings, "
-                "policies, feature flags and alarms: these were not checked",
+                "It is not set. AMQP does not report bindings, endpoints that cannot "
+                "receive, policies, feature flags and alarms: these were not checked",
             )
             return
     found = _ask(Management(management_url, brokers))

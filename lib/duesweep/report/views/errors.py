@@ -135,7 +135,7 @@ def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     done = ended.command.done
     text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
     told = f" Command ID in the ledger's `changes`: {ended.command_id}."
-    yield Line(f"{text}.{told}" if ended.command_id else f"{text}.")
+    yield Line(f"{text}.{told}" if ended.changed else f"{text}.")
     yield from _left_out(found, ended.gone - found.gone)
     for failure in ended.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)

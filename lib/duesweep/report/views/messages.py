@@ -84,8 +84,8 @@ def first_messages(
 def counts(listing: "Listing", *, is_failing: bool = False) -> Iterator[Block]:
     """How many messages come due how soon, and how many were looked at."""
     rows = [(name.replace("_", " "), f"{count:,}") for name, count in listing.counts.items()]
-    if is_failing and not listing.total:
-        yield Line("No message is failing.")
+    if is_failing and not listing.total and not listing.is_cut:
+        yield Line("No failing message was found.")
     else:
         yield Table(_BUCKET_COLUMNS, [*rows, ("all", f"{listing.total:,}")])
     yield from unknown(listing.unknown_destination, "message that was looked at")
@@ -135,8 +135,8 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
             yield Line()
     if found.history:
         yield Line("history in the ledger")
-        yield Table(EVENT_COLUMNS, [_event_row(event) for event in _each_once(found.history)])
-        if not found.messages:
+        yield Table(EVENT_COLUMNS, [_event_row(event) for event in found.history])
+        if not found.messages and found.looked_at is None:
             yield Line()
             yield Line(f"No message with {found.named} is in the store any more.")
     elif found.messages and found.history_error is None:
@@ -203,7 +203,7 @@ def changed(found: "Changed") -> Iterator[Block]:
 def _id_sentence(found: "Changed") -> str:
     """The use of the command's id."""
     if found.command is CommandName.CANCEL:
-        return f"Undo with `duesweep restore --command {found.command_id}`."
+        return f"Undo with `duesweep restore --command {found.command_id} --reason TEXT`."
     return f"Command ID in the ledger's `changes`: {found.command_id}."
 
 
@@ -282,14 +282,6 @@ def _failing_row(waiting: "Waiting", now: datetime) -> Row:
         waiting.key,
         waiting.error or "",
     ]
-
-
-def _each_once(history: Sequence["Event"]) -> Iterator["Event"]:
-    """Without tombstones of an event of which another table has more details."""
-    told = {(each.what, each.sweep_id) for each in history if each.table != "tombstones"}
-    for each in history:
-        if each.table != "tombstones" or (each.what, each.sweep_id) not in told:
-            yield each
 
 
 def _event_row(event: "Event") -> Row:

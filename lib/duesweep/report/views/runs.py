@@ -334,8 +334,8 @@ def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Bl
 def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
     """A preview of a sweep, and the messages held back."""
     due = count_text(outlook.due, "message")
-    ready = f"{outlook.eligible:,}" if outlook.eligible else "none"
-    yield Line(f"{outlook.source}: {due} due; {ready} can be delivered now.")
+    tried = f"{outlook.eligible:,}" if outlook.eligible else "none"
+    yield Line(f"{outlook.source}: {due} due; the next sweep tries {tried}.")
     if outlook.is_cut:
         yield Line(
             f"The table and the messages held back are of the {outlook.looked_at:,} that have been "

@@ -215,10 +215,10 @@ def _oldest(waiting: Waiting) -> str:
     if waiting.oldest_eligible is None:
         is_all = waiting.looked_at == waiting.due
         none = "no due message" if is_all else f"none of the oldest {waiting.looked_at:,}"
-        return f"{text}; {none} can be delivered now"
+        return f"{text}; {none} is for the next sweep"
     if waiting.oldest_eligible == waiting.oldest_due:
         return text
-    return f"{text}; the oldest deliverable one: {_ago(waiting.oldest_eligible, waiting.now)}"
+    return f"{text}; the next sweep's oldest: {_ago(waiting.oldest_eligible, waiting.now)}"
 
 
 def _objective(found: Status) -> str:
