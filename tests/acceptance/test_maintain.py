@@ -121,7 +121,7 @@ def test_source_is_forgotten_where_its_table_is_gone_and_somebody_says_so(
 
     assert [one["source"] for one in told["dropped"]] == ["Old"]
     assert told["rows_forgotten"] == 0
-    assert "these have: Old" in refused["error"]
+    assert "without one: Old" in refused["error"]
     assert "1 sweeps or commands that its ledger may lack" in unsettled["error"]
     assert done["rows_forgotten"] == 2
     assert _maintained(endpoint)["dropped"] == []
