@@ -311,9 +311,10 @@ class Several:
                     "error": None if fault is None else str(fault),
                 }
             except DuesweepError as error:
-                said = [f"{one.label}: {problem.sentences}" for problem in error.problems]
-                ended = {"exit_code": int(error.exit_code), "error": "\n".join(said)}
-                print_blocks((Note(line, with_json=True) for line in said), as_json=self.as_json)
+                lines = [problem.sentences for problem in error.problems]
+                ended = {"exit_code": int(error.exit_code), "error": "\n".join(lines)}
+                notes = [Note(f"{one.label}: {line}", with_json=True) for line in lines]
+                print_blocks(notes, as_json=self.as_json)
             sources.append({"configuration": one.label} | document | ended)
         return Result(Sources(worst(each["exit_code"] for each in sources), sources), ())
 

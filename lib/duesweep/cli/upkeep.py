@@ -102,7 +102,7 @@ def doctor(
         return Result(found, views.diagnosis(found, is_verbose=verbose))
 
     if not no_spark and sys.stderr.isatty():
-        print("duesweep: starting Spark, for 10 s or more; --no-spark skips it", file=sys.stderr)
+        print("duesweep: checks of Spark take 10 s or more; --no-spark skips them", file=sys.stderr)
     return several.each(examined, "-- " if print_sql else "== ")
 
 

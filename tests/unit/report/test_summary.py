@@ -51,9 +51,9 @@ def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[st
 
     at = lines.index("Unavailable for some time:")
     assert lines[at + 1 :] == [
-        "  Shipping: triggered, 1,200 messages left; unavailable since 2026-11-01 08:00:00 UTC, "
+        "  Shipping: triggered, 1,200 messages left; unavailable from 2026-11-01 08:00:00 UTC, "
         "for 30 s: Shipping is locked",
-        "  store and queues: closed; unavailable since 2026-11-01 08:00:00 UTC, for 4.5 s: "
+        "  store and queues: closed; unavailable from 2026-11-01 08:00:00 UTC, for 4.5 s: "
         "the server restarts",
     ]
     document = json.loads(json.dumps(plain(_summary(breakers=breakers))))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from duesweep.core.quantities import count_text, short_time, size_text, time_text
 from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
-from duesweep.report.views.messages import unknown
+from duesweep.report.views.messages import id_sentence, unknown
 
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
@@ -133,9 +133,8 @@ def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
 def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     """The result of a command, and the reasons for the rest."""
     done = ended.command.done
-    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
-    told = f" Command ID in the ledger's `changes`: {ended.command_id}."
-    yield Line(f"{text}.{told}" if ended.changed else f"{text}.")
+    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}."
+    yield Line(f"{text} {id_sentence(ended)}" if ended.changed else text)
     yield from _left_out(found, ended.gone - found.gone)
     for failure in ended.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
@@ -166,8 +165,7 @@ def _named(found: "ChosenErrors") -> Iterator[str]:
             yield f"the ledger has no error with message id or key {each}"
         elif not rows:
             for row in before:
-                told = _fate_text(row.id, found.done[row.id])
-                yield f"{told}; `errors replay --again` replays it again"
+                yield f"{_fate_text(row.id, found.done[row.id])}; to replay it again, add --again"
 
 
 def group_table(found: Sequence["ErrorGroup"]) -> Table:

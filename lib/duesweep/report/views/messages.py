@@ -186,7 +186,7 @@ def changed(found: "Changed") -> Iterator[Block]:
     for failure in found.failures[:_SHOWN_FAILURES]:
         yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
     text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
-    yield Line(f"{text} {_id_sentence(found)}" if found.changed else text)
+    yield Line(f"{text} {id_sentence(found)}" if found.changed else text)
     yield from not_done(
         found.held,
         "a sweep or another session holds them now. If they still wait afterwards, run the command "
@@ -200,8 +200,8 @@ def changed(found: "Changed") -> Iterator[Block]:
         yield Note(found.ledger_error)
 
 
-def _id_sentence(found: "Changed") -> str:
-    """The use of the command's id."""
+def id_sentence(found: "Changed") -> str:
+    """The use of the id of a command on messages or errors."""
     if found.command is CommandName.CANCEL:
         return f"Undo with `duesweep restore --command {found.command_id} --reason TEXT`."
     return f"Command ID in the ledger's `changes`: {found.command_id}."

@@ -248,7 +248,7 @@ def breaker_sentence(breaker: BreakerReport) -> str:
     since = time_text(datetime.fromisoformat(breaker.since))
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
     head = f"{shorten(breaker.name)}: {breaker.state}{left}"
-    return f"{head}; unavailable since {since}, for {seconds}: {breaker.reason}"
+    return f"{head}; unavailable from {since}, for {seconds}: {breaker.reason}"
 
 
 def summary_sentence(summary: SweepSummary, *, only_due: bool) -> str:
