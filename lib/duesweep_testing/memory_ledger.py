@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from duesweep.core.world import micros
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
+    MICROSECONDS,
     Among,
     Condition,
     LedgerPiece,
@@ -19,6 +21,7 @@ from duesweep.ledger.base import (
     TableSize,
 )
 from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.rows import plain
 from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ class MemoryTable:
 
     def take(self, piece: LedgerPiece) -> None:
         for batch in piece.rows.batches():
-            self.rows += map(_plain, batch.to_pylist())
+            self.rows += plain(batch)
         self.taken[piece.app_id] = piece.version
 
 
@@ -135,15 +138,13 @@ class MemoryContext(SweepContext):
         return Ledger(self.tables)
 
 
-def _plain(row: LedgerRow) -> LedgerRow:
-    """A row whose maps are dictionaries."""
-    if row.get("headers") is not None:
-        row["headers"] = dict(row["headers"])
-    return row
-
-
 def _value(row: LedgerRow, column: str) -> object:
-    return (row["headers"] or {}).get(column) if column == ENCLOSED_TYPES else row.get(column)
+    if column == ENCLOSED_TYPES:
+        return (row["headers"] or {}).get(column)
+    if column.endswith(MICROSECONDS):
+        instant = row.get(column.removesuffix(MICROSECONDS))
+        return None if instant is None else micros(instant)
+    return row.get(column)
 
 
 def _fits(row: LedgerRow, condition: Condition) -> bool:

@@ -140,6 +140,74 @@ def test_message_that_is_due_after_all_of_pythons_years_can_be_changed(endpoint:
     assert run_sweep(endpoint).dispatched == 1
 
 
+# Each Due, and the one that a restored message has: the nearest that the journal can hold.
+_STRANGE_DUES = {
+    "-infinity": "4713-01-01 00:00:00+00 BC",
+    "4713-01-01 00:00:00+00 BC": "4713-01-01 00:00:00+00 BC",
+    "0044-03-15 12:00:00.000001+00 BC": "0044-03-15 12:00:00.000001+00 BC",
+    "0001-01-01 00:00:00+00": "0001-01-01 00:00:00+00",
+    "9999-12-31 23:59:59.999999+00": "9999-12-31 23:59:59.999999+00",
+    "10000-01-01 00:00:00+00": "10000-01-01 00:00:00+00",
+    "12400-02-29 08:00:00.5+00": "12400-02-29 08:00:00.5+00",
+    "294276-12-31 12:00:00+00": "290000-01-01 00:00:00+00",
+    "infinity": "290000-01-01 00:00:00+00",
+}
+
+
+def test_messages_of_all_dues_are_shown_and_restored_by_one_command(endpoint: Endpoint) -> None:
+    keys = endpoint.set_up("Billing").delay_many(len(_STRANGE_DUES) + 1, due_in_seconds=HOUR)
+    for key, due in zip(keys, _STRANGE_DUES, strict=False):
+        endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '{due}' WHERE id = '{key}'")
+    before = _dues(endpoint)
+    cancelled = command_id(endpoint.run("cancel", "--all", "--yes", *REASON))
+    assert endpoint.waiting() == []
+
+    shown = [endpoint.run("show", key) for key in keys]
+    ran = endpoint.run("restore", "--command", cancelled, "--yes", *REASON)
+
+    assert [(one.code, "cancelled" in one.out) for one in shown] == [(0, True)] * len(keys)
+    assert (ran.code, "restored 10 messages" in ran.out) == (0, True)
+    (usual,) = before - set(_STRANGE_DUES)
+    assert _dues(endpoint) == {*_STRANGE_DUES.values(), usual}
+    assert endpoint.run("audit").code == 0
+
+
+def test_message_without_a_due_is_left_and_the_others_are_restored(endpoint: Endpoint) -> None:
+    keys = endpoint.set_up("Billing").delay_many(3, due_in_seconds=HOUR)
+    endpoint.execute(f"ALTER TABLE {endpoint.delayed} ALTER due DROP NOT NULL")
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET due = NULL WHERE id = '{keys[0]}'")
+    cancelled = command_id(endpoint.run("cancel", *keys, *REASON))
+
+    ran = endpoint.run("restore", "--command", cancelled, "--yes", "--json", *REASON)
+
+    assert (ran.code, len(endpoint.waiting())) == (3, 2)
+    assert f"{keys[0]} was not restored: it had no Due; set one with --to" in ran.err
+    assert ran.document["failures"][0]["key"] == keys[0]
+    assert endpoint.run("restore", keys[0], "--to", "+1h").code == 0
+    assert len(endpoint.waiting()) == 3
+
+
+@pytest.mark.parametrize(("due", "code"), [("10000-01-02", 0), ("10001-01-01", 3), ("infinity", 3)])
+def test_due_outside_of_pythons_years_moves_by_a_time_where_that_leads_into_them(
+    due: str, code: int, endpoint: Endpoint
+) -> None:
+    far, usual = endpoint.set_up("Billing").delay_many(2, due_in_seconds=HOUR)
+    endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '{due}' WHERE id = '{far}'")
+
+    ran = endpoint.run("reschedule", far, usual, "--by", "-2d", *REASON)
+
+    assert ran.code == code
+    assert ("set one with --to" in ran.err) == (code == 3)
+    assert all(endpoint.run("show", key).code == 0 for key in (far, usual))
+    assert endpoint.run("reschedule", far, "--to", "now").code == 0
+    assert endpoint.run("show", far).code == 0
+
+
+def _dues(endpoint: Endpoint) -> set[str]:
+    found = endpoint.fetch(f"SELECT due::text FROM {endpoint.delayed}")
+    return {due for (due,) in found}
+
+
 def test_row_that_another_session_holds_stays_and_is_told(
     endpoint: Endpoint, due_later: list[str]
 ) -> None:

@@ -19,8 +19,16 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention  #
 from duesweep.core.change import Command, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
-from duesweep.core.world import micros
-from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, TABLES, Among, Between, LedgerPiece
+from duesweep.core.world import instant_of, micros
+from duesweep.ledger.base import (
+    COUNT,
+    ENCLOSED_TYPES,
+    TABLES,
+    Among,
+    Between,
+    LedgerPiece,
+    Rows,
+)
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, dispatched
@@ -352,6 +360,8 @@ _DUES: list[Due] = [
     datetime(2026, 1, 1, 0, 0, 0, 5, tzinfo=UTC),
 ]
 _Values = list[tuple[int | None, ...]]
+# 4713 BC, year 10000, and the last year that the journal can hold.
+_OUTSIDE = [-210_863_520_000_000_000, 253_402_300_800_000_000, 9_089_332_588_800_000_000]
 
 
 @pytest.fixture(params=["ours", pytest.param("Spark's own", marks=pytest.mark.long)])
@@ -424,3 +434,37 @@ def _by_duckdb(path: Path, columns: list[str]) -> _Values:
 
 def _sorted(values: _Values) -> _Values:
     return sorted(values, key=lambda row: [(value is None, value or 0) for value in row])
+
+
+@pytest.mark.on_spark
+def test_both_writers_read_instants_outside_of_pythons_years(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    exact = [*_OUTSIDE, 0, None]
+    rows = [{"message_key": str(n), "due_before": due} for n, due in enumerate(exact)]
+    batch = pa.RecordBatch.from_pylist([], SCHEMAS["changes"])
+    columns = [
+        pa.array([row.get(name) for row in rows], pa.int64()).cast(kind)
+        if name == "due_before"
+        else pa.array([row.get(name) for row in rows], kind)
+        for name, kind in zip(batch.schema.names, batch.schema.types, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS["changes"])
+    kept = [instant_of(us) for us in _OUTSIDE] + [instant_of(0), None]
+    for name, mine, other in (
+        ("by delta-rs", DeltaRsTables, SparkTables),
+        ("by spark", SparkTables, DeltaRsTables),
+    ):
+        root = str(tmp_path / name.replace(" ", "-"))
+        of = {DeltaRsTables: DeltaRsTables(root), SparkTables: SparkTables(spark, root)}
+        of[mine].create("changes", {"a": "b"})
+        of[mine].append("changes", [LedgerPiece(Rows(lambda: [batch]), uuid4())])
+        for tables in (of[mine], of[other]):
+            read = sorted(
+                tables.read("changes", ["message_key", "due_before", "due_before_us"], []),
+                key=lambda row: row["message_key"],
+            )
+            assert [row["due_before_us"] for row in read] == exact
+            assert [row["due_before"] for row in read] == kept
+            grouped = tables.count("changes", ["due_before"], [], 1)
+            assert {row["due_before"] for row in grouped} == set(kept)

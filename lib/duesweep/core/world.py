@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from duesweep.core.message import Message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Clock:
@@ -84,8 +85,19 @@ def micros(instant: datetime) -> int:
 
 
 def instant_of(microseconds: int) -> datetime:
-    """The instant, in UTC, of microseconds since 1970-01-01 UTC."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    """The instant, in UTC, of microseconds since 1970-01-01 UTC. One outside of Python's years, 1
+    to 9999, is the first or the last of them: servers and the ledger know more years.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _FIRST if microseconds < 0 else _LAST
+
+
+def exact_instant(microseconds: int) -> datetime | None:
+    """The same; None outside of Python's years."""
+    instant = instant_of(microseconds)
+    return instant if micros(instant) == microseconds else None
 
 
 class StoreClock:

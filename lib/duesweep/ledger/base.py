@@ -196,9 +196,12 @@ TABLES = ("tombstones", "errors", "retries", "sweeps")
 # it has to be there.
 CHANGES = "changes"
 
-# A row that was read: columns by their names, as Python's values. Instants are aware, headers are a
-# dict.
+# A row that was read: columns by their names, as Python's values. Headers are a dict. Instants are
+# aware; one outside of Python's years, which a message's Due may be, is the first or last of them.
 LedgerRow = dict[str, Any]
+# The name of an instant with this ending may be asked for as a column: the instant exactly, in
+# microseconds since 1970-01-01 UTC.
+MICROSECONDS = "_us"
 # May be asked for as a column of tables with headers: the header of that name, or NULL. All headers
 # of many rows would take much memory.
 ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES

@@ -38,6 +38,7 @@ from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
+    MICROSECONDS,
     Among,
     Condition,
     LedgerPiece,
@@ -49,7 +50,7 @@ from duesweep.ledger.base import (
     local_folder,
     table_path,
 )
-from duesweep.ledger.rows import SCHEMAS
+from duesweep.ledger.rows import SCHEMAS, plain
 
 _CONFLICT_TRIES = 5
 _HOURS = 24
@@ -162,7 +163,7 @@ class DeltaRsTables:
             for number in range(passes):
                 where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
                 for batch in query.execute(_count_statement(columns, where, least)):
-                    yield from pa.record_batch(batch).to_pylist()
+                    yield from plain(pa.record_batch(batch))
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if it is missing."""
@@ -351,7 +352,7 @@ def _read(
                 for batch in fragment.to_batches(columns=read, **options)
             )
         for batch in batches:
-            yield from batch.to_pylist(maps_as_pydicts="lossy")
+            yield from plain(batch)
 
 
 def _filesystem(uri: str) -> fs.FileSystem | None:
@@ -374,6 +375,8 @@ def _has_views(schema: pa.Schema) -> bool:
 def _expression(name: str) -> pc.Expression:
     if name == ENCLOSED_TYPES:
         return pc.map_lookup(pc.field("headers"), ENCLOSED_TYPES, "first")
+    if name.endswith(MICROSECONDS):
+        return pc.field(name.removesuffix(MICROSECONDS)).cast(pa.int64())
     return pc.field(name)
 
 

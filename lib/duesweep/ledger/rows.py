@@ -1,5 +1,6 @@
 """The ledger's rows as Arrow, for both writers: the columns of each table, and the journal's rows
-of a sealed sweep or command. Read again, a sweep's rows come in the same pieces.
+of a sealed sweep or command. Read again, a sweep's rows come in the same pieces. And rows that were
+read, as Python's values.
 
 Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NULL.
 """
@@ -15,8 +16,8 @@ import pyarrow as pa
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.change import ChangeKind
-from duesweep.core.world import micros
-from duesweep.ledger.base import Rows
+from duesweep.core.world import instant_of, micros
+from duesweep.ledger.base import LedgerRow, Rows
 from duesweep.stores import tombstone
 from duesweep.stores.base import DriverSession, Piece
 from duesweep.stores.tombstone import decode, make_column
@@ -145,6 +146,22 @@ def sweep(summary: SweepSummary) -> Rows:
     return _kept(
         [_batch(SWEEPS, [summary], {name: micros(getattr(summary, name)) for name in instants})]
     )
+
+
+def plain(batch: pa.RecordBatch) -> Iterator[LedgerRow]:
+    """The rows of a batch that was read. Arrow's own conversion ends at the first instant that is
+    outside of Python's years.
+    """
+    instants = []
+    for index, found in enumerate(batch.schema):
+        if pa.types.is_timestamp(found.type):
+            instants.append(found.name)
+            exact = batch.column(index).cast(_INSTANT).cast(pa.int64())
+            batch = batch.set_column(index, found.name, exact)
+    for row in batch.to_pylist(maps_as_pydicts="lossy"):
+        for name in instants:
+            row[name] = None if row[name] is None else instant_of(row[name])
+        yield row
 
 
 def _kept(batches: Sequence[pa.RecordBatch]) -> Rows:

@@ -34,6 +34,7 @@ from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sent
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
+    MICROSECONDS,
     Among,
     Condition,
     LedgerPiece,
@@ -386,6 +387,8 @@ def _stream(chosen_df: DataFrame, name: str, columns: Sequence[str]) -> Iterator
 def _column(name: str, *, is_instant: bool) -> Column:
     if name == ENCLOSED_TYPES:
         return F.try_element_at("headers", F.lit(ENCLOSED_TYPES))
+    if name.endswith(MICROSECONDS):
+        return F.unix_micros(name.removesuffix(MICROSECONDS))
     return F.unix_micros(name) if is_instant else F.col(name)
 
 

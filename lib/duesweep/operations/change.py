@@ -30,7 +30,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
-from duesweep.core.world import Patience, instant_of, micros
+from duesweep.core.world import Patience, exact_instant, micros
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.messages import AnyChosen, Chosen, Tell, tell_nobody
@@ -175,7 +175,7 @@ class Changed:
     exit_code: ExitCode
     error: str | None = None
     left: int = field(default=0, repr=False)
-    failures: Sequence[Failure] = field(default=(), repr=False)
+    failures: Sequence[Failure] = ()
 
     @classmethod
     def of(cls, chosen: AnyChosen, report: CommandReport, **more: Any) -> Self:
@@ -321,15 +321,12 @@ def reschedule_chosen(
     """The work of `reschedule`: each gets a Due `to` a moment, or its old one moved `by` a time."""
 
     def due_of(message: Message, now: datetime) -> datetime | None:
-        """None: it has none that could be moved, or beyond all times."""
+        """None: it has none that could be moved, or one outside of Python's years."""
         if to is not None:
             return to.at(now)
         if by is None or message.instant_us is None:
             return None
-        try:
-            return instant_of(message.instant_us) + by
-        except OverflowError:
-            return None
+        return exact_instant(message.instant_us + by // timedelta(microseconds=1))
 
     def reschedule(
         session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]

@@ -7,7 +7,6 @@ restores runs alone, and reads that when the ledger has all that earlier ones di
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -16,9 +15,10 @@ from duesweep.core.errors import ConfigError, ExitCode, UnreadableHeadersError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.times import Moment
-from duesweep.ledger.base import CHANGES, Among, LedgerRow
+from duesweep.core.world import instant_of, micros
+from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.change import Tally, put_back, settle_earlier
+from duesweep.operations.change import Failure, Tally, put_back, settle_earlier
 from duesweep.operations.messages import AnyChosen
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
@@ -27,8 +27,9 @@ from duesweep.sweep.job import SweepContext
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination", "due_before")
-_LARGE = ("headers", "headers_text", "body", "body_bytes")
+_SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination")
+_DUE_BEFORE = f"due_before{MICROSECONDS}"
+_STORED = (_DUE_BEFORE, "headers", "headers_text", "body", "body_bytes")
 
 
 class CancelledId(NamedTuple):
@@ -172,19 +173,17 @@ class Restore:
 
     def _taken(self, todo: set[CancelledId]) -> Iterator[LedgerRow]:
         """The messages to restore, each once, taken out of `todo`."""
-        for row in self.messages.rows(*_LARGE):
+        for row in self.messages.rows(*_STORED):
             if cancelled_id(row) in todo:
                 todo.remove(cancelled_id(row))
                 yield row
 
     def _put_back(self, session: OperatorTask, run: SweepRun, rows: Sequence[LedgerRow]) -> Tally:
-        dues = [(row, self._due(row, run.horizon.server_time)) for row in rows]
-        known = [(_change(row), _message(row, due)) for row, due in dues if due is not None]
-        return put_back(session, run, known) + Tally(refused=len(rows) - len(known))
-
-    def _due(self, row: LedgerRow, now: datetime) -> datetime | None:
-        due: datetime | None = row["due_before"] if self.due is None else self.due.at(now)
-        return due
+        due = None if self.due is None else micros(self.due.at(run.horizon.server_time))
+        dues = [(row, row[_DUE_BEFORE] if due is None else due) for row in rows]
+        known = [(_change(row), _message(row, each)) for row, each in dues if each is not None]
+        timeless = [_timeless(row) for row, each in dues if each is None]
+        return put_back(session, run, known) + Tally.refusing(timeless)
 
 
 def _size(row: LedgerRow) -> int:
@@ -201,6 +200,17 @@ def _change(row: LedgerRow) -> Change:
     return Change(ChangeKind.RESTORED, message, of=row["sweep_id"])
 
 
-def _message(row: LedgerRow, due: datetime) -> NewMessage:
-    headers = row["headers"] or {}
-    return NewMessage(row["destination"], headers, row["body"], due, row["headers_text"])
+def _message(row: LedgerRow, due_us: int) -> NewMessage:
+    due = instant_of(due_us)
+    return NewMessage(
+        row["destination"],
+        row["headers"] or {},
+        row["body"],
+        due,
+        row["headers_text"],
+        None if micros(due) == due_us else due_us,
+    )
+
+
+def _timeless(row: LedgerRow) -> Failure:
+    return Failure(row["message_key"], row["sweep_id"], "it had no Due; set one with --to")

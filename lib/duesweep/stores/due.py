@@ -4,13 +4,14 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
 
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
+from duesweep.core.world import instant_of
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun, Work
 from duesweep.stores.dialect import Location
@@ -25,8 +26,6 @@ _PAGE_ROWS = 1_000
 # The mark in `plan_claim_keys` for the slices' bounds.
 _BOUNDS = "/* bounds */"
 _KEYS_PER_PAGE = 20_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class SqlDriver(SqlJournal, OperatorDriver):
@@ -229,7 +228,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     def _one_waiting(self, row: Any, failure: Any) -> WaitingMessage:
         message = self._dialect.message(self._kind, row, failure.attempts if failure else 0)
-        due = None if message.instant_us is None else _moment(message.instant_us)
+        due = None if message.instant_us is None else instant_of(message.instant_us)
         lock_key = self._dialect.lock_key(self._kind, row)
         waiting = WaitingMessage(message, lock_key, due, row.body_bytes)
         if failure is None:
@@ -269,11 +268,3 @@ def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
     total = bounds[0].total
     size = -(-total // len(bounds))
     return tuple(min(size, total - start) for start in range(0, total, size))
-
-
-def _moment(instant_us: int) -> datetime:
-    """The instant; one outside of Python's years is the first or the last of them."""
-    try:
-        return _EPOCH + timedelta(microseconds=instant_us)
-    except OverflowError:
-        return _FIRST if instant_us < 0 else _LAST

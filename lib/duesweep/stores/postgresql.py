@@ -20,7 +20,13 @@ from duesweep.drivers.postgresql.session import (
     connect,
     literal,
 )
-from duesweep.drivers.postgresql.wire import PlaceArray, UuidArray, array_text, start_of_ids
+from duesweep.drivers.postgresql.wire import (
+    PlaceArray,
+    UuidArray,
+    array_text,
+    instant_text,
+    start_of_ids,
+)
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Forwarded, Horizon, NewMessage, SweepRun, Table
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
@@ -143,7 +149,8 @@ class ClaimsByKey(Claims):
         return self._store(message)
 
     def _store(self, message: NewMessage) -> str:
-        return self._location.store_row(self._statements, message, message.due)
+        due = message.due if message.instant_us is None else instant_text(message.instant_us)
+        return self._location.store_row(self._statements, message, due)
 
     def put_back(
         self, messages: Sequence[NewMessage], zone: str | None

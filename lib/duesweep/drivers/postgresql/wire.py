@@ -1,6 +1,6 @@
 """The wire to PostgreSQL: the TLS that the session asked for, and the same
-for JDBC as far as its driver knows it; and values in binary formats, the rows of a COPY and
-arrays of UUIDs.
+for JDBC as far as its driver knows it; values in binary formats, the rows of a COPY and arrays of
+UUIDs; and instants outside of Python's years.
 
 https://www.postgresql.org/docs/current/libpq-ssl.html and
 https://jdbc.postgresql.org/documentation/ssl,
@@ -23,6 +23,7 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from duesweep.core.errors import ConfigError
+from duesweep.core.world import instant_of
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _REVOKED = ("sslcrl", "sslcrldir")
@@ -31,6 +32,8 @@ _AUTHORITIES = Path("~/.postgresql/root.crt")
 _ASKED_FOR = {"require", "verify-ca", "verify-full"}
 # libpq's name for the authorities of the machine. JDBC would take it for a file.
 _OF_THE_MACHINE = "system"
+# The calendar repeats after 400 years.
+_CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
 
 
@@ -214,3 +217,12 @@ class PlaceArrayDumper(_ArrayDumper):
     """For `PlaceArray`."""
 
     oid = PlaceArray.item.array_oid
+
+
+def instant_text(instant_us: int) -> str:
+    """The instant of microseconds since 1970-01-01 UTC as the server reads a `timestamptz`."""
+    cycles, rest_us = divmod(instant_us, _CYCLE_US)
+    instant = instant_of(rest_us)
+    year = instant.year + cycles * _CYCLE_YEARS
+    era, year = ("", year) if year > 0 else (" BC", 1 - year)
+    return f"{year:04}-{instant:%m-%d %H:%M:%S.%f}+00{era}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from duesweep.core.quantities import count_text, short_time, size_text, time_text
 from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
-from duesweep.report.views.messages import id_sentence, unknown
+from duesweep.report.views.messages import failed, id_sentence, unknown
 
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
@@ -43,7 +43,6 @@ ERROR_COLUMNS = (
     Column("type", least=12, rank=6),
     Column("text", least=12, rank=5),
 )
-_SHOWN_FAILURES = 20
 
 
 def groups(found: "GroupListing") -> Iterator[Block]:
@@ -136,11 +135,7 @@ def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}."
     yield Line(f"{text} {id_sentence(ended)}" if ended.changed else text)
     yield from _left_out(found, ended.gone - found.gone)
-    for failure in ended.failures[:_SHOWN_FAILURES]:
-        yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
-    if ended.refused > _SHOWN_FAILURES:
-        more = f"{ended.refused:,} were not {done} in all; --json has more reasons"
-        yield Note(more, with_json=True)
+    yield from failed(ended)
     if ended.is_stopped:
         yield Note("stopped between two batches; the same command does the rest", with_json=True)
     if ended.ledger_error:

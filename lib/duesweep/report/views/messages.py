@@ -57,7 +57,7 @@ _PAUSE_COLUMNS = (
 _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
 _DESTINATION_COLUMNS = (Column("destination", least=None), Column("messages", is_number=True))
 _MOST_DESTINATIONS = 10
-_SHOWN_FAILURES = 10
+_SHOWN_FAILURES = 20
 _MILLISECOND = timedelta(milliseconds=1)
 # Of unreadable headers.
 _LONGEST_HEADERS = 4_000
@@ -183,8 +183,7 @@ def changed(found: "Changed") -> Iterator[Block]:
         if count:
             yield Note(f"{count_text(count, 'message')} not {done}: {why}")
 
-    for failure in found.failures[:_SHOWN_FAILURES]:
-        yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
+    yield from failed(found)
     text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
     yield Line(f"{text} {id_sentence(found)}" if found.changed else text)
     yield from not_done(
@@ -193,11 +192,26 @@ def changed(found: "Changed") -> Iterator[Block]:
         "again",
     )
     yield from not_done(found.gone, _GONE.get(found.command, "not in the store"))
-    yield from not_done(found.refused, "they have no Due to start from; set one with --to")
+    if not found.failures:
+        yield from not_done(
+            found.refused,
+            "they have no Due to start from, or would be due outside of the years 1 to 9999; set "
+            "one with --to",
+        )
     if found.is_stopped:
         yield Note(f"stopped; {count_text(found.left, 'message')} not looked at")
     if found.ledger_error is not None:
         yield Note(found.ledger_error)
+
+
+def failed(found: "Changed") -> Iterator[Block]:
+    """Why messages or errors were not changed: the first ones, and how many there are."""
+    done = found.command.done
+    for failure in found.failures[:_SHOWN_FAILURES]:
+        yield Note(f"{failure.key} was not {done}: {failure.reason}", with_json=True)
+    if found.failures and found.refused > _SHOWN_FAILURES:
+        more = f"{found.refused:,} were not {done} in all; --json has more reasons"
+        yield Note(more, with_json=True)
 
 
 def id_sentence(found: "Changed") -> str:

@@ -89,14 +89,17 @@ FOR UPDATE OF d SKIP LOCKED;
 SELECT count(*) AS present FROM {delayed} d WHERE d.{id} = ANY(%(keys)s::uuid[]);
 
 -- name: journal_cancelled
--- Journals messages that are cancelled, whole: headers and bodies come from their rows, whose locks this
--- transaction holds.
+-- Journals messages that are cancelled, whole, with headers and bodies of their rows, whose locks this
+-- transaction holds. An infinite Due becomes the first or last year that the journal has: restored, it is alike.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     attempts, body_bytes, headers, body
 )
 SELECT %(sweep_id)s, 'cancelled', %(changed_us)s, d.{id}::text, c.message_id, c.message_type, c.destination,
-       c.due_before_us, c.attempts, coalesce(octet_length(d.{body}), 0), d.{headers}, d.{body}
+       CASE d.{due} WHEN 'infinity' THEN {{micros: timestamptz '290000-01-01 00:00:00+00'}}
+           WHEN '-infinity' THEN {{micros: timestamptz '4713-01-01 00:00:00+00 BC'}}
+           ELSE c.due_before_us END,
+       c.attempts, coalesce(octet_length(d.{body}), 0), d.{headers}, d.{body}
 FROM unnest(
     %(message_key)s::uuid[], %(message_id)s::text[], %(message_type)s::text[], %(destination)s::text[],
     %(due_before_us)s::bigint[], %(attempts)s::integer[]
