@@ -671,7 +671,10 @@ INSERT INTO "public"."duesweep_changes" (
     attempts, body_bytes, headers, body
 )
 SELECT $1, 'cancelled', $2, d.id::text, c.message_id, c.message_type, c.destination,
-       c.due_before_us, c.attempts, coalesce(octet_length(d.body), 0), d.headers, d.body
+       CASE d.due WHEN 'infinity' THEN (extract(epoch FROM timestamptz '290000-01-01 00:00:00+00') * 1000000)::bigint
+           WHEN '-infinity' THEN (extract(epoch FROM timestamptz '4713-01-01 00:00:00+00 BC') * 1000000)::bigint
+           ELSE c.due_before_us END,
+       c.attempts, coalesce(octet_length(d.body), 0), d.headers, d.body
 FROM unnest(
     $3::uuid[], $4::text[], $5::text[], $6::text[],
     $7::bigint[], $8::integer[]
