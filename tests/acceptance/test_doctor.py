@@ -106,6 +106,12 @@ POSTGRESQL = {
         SET_SEQ.format("Billing", 2_000_000_000), "fault seq-headroom {billing}", STATEMENTS),
     "seq at its end": Harm(
         SET_SEQ.format("Billing", 2**31 - 1), "fault seq-headroom {billing}", STATEMENTS),
+    "unlogged delayed table": Harm(
+        "ALTER TABLE {delayed} SET UNLOGGED", "warning durability {delayed}", STATEMENTS),
+    "unlogged journal": Harm(
+        "ALTER TABLE {journal} SET UNLOGGED", "warning durability {journal}", STATEMENTS),
+    "unlogged queue": Harm(
+        "ALTER TABLE {own} SET UNLOGGED", "warning durability {own}", STATEMENTS),
     "read-only session": Harm(_read_only, f"fault server-writable {STORE}"),
     "name of no table": Harm(
         {"retry__error_queue": "absent."}, "fault sweep-start the sweep",

@@ -13,6 +13,7 @@ from support.endpoint import Endpoint
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import set_up, settings
 from support.users import User, new_user
+from support.waiting import until
 
 DELAYED = '"public"."Sales.Orders.Delayed"'
 OWN = '"public"."Sales.Orders"'
@@ -210,6 +211,41 @@ def test_broker_with_the_endpoint_and_the_ladder_is_well(
 
     assert (found.code, found.to_mend()) == (0, {})
     assert found.of("ladder-queue")["severity"] == "ok"
+
+
+@pytest.mark.parametrize("asks", ["by the management API", "by AMQP"])
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [("transient", "The queue is not durable"), ("short", "max-length is 10, and the queue drops")],
+)
+def test_queue_that_loses_confirmed_messages_is_a_warning(
+    asks: str, harm: str, words: str, endpoint: Endpoint, broker: Broker
+) -> None:
+    broker.create("Sales.Orders")
+    if harm == "transient":
+        broker.channel.queue_delete("Sales.Orders")
+        broker.channel.queue_declare("Sales.Orders", durable=False)
+    else:
+        policy = {"pattern": "^Sales", "definition": {"max-length": 10}, "apply-to": "queues"}
+        broker.api("policies/{vhost}/short", "PUT", policy)
+    by_api = asks == "by the management API"
+    api = {"queues__default__management_url": broker.server.management_url} if by_api else {}
+
+    # The API's answer may be some seconds old.
+    until(lambda: not by_api or _is_known(broker, harm))
+    found = _diagnosed(endpoint.set_up(), broker, **api)
+
+    # AMQP does not report policies.
+    if by_api or harm == "transient":
+        assert (found.code, found.to_mend()) == (3, {("durability", "Sales.Orders"): "warning"})
+        assert words in found.of("durability")["found"]
+    else:
+        assert found.code == 0
+
+
+def _is_known(broker: Broker, harm: str) -> bool:
+    queue = broker.api("queues/{vhost}/Sales.Orders")
+    return not queue["durable"] if harm == "transient" else bool(queue.get("policy"))
 
 
 def test_missing_endpoints_and_a_missing_ladder_are_faults(

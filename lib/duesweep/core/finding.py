@@ -42,6 +42,7 @@ class Check(StrEnum):
     SERVER_VERSION = "server-version"
     SERVER_WRITABLE = "server-writable"
     SERVER_CERTIFICATE = "server-certificate"
+    DURABILITY = "durability"
     TEXT_ENCODING = "text-encoding"
     CLOCK_SKEW = "clock-skew"
     POOLER = "pooler"

@@ -231,7 +231,8 @@ Columns = Mapping[str, frozenset[str]]
 class FoundTable:
     """`columns` are names to types. `missing_rights`: the rights that were asked about
     and that this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` of
-    indexes that leave rows out. `mark` says the format of duesweep's own tables.
+    indexes that leave rows out. `mark` says the format of duesweep's own tables. `is_unlogged`: a
+    crash of the server empties the table.
     """
 
     is_table: bool
@@ -240,6 +241,7 @@ class FoundTable:
     indexed: frozenset[str] = field(default_factory=frozenset)
     indexed_in_part: frozenset[str] = field(default_factory=frozenset)
     mark: str | None = None
+    is_unlogged: bool = False
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

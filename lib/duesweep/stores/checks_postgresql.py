@@ -26,6 +26,7 @@ from duesweep.core.finding import (
 )
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.session import (
+    SEARCH_PATH,
     PostgreSqlSession,
     column_lists,
     connect,
@@ -91,9 +92,12 @@ def _creation(name: str, /, **tables: TableName) -> str:
 
 
 def _script(dsn: str, creations: Iterable[Sequence[str]]) -> str:  # noqa: ARG001 - it names no database
-    """The server's notices on existing tables are left out."""
+    """The server's notices on existing tables are left out. An administrator runs them, so no
+    function may be another one than the server's own.
+    """
     texts = filter(None, map("".join, creations))
-    return "\n".join(["SET client_min_messages = warning;", *texts])
+    settings = [f"SET search_path = {SEARCH_PATH};", "SET client_min_messages = warning;"]
+    return "\n".join([*settings, *texts])
 
 
 def _create(
@@ -253,6 +257,7 @@ def server_findings(connection: PostgreSqlSession, setting: str, server: Any) ->
     yield reachable(setting, f"PostgreSQL {server.version}", readings)
     yield _version(setting, server)
     yield writable(setting, session, is_replica=server.is_replica)
+    yield _durability(setting, server)
     yield certificate(
         setting, connection.tls.get("sslmode", "prefer"), is_encrypted=connection.is_encrypted
     )
@@ -301,6 +306,20 @@ def writable(setting: str, session: Any, *, is_replica: bool = False) -> Finding
     )
     why = "This is a replica" if is_replica else None
     return stop(Check.SERVER_WRITABLE, setting, refusal, found=why)
+
+
+def _durability(setting: str, server: Any) -> Finding:
+    check = Check.DURABILITY
+    if server.is_synced:
+        text = "Commits of duesweep's sessions are on the server's disk"
+        return ok(check, setting, text)
+    return warning(
+        check,
+        setting,
+        "fsync is off: a crash of the server's machine loses or damages messages that were "
+        "reported as delivered",
+        "Set fsync = on in the server's configuration, and reload it",
+    )
 
 
 def _encoding(setting: str, session: Any) -> Finding:

@@ -198,6 +198,7 @@ def server_findings(connection: SqlServerSession, setting: str, server: Any) -> 
     yield reachable(setting, f"SQL Server {server.version}", readings)
     yield _version(setting, server, _refused(connection, "doctor_json", numbers="[1]"))
     yield _writable(setting, connection.row("describe_session"))
+    yield _durability(setting, server)
     yield clock_skew(setting, readings)
     yield _zone(setting, server)
     yield _read_committed_snapshot(setting, server)
@@ -272,6 +273,23 @@ def _writable(setting: str, session: Any) -> Finding:
         "connect to the primary replica, without ApplicationIntent=ReadOnly",
     )
     return stop(Check.SERVER_WRITABLE, setting, refusal)
+
+
+def _durability(setting: str, server: Any) -> Finding:
+    check = Check.DURABILITY
+    if server.delayed_durability != "FORCED":
+        return ok(check, setting, "Commits of duesweep's sessions are on the server's disk")
+    statement = (
+        f"ALTER DATABASE {bracket_name(server.database_name)} SET DELAYED_DURABILITY = ALLOWED"
+    )
+    return warning(
+        check,
+        setting,
+        "DELAYED_DURABILITY is FORCED: a crash of the server loses its last commits, and messages "
+        "that were reported as delivered",
+        statement,
+        statements=[statement],
+    )
 
 
 def _zone(setting: str, server: Any) -> Finding:

@@ -150,6 +150,8 @@ def table_findings(
     yield ok(Check.TABLE_EXISTS, wanted.name, "It exists")
     newer = newer_format(wanted.name, found) if wanted.is_journal else ()
     yield from newer or [_shape(wanted, found)]
+    if found.is_unlogged:
+        yield _unlogged(wanted)
     yield _rights(wanted, found, grants)
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
@@ -260,6 +262,12 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
     return Finding(
         check, Severity.FAULT, name, text, advice=advice, statements=statements, refusal=refusal
     )
+
+
+def _unlogged(wanted: WantedTable) -> Finding:
+    statement = f"ALTER TABLE {wanted.name} SET LOGGED"
+    text = "It is unlogged: a crash of its server empties it"
+    return warning(Check.DURABILITY, wanted.name, text, statement, statements=[statement])
 
 
 def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:

@@ -53,7 +53,13 @@ def _reading(ahead: float, took: float = 0) -> ClockReading:
 
 ROWS = {
     "doctor_server": [
-        {"version": "16.2", "version_number": 160_002, "is_replica": False, "role": "sweeper"}
+        {
+            "version": "16.2",
+            "version_number": 160_002,
+            "is_replica": False,
+            "is_synced": True,
+            "role": "sweeper",
+        }
     ],
     "describe_session": [{"is_read_only": False, "encoding": "UTF8"}],
     "doctor_clock": [{"now": partial(datetime.now, UTC), "backend": 1}],
@@ -65,6 +71,7 @@ ROWS = {
             "column_types": ["uuid", "nvarchar"],
             "missing_rights": [],
             "mark": None,
+            "is_unlogged": False,
         }
     ],
     "describe_indexes": [{"column_name": "Id", "is_partial": False}],
@@ -155,6 +162,8 @@ _TWO_BACKENDS = {
     [
         ({}, {}),
         (_changed("doctor_server", version_number=120_000), {Check.SERVER_VERSION: FAULT}),
+        (_changed("doctor_server", is_synced=False), {Check.DURABILITY: WARNING}),
+        (_changed("describe_table", is_unlogged=True), {Check.DURABILITY: WARNING}),
         (_changed("describe_session", is_read_only=True), {Check.SERVER_WRITABLE: FAULT}),
         (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
         (_TWO_BACKENDS, {Check.POOLER: FAULT}),

@@ -23,6 +23,7 @@ ROWS = {
             "snapshot_isolation": "OFF",
             "grantee": "sweeper",
             "minutes_ahead": 60,
+            "delayed_durability": "DISABLED",
         }
     ],
     "describe_session": [{"updateability": "READ_WRITE"}],
@@ -62,6 +63,12 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
             {Check.READ_COMMITTED_SNAPSHOT: Severity.WARNING},
         ),
         (_changed("doctor_server", snapshot_isolation="ON"), {}, {}),
+        (_changed("doctor_server", delayed_durability="ALLOWED"), {}, {}),
+        (
+            _changed("doctor_server", delayed_durability="FORCED"),
+            {},
+            {Check.DURABILITY: Severity.WARNING},
+        ),
     ],
 )
 def test_difference_of_a_server_is_one_finding(

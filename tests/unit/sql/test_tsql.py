@@ -13,7 +13,7 @@ from sqlglot import exp
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
-from duesweep.drivers.statements import statement
+from duesweep.drivers.statements import statement, statements
 from duesweep.stores.dialect import batches_lock, sweep_lock
 from duesweep.stores.journal import settle_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
@@ -106,6 +106,17 @@ def test_statement_that_skips_locked_rows_sees_locks_where_the_database_has_row_
 
 def test_no_statement_asks_for_a_lock_on_a_table() -> None:
     assert broken(lambda each: re.findall("TABLOCK|PAGLOCK", each.code), SQL_SERVER) == []
+
+
+def test_procedure_is_the_servers_own_whatever_schemas_a_database_has() -> None:
+    called = [
+        name
+        for text in statements("sqlserver").values()
+        for name in re.findall(r"EXEC (?:@\w+ = )?(\S+)", text)
+    ]
+
+    assert {"sys.sp_getapplock", "sys.sp_releaseapplock"} <= set(called)
+    assert all(name.startswith("sys.") for name in called)
 
 
 def test_claim_locks_rows_only_and_skips_locked_rows() -> None:

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from time import monotonic
 from types import MappingProxyType
@@ -59,13 +59,19 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 _AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
-# These override the settings of the role and the database.
+# Unqualified functions and operators are the server's own. Otherwise a role that may create one in
+# a schema of the path could have it run with this role's rights.
+SEARCH_PATH = "pg_catalog, pg_temp"
+# These override the settings of the role, the database and the dsn.
 _UTC_SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "client_encoding": "UTF8",
     "default_transaction_isolation": "read committed",
 }
+# A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
+# stays as it is set.
+_DURABLE = {"synchronous_commit": "on"}
 # For statements about all that is due: memory in which a million keys are sorted, and no nested
 # loops. If the planner does not know yet how many retry counters there are, it would compare
 # each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
@@ -135,9 +141,12 @@ class PostgreSqlSession(Session):
     begun.
     """
 
-    def __init__(self, raw: BoundedConnection, limits: Limits, names: Names) -> None:
+    def __init__(
+        self, raw: BoundedConnection, limits: Limits, names: Names, start: "SessionStart"
+    ) -> None:
         super().__init__(limits, names)
         self._raw = raw
+        self.start = start
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
@@ -270,12 +279,16 @@ class PostgreSqlSession(Session):
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
-            "sessionInitStatement": _settings_query(_time_outs(limits) | _LARGE_STATEMENTS),
+            "sessionInitStatement": _set_up_query(_time_outs(limits) | _LARGE_STATEMENTS),
             **jdbc_tls(self.tls),
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
-        settings = _jdbc_settings(limits) | {"channelBinding": channel_binding(self._raw)}
+        settings = {
+            **_jdbc_settings(limits),
+            **self.start.jdbc_path(),
+            "channelBinding": channel_binding(self._raw),
+        }
         url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(settings)}"
         return url, {name: value for name, value in properties.items() if value}
 
@@ -302,16 +315,16 @@ def connect(dsn: str, limits: Limits) -> PostgreSqlSession:
     """
     with connect_errors(dsn):
         raw = _open(dsn, limits)
-        _set_up(raw, _UTC_SETTINGS | _time_outs(limits), limits)
-    return PostgreSqlSession(raw, limits, {})
+        start = _set_up(raw, _UTC_SETTINGS | _DURABLE | _time_outs(limits), limits)
+    return PostgreSqlSession(raw, limits, {}, start)
 
 
 def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlSession:
     """Open a session that sets no time zone, so that it has the server's."""
     with connect_errors(dsn), _hide_own_zone():
         raw = _open(dsn, limits, options=" ")
-        _set_up(raw, _time_outs(limits), limits)
-    return PostgreSqlSession(raw, limits, {})
+        start = _set_up(raw, _DURABLE | _time_outs(limits), limits)
+    return PostgreSqlSession(raw, limits, {}, start)
 
 
 def server_time_zone(dsn: str, limits: Limits) -> str | None:
@@ -379,14 +392,57 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
     return raw
 
 
-def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> None:
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """Facts of a new session: whether a pooler is before the server (it invents the process id that
+    a client gets), and the search path with which the session began.
+    """
+
+    is_pooled: bool
+    search_path: str
+
+    def jdbc_path(self) -> dict[str, str]:
+        """The setting by which the JDBC driver begins with our search path: Spark runs a statement
+        of its own before `sessionInitStatement`.
+
+        Poolers refuse it. Then the path has to have the server's own names first: raises
+        `ConfigError` where another schema precedes them.
+        """
+        if not self.is_pooled:
+            return {"currentSchema": SEARCH_PATH}
+        names = [name.strip(' "') for name in self.search_path.split(",")]
+        if "pg_catalog" in names[1:]:
+            raise ConfigError(
+                f"The search_path of the sweeper's role is {self.search_path}, so functions of "
+                "other schemas would run instead of the server's, and a pooler lets Spark set none",
+                advice=f"run ALTER ROLE … SET search_path = {SEARCH_PATH} for the sweeper's role, "
+                "or connect to the server itself",
+            )
+        return {}
+
+
+def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> SessionStart:
+    """Set up a session in one round trip."""
+    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
     try:
-        # One round trip. The first statement removes a time-out that could end the second one.
-        raw.execute(f"SET statement_timeout = 0; {_settings_query(settings)}".encode())
+        # The first statement removes a time-out that could end the others.
+        text = f"SET statement_timeout = 0; {_set_up_query(settings)}; {started}"
+        cursor = raw.execute(text.encode())
     except psycopg.Error:
         raw.close()
         raise
     raw.answer_seconds = limits.answer_seconds
+    while cursor.nextset():
+        pass
+    ((backend, path),) = cursor.fetchall()
+    return SessionStart(backend != raw.info.backend_pid, path)
+
+
+def _set_up_query(settings: Mapping[str, str]) -> str:
+    """Statements that set the search path, then these settings. The first one has no function that
+    another schema could replace.
+    """
+    return f"SET search_path = {SEARCH_PATH}; {_settings_query(settings)}"
 
 
 @contextmanager
@@ -418,13 +474,14 @@ def _time_outs(limits: Limits) -> dict[str, str]:
 
 def _settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
     """A query that sets them, for the session or in this transaction only, except limits that this
-    version of the server does not know.
+    version of the server does not know. Commits that are already durable stay as they are.
     """
     rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
     return (
         f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
         f" FROM (VALUES {rows}) AS wanted (name, value)"
         " JOIN pg_settings USING (name)"
+        " WHERE name <> 'synchronous_commit' OR setting = 'off'"
     )
 
 
@@ -469,6 +526,7 @@ def find_table(
         columns=dict(zip(found.column_names, found.column_types, strict=True)),
         missing_rights=found.missing_rights,
         mark=found.mark,
+        is_unlogged=found.is_unlogged,
     )
 
 

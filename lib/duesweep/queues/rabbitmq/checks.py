@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.core.errors import ConfigError
+from duesweep.core.finding import Check, Finding, fault, is_to_mend, ok, skipped, warning
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import PRECONDITION_FAILED, ChannelClosedError
 from duesweep.drivers.rabbitmq.management import Management, NotAllowedError
@@ -32,6 +34,8 @@ _REPLACE = "Move its messages, delete it, and run `duesweep rabbitmq delays crea
 _CHECKS = {Kind.EXCHANGE: Check.LADDER_EXCHANGE, Kind.QUEUE: Check.LADDER_QUEUE}
 # The ladder's queues do not set these, so a policy's value would take effect.
 _POLICY_KEYS = ("dead-letter-routing-key", "expires", "max-length", "max-length-bytes")
+# What limits a queue's length.
+_LIMITS = ("max-length", "max-length-bytes")
 _ANY = topology.binding_key("")
 _ALARMS = {"mem_alarm": "memory", "disk_free_alarm": "disk space"}
 
@@ -69,8 +73,13 @@ def examine(
         channel = Channel(connection)
         if not needs_ladder:
             yield ok(Check.SERVER_REACHABLE, brokers.setting, "This user can log in")
+        api = None if management_url is None else Management(management_url, brokers)
         for role, name in endpoints:
-            yield _endpoint(channel, style, role, name)
+            found = _endpoint(channel, style, role, name)
+            yield found
+            if not is_to_mend(found):
+                queue = _is_durable(channel, name) if api is None else _ask_queue(api, name)
+                yield _losses(name, queue)
     if needs_ladder:
         yield from examine_ladder(brokers, management_url)
 
@@ -137,6 +146,49 @@ def _endpoint(channel: Channel, style: Style, role: str, name: str) -> Finding:
             f"Run `duesweep rabbitmq endpoint create {name}`, or correct the setting that names it",
         )
     return ok(Check.TABLE_EXISTS, name, f"The {role} is there")
+
+
+def _is_durable(channel: Channel, name: str) -> _Row:
+    """Whether a queue is durable, by AMQP alone: it is declared again as a durable queue."""
+    try:
+        topology.create(channel, Topology(queues=(BrokerQueue(name, {}),)))
+    except ChannelClosedError as error:
+        # The broker compares this before the arguments, and needs a right that sweeps do not.
+        return {"durable": "'durable'" not in str(error)}
+    return {}
+
+
+def _ask_queue(api: Management, name: str) -> _Row:
+    """The queue as the management API describes it; empty if this user may not see it."""
+    try:
+        answer: _Row = api.ask(f"queues/{{vhost}}/{quote(name, safe='')}")
+    except ConfigError:
+        return {}
+    return answer
+
+
+def _losses(name: str, queue: _Row) -> Finding:
+    """Whether a queue can lose messages that the broker has confirmed."""
+    policy = queue.get("effective_policy_definition") or {}
+    limits = {key: queue.get("arguments", {}).get(f"x-{key}", policy.get(key)) for key in _LIMITS}
+    overflow = queue.get("arguments", {}).get("x-overflow", policy.get("overflow", "drop-head"))
+    reached = [f"{key} is {value:,}" for key, value in limits.items() if value is not None]
+    if not queue.get("durable", True):
+        return warning(
+            Check.DURABILITY,
+            name,
+            "The queue is not durable: a restart of the broker deletes it with its messages",
+            "When it is empty, delete it, and create it again as a durable queue",
+        )
+    if reached and overflow == "drop-head":
+        return warning(
+            Check.DURABILITY,
+            name,
+            f"{' and '.join(reached)}, and the queue drops its oldest messages to keep it: the "
+            "broker confirms messages, and then deletes them",
+            "Set overflow to reject-publish for this queue: then messages stay in the store",
+        )
+    return ok(Check.DURABILITY, name, "The queue keeps confirmed messages")
 
 
 def _version(setting: str, version: str) -> Finding:

@@ -13,9 +13,13 @@ FROM pg_namespace
 WHERE nspname = %(schema)s;
 
 -- name: describe_table
--- Returns a table's kind, owner, comment and columns, and the rights on it that the session lacks. No row:
--- the table does not exist.
+-- Returns a table's kind, owner, comment and columns, whether it or a part of it is unlogged, and the rights
+-- on it that the session lacks. No row: the table does not exist.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
+       c.relpersistence = 'u' OR EXISTS (
+           SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
+           WHERE p.relpersistence = 'u'
+       ) AS is_unlogged,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -206,10 +210,12 @@ ON CONFLICT (source) DO NOTHING;
 DELETE FROM {bindings} WHERE source = %(source)s;
 
 -- name: doctor_server
--- Returns the server's version, whether it is a replica, and this session's role.
+-- Returns the server's version, whether it is a replica, whether it writes commits to its disk, and this
+-- session's role.
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::integer AS version_number,
-       pg_is_in_recovery() AS is_replica, current_user::text AS role;
+       pg_is_in_recovery() AS is_replica, current_setting('fsync') = 'on' AS is_synced,
+       current_user::text AS role;
 
 -- name: doctor_clock
 -- Returns the server's clock, and the id of the server process that answers.

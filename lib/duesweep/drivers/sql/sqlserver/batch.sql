@@ -6,7 +6,7 @@
 -- fragment: get_lock
 -- An application lock works under every isolation level.
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = @lock, @LockMode = '$1', @LockOwner = '$2',
+EXEC @Answer = sys.sp_getapplock @Resource = @lock, @LockMode = '$1', @LockOwner = '$2',
     @LockTimeout = $3;
 
 -- fragment: listed

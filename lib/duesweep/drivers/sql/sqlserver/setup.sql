@@ -65,17 +65,17 @@ FROM STRING_SPLIT(@rights, ',') r;
 -- fragment: under_lock
 -- By the name of the lock that the transport takes to create the table.
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'{$1_lock}', @LockMode = 'Exclusive',
+EXEC @Answer = sys.sp_getapplock @Resource = N'{$1_lock}', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
 IF @Answer < 0 THROW 50000, N'Another session has been $2 this table for too long', 1;
 BEGIN TRY
     $3
 END TRY
 BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
     THROW;
 END CATCH;
-EXEC sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = N'{$1_lock}', @LockOwner = 'Session';
 
 -- fragment: create_once
 IF OBJECT_ID(N'{$1_literal}', 'U') IS NULL
@@ -301,11 +301,12 @@ WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.so
 DELETE FROM {bindings} WHERE source = @source;
 
 -- name: doctor_server
--- Returns the server's version, the database's name, compatibility level and isolation of readers from
--- writers, this user, and how many minutes the server's clock is ahead of UTC.
+-- Returns the server's version, the database's name, compatibility level, isolation of readers from writers
+-- and durability of commits, this user, and how many minutes the server's clock is ahead of UTC.
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
        d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
-       d.snapshot_isolation_state_desc AS snapshot_isolation, USER_NAME() AS grantee,
+       d.snapshot_isolation_state_desc AS snapshot_isolation, d.delayed_durability_desc AS delayed_durability,
+       USER_NAME() AS grantee,
        DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
 FROM sys.databases d
 WHERE d.database_id = DB_ID();

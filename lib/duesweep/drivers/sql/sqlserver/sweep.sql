@@ -9,7 +9,7 @@ SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 
 -- name: unlock
 -- Releases an application lock that the session holds.
-EXEC sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
