@@ -56,6 +56,8 @@ class Load:
 def open_server(folder: Path, dsn: str | None, **settings: str) -> Iterator[str]:
     """The dsn of a server with these settings that ends with the block; or `dsn`, if given."""
     if dsn is None:
+        # All commit as duesweep does; without --durable no disk is waited for.
+        settings = {"fsync": "off", "synchronous_commit": "on", **settings}
         with EmbeddedServer(folder, timezone="UTC", max_wal_size="4GB", **settings) as server:
             yield server.dsn
         return

@@ -291,7 +291,8 @@ def _between(
     settings["timeouts__silence_seconds"] = _SHORT_SILENCE_SECONDS
     with ExitStack() as stack:
         is_broker = side == QUEUE and world.place == BROKER
-        target = services.broker.amqp if is_broker else services.server.port
+        server = services.server if side == STORE else services.queue_server
+        target = services.broker.amqp if is_broker else server.port
         proxy = stack.enter_context(harmful_proxy(target))
         if side == STORE:
             dsn = make_conninfo(world.endpoint.dsn, host="127.0.0.1", port=proxy.port)

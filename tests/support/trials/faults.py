@@ -47,6 +47,7 @@ WORKER = "SIGKILL of a Python worker"
 SESSIONS = "database ends its sessions"
 RESTART = "database stopped at once and started"
 STOP = "database stopped at once"
+QUEUE_CRASH = "queues' server stopped at once and started"
 BROKER_KILL = "broker killed and started"
 BROKER_CUT = "broker closes its connections"
 DISK_FULL = "disk of the ledger full"
@@ -106,6 +107,10 @@ def _all() -> Sequence[Fault]:
             Fault(harm, stage, places=_POSTGRESQL)
             for harm in (SESSIONS, RESTART, STOP)
             for stage in ("claim", "commit", "settle")
+        ),
+        *(
+            Fault(QUEUE_CRASH, stage, places=(OTHER_DATABASE,))
+            for stage in ("deliver", "commit", "close", "settle")
         ),
         *(Fault(BROKER_CUT, stage, places=(BROKER,)) for stage in ("deliver", "commit")),
         Fault(BROKER_KILL, "deliver", places=(BROKER,)),

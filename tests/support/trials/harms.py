@@ -68,6 +68,10 @@ def _stop(scene: Scene) -> None:
     scene.healing.append(scene.services.server.start)
 
 
+def _restart_queues(scene: Scene) -> None:
+    scene.services.queue_server.restart()
+
+
 def _kill_broker(scene: Scene) -> None:
     scene.services.broker.kill()
     scene.healing.append(scene.services.broker.start)
@@ -147,6 +151,7 @@ _STRIKES: Mapping[str, Callable[[Scene], None]] = {
     faults.SESSIONS: _end_sessions,
     faults.RESTART: _restart,
     faults.STOP: _stop,
+    faults.QUEUE_CRASH: _restart_queues,
     faults.BROKER_KILL: _kill_broker,
     faults.BROKER_CUT: _cut_broker,
     faults.DISK_FULL: _fill,

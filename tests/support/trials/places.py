@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from duesweep_testing.server import EmbeddedServer
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
 from support.rabbitmq.broker import Broker
@@ -58,20 +59,20 @@ class LastingServer(PostgreSqlServer):
 
 
 @contextmanager
-def _database(services: Services, folder: Path) -> Iterator[PostgreSqlEndpoint]:
+def _database(embedded: EmbeddedServer, folder: Path) -> Iterator[PostgreSqlEndpoint]:
     name = f"trial_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(services.server.dsn, autocommit=True) as admin:
+    with psycopg.connect(embedded.dsn, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}".encode())
-    server = LastingServer(services.server.dsn_of(name))
+    server = LastingServer(embedded.dsn_of(name))
     yield Endpoint(server, folder, "public", "postgresql")
     server.admin.close()
-    with psycopg.connect(services.server.dsn, autocommit=True) as admin:
+    with psycopg.connect(embedded.dsn, autocommit=True) as admin:
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @contextmanager
 def _one_database(services: Services, folder: Path) -> Iterator[World]:
-    with _database(services, folder) as endpoint:
+    with _database(services.server, folder) as endpoint:
         endpoint.set_up(*_QUEUES)
         refuse = refuse_in_table(endpoint, _POSTGRESQL_REFUSAL)
         yield World(ONE_DATABASE, endpoint, {}, table_copies(endpoint), refuse)
@@ -80,9 +81,13 @@ def _one_database(services: Services, folder: Path) -> Iterator[World]:
 @contextmanager
 def _other_database(services: Services, folder: Path) -> Iterator[World]:
     with ExitStack() as stack:
-        endpoint, queues = (stack.enter_context(_database(services, folder)) for _ in range(2))
+        servers = (services.server, services.queue_server)
+        endpoint, queues = (stack.enter_context(_database(one, folder)) for one in servers)
         endpoint.set_up(MOVED)
         queues.set_up(*_QUEUES)
+        # As an administrator may have set it, for speed.
+        name = queues.fetch("SELECT current_database() AS name")[0].name
+        queues.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
         settings = {"queues__default__dsn": queues.dsn}
         refuse = refuse_in_table(queues, _POSTGRESQL_REFUSAL)
         sent, moved = table_copies(queues), table_copies(endpoint)
@@ -97,7 +102,7 @@ def _other_database(services: Services, folder: Path) -> Iterator[World]:
 def _broker(services: Services, folder: Path) -> Iterator[World]:
     vhost = f"v{uuid.uuid4().hex[:12]}"
     broker = Broker(services.broker, vhost)
-    with _database(services, folder) as endpoint:
+    with _database(services.server, folder) as endpoint:
         endpoint.set_up()
         for name in (*_QUEUES, endpoint.name):
             broker.create(name)

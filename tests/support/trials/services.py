@@ -48,6 +48,22 @@ class Services:
         return self._stack.enter_context(server)
 
     @cached_property
+    def queue_server(self) -> EmbeddedServer:
+        """PostgreSQL for queues apart from the store. Ten seconds may pass before it writes a
+        commit to its disk, unless the session asks for more.
+        """
+        folder = self.folder / "queues"
+        folder.mkdir()
+        server = EmbeddedServer(
+            folder,
+            port=free_port(),
+            TimeZone="UTC",
+            synchronous_commit="on",
+            wal_writer_delay="10s",
+        )
+        return self._stack.enter_context(server)
+
+    @cached_property
     def broker(self) -> BrokerServer:
         if self._broker is not None:
             return self._broker()
