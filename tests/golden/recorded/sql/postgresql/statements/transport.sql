@@ -70,25 +70,25 @@ ROLLBACK
 SAVEPOINT "_pg3_2"
 
 -- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name)
+SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name)
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- name: add_exhausted
 -- $1 int2, $2 int2, $3 uuid
@@ -375,6 +375,10 @@ SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
 -- name: describe_table
 -- $1 ?, $2 ?, $3 ?
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
+       c.relpersistence = 'u' OR EXISTS (
+           SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
+           WHERE p.relpersistence = 'u'
+       ) AS is_unlogged,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -428,7 +432,8 @@ ORDER BY q.schema, q.table;
 -- name: doctor_server
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num')::integer AS version_number,
-       pg_is_in_recovery() AS is_replica, current_user::text AS role;
+       pg_is_in_recovery() AS is_replica, current_setting('fsync') = 'on' AS is_synced,
+       current_user::text AS role;
 
 -- name: doctor_time_outs
 SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,

@@ -105,7 +105,7 @@ SELECT COUNT_BIG(*) AS timeless FROM [nsb].[dbo].[delayed] d WITH (READPAST, REA
 
 -- name: create_due_index
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
+EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
 IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
 BEGIN TRY
@@ -120,10 +120,10 @@ BEGIN TRY
         CREATE NONCLUSTERED INDEX [Index_Time] ON [nsb].[dbo].[delayed] ([Time]);
 END TRY
 BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
     THROW;
 END CATCH;
-EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
 
 -- name: doctor_waiting
 -- most

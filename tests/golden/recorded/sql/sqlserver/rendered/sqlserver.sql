@@ -1,6 +1,6 @@
 -- name: add_body_string
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockMode = 'Exclusive',
+EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
 IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
 BEGIN TRY
@@ -8,10 +8,10 @@ BEGIN TRY
         ALTER TABLE [nsb].[dbo].[queue] ADD BodyString AS CAST(Body AS nvarchar(max));
 END TRY
 BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
     THROW;
 END CATCH;
-EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
 
 -- name: add_exhausted
 -- exhausted, over_limit, sweep_id
@@ -21,7 +21,7 @@ WHERE sweep_id = ?;
 -- name: are_batches_over
 -- lock, sweep_id
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 0;
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM [nsb].[dbo].[sweeps] s
@@ -30,7 +30,7 @@ WHERE s.sweep_id = ?;
 -- name: await_batches
 -- lock, sweep_id
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 25000;
 SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
 FROM [nsb].[dbo].[sweeps] s
@@ -208,7 +208,7 @@ WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME();
 IF OBJECT_ID(N'[nsb].[dbo].[delayed]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -224,15 +224,15 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
 END;
 
 -- name: create_due_index
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
+EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
     @LockOwner = 'Session', @LockTimeout = 30000;
 IF @Answer < 0 THROW 50000, N'Another session has been changing this table for too long', 1;
 BEGIN TRY
@@ -247,10 +247,10 @@ BEGIN TRY
         CREATE NONCLUSTERED INDEX [Index_Due] ON [nsb].[dbo].[delayed] ([Due]);
 END TRY
 BEGIN CATCH
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
     THROW;
 END CATCH;
-EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
 
 -- name: create_journal
 IF OBJECT_ID(N'[nsb].[dbo].[bindings]', 'U') IS NULL
@@ -395,7 +395,7 @@ END;
 IF OBJECT_ID(N'[nsb].[dbo].[delayed]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -413,17 +413,17 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
 END;
 
 -- name: create_queue
 IF OBJECT_ID(N'[nsb].[dbo].[queue]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -445,17 +445,17 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[queue]_lock', @LockOwner = 'Session';
 END;
 
 -- name: create_subscriptions
 IF OBJECT_ID(N'[nsb].[dbo].[subscriptions]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -470,10 +470,10 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[subscriptions]_lock', @LockOwner = 'Session';
 END;
 
 -- name: delete_changes
@@ -545,7 +545,8 @@ SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', ?) AS is_granted;
 -- name: doctor_server
 SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
        d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
-       d.snapshot_isolation_state_desc AS snapshot_isolation, USER_NAME() AS grantee,
+       d.snapshot_isolation_state_desc AS snapshot_isolation, d.delayed_durability_desc AS delayed_durability,
+       USER_NAME() AS grantee,
        DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
 FROM sys.databases d
 WHERE d.database_id = DB_ID();
@@ -660,7 +661,7 @@ ORDER BY messages DESC, f.reason;
 -- name: fence
 -- lock, sweep_id
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -879,7 +880,7 @@ SELECT DISTINCT QueueAddress AS queue_address FROM [nsb].[dbo].[subscriptions] W
 -- name: lock_sweep_counters
 -- lock, sweep_id
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT @Answer AS answer, s.exhausted FROM [nsb].[dbo].[sweeps] s WHERE s.sweep_id = ?;
 
@@ -1513,7 +1514,7 @@ GROUP BY slice;
 -- name: try_lock
 -- lock
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
     @LockTimeout = 0;
 SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 
@@ -1523,7 +1524,7 @@ DELETE FROM [nsb].[dbo].[bindings] WHERE source = ?;
 
 -- name: unlock
 -- lock
-EXEC sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
+EXEC sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- source
