@@ -219,6 +219,11 @@ class UnusualBatchError(DuesweepError):
 class LedgerError(ServiceError):
     """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]
+        """A fault that lasts is one that a person has to correct."""
+        return ExitCode.WORK_LEFT if self.transient else ExitCode.CONFIGURATION
+
 
 class LedgerLockedError(LedgerError):
     """Another process holds a lock that settling needs. `text` says which one, and since when."""

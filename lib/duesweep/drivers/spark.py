@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -59,6 +59,13 @@ _OUT_OF_REACH = re.compile(
 )
 # What Spark says of a job or a call after its context ended: `spark.stop()`, or the JVM got a TERM.
 _SHUT_DOWN = re.compile(r"SparkContext (was|has been) shut ?down|stopped SparkContext")
+# The JVM unpacks libraries, such as snappy's, into its temporary folder, which may have `noexec`.
+_LIBRARY = re.compile(
+    r"(?P<what>UnsatisfiedLinkError): (?P<library>\S+): (?:\S+: )?(?P<why>[^\n\[]+)"
+)
+# Causes, the deepest one last; the causes of suppressed errors are indented.
+_CAUSE = re.compile(r"^Caused by: (?!\[CIRCULAR)(.*)$", re.MULTILINE)
+_PACKAGE = re.compile(r"^(?:[a-z_0-9]+\.)+(?=[A-Z])")
 # Names of errors only: "Concurrent" alone would match a ConcurrentHashMap in any stack.
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
@@ -167,16 +174,26 @@ def sentence(error: BaseException) -> str:
         return found[0]
     if _SHUT_DOWN.search(text):
         return "Spark was shut down (its JVM was terminated, or its session stopped)"
+    if found := _LIBRARY.search(text):
+        return f"{found['what']}: {found['library']} could not be loaded: {found['why']}"
+    # Errors of the language have no causes, but the stack of the parser.
+    causes = [] if isinstance(error, AnalysisException) else _CAUSE.findall(text)
     lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        return lines[1]
-    return lines[0] if lines else type(error).__name__
+        del lines[0]
+    said = causes[-1] if causes else next(iter(lines), type(error).__name__)
+    return _PACKAGE.sub("", said).strip(" :")
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the fault may pass by itself: storage is full or out of reach, or Spark has ended."""
     text = _text(error)
     return _is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH, _SHUT_DOWN))
+
+
+def lacks_library(error: BaseException) -> bool:
+    """Whether the JVM could not load a library that it had unpacked."""
+    return bool(_LIBRARY.search(_text(error)))
 
 
 def is_conflict(error: BaseException) -> bool:

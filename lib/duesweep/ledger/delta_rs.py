@@ -4,7 +4,8 @@ delta-rs reads credentials from the environment, as in AWS_ACCESS_KEY_ID:
 https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,6 +51,7 @@ from duesweep.ledger.base import (
     local_folder,
     table_path,
 )
+from duesweep.ledger.causes import DAMAGED, cause_of, find_damage
 from duesweep.ledger.rows import SCHEMAS, plain
 
 _CONFLICT_TRIES = 5
@@ -68,25 +70,13 @@ _ROWS_WITH_BODIES, _ROWS = 64, 8_192
 _ROWS_PER_PASS = 1_000_000
 _MOST_PASSES = 1_000
 _INSTANT = pa.timestamp("us", tz="UTC")
+# Properties of a table that name its CHECK constraints.
+_RULE = "delta.constraints."
 # A group of rows is in memory until it is written: 500,000 at once took 200 MB, these take 80. With
 # properties of one's own there is no compression unless one says which; this is the default.
 _FILES = WriterProperties(max_row_group_size=100_000, compression="SNAPPY")
 
-# Errors of the storage: first the ones that may pass.
-_PASSING = (
-    *("No space left on device", "Disk quota exceeded", "Input/output error"),
-    *("Read-only file system", "Stale file handle", "Transport endpoint is not connected"),
-    *("Connection refused", "Connection reset", "operation timed out", "503 Service"),
-)
-_LASTING = ("Permission denied", "403 Forbidden", "401 Unauthorized")
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
-_OTHER_WRITER = (
-    'set ledger.writer = "spark": the tables have features that delta-rs does not support'
-)
-_CHECK = (
-    "check ledger.root, the right to it and, in the environment, its credentials; with "
-    'ledger.writer = "spark" they are Spark\'s'
-)
 
 _Done = TypeVar("_Done")
 
@@ -103,7 +93,7 @@ class DeltaRsTables:
 
     def facts(self, name: str) -> LedgerTableFacts:
         location = self._location(name)
-        with _map_errors(f"The ledger at {self.root} is unreadable"):
+        with self._map_errors(name, "is unreadable"):
             try:
                 properties = self._open(name).metadata().configuration
             except TableNotFoundError:
@@ -113,7 +103,7 @@ class DeltaRsTables:
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         # The loser of a race finds the other one's table.
         with (
-            _map_errors(f"{self._location(name)} could not be created"),
+            self._map_errors(name, "could not be created"),
             suppress(CommitFailedError),
         ):
             DeltaTable.create(
@@ -129,7 +119,7 @@ class DeltaRsTables:
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         # In a conflict, another process has done the same.
         with (
-            _map_errors(f"{self._location(name)} could not be marked as the ledger's"),
+            self._map_errors(name, "could not be marked as the ledger's"),
             suppress(CommitFailedError),
         ):
             self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
@@ -167,7 +157,7 @@ class DeltaRsTables:
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if it is missing."""
-        with _map_errors(f"{self._location(name)} is unreadable"):
+        with self._map_errors(name, "is unreadable"):
             try:
                 return self._open(name).to_pyarrow_table()
             except TableNotFoundError as error:
@@ -178,7 +168,7 @@ class DeltaRsTables:
                 ) from error
 
     def size(self, name: str) -> TableSize | None:
-        with _map_errors(f"{self._location(name)} is unreadable"):
+        with self._map_errors(name, "is unreadable"):
             try:
                 files = pa.table(self._open(name).get_add_actions())
             except TableNotFoundError:
@@ -221,14 +211,15 @@ class DeltaRsTables:
             # In the middle of a write delta-rs panics, and prints the stacks of its threads.
             check_space(self.root, sum(piece.rows.bytes for piece in new))
             batches = chain.from_iterable(piece.rows.batches() for piece in new)
-            write_deltalake(
-                table,
-                pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
-                schema_mode="merge",
-                writer_properties=_FILES,
-                commit_properties=_marks(new, self.world.clock.now()),
-                **options,
-            )
+            with _naming_columns(self._location(name), table, SCHEMAS[name].names):
+                write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
+                    schema_mode="merge",
+                    writer_properties=_FILES,
+                    commit_properties=_marks(new, self.world.clock.now()),
+                    **options,
+                )
             self._compact_small(table, name)
 
         kept = "; the journal keeps the rows, and the next sweep tries again"
@@ -238,7 +229,7 @@ class DeltaRsTables:
         self, name: str, what: str, act: Callable[[DeltaTable], _Done], *, consequence: str = ""
     ) -> _Done:
         """Act on the newest version of a table, again after each commit of another process."""
-        with _map_errors(f"{self._location(name)} could not be {what}", consequence):
+        with self._map_errors(name, f"could not be {what}", consequence):
             for _ in range(_CONFLICT_TRIES - 1):
                 with suppress(CommitFailedError):
                     # A write to the path instead would create a lost table again.
@@ -249,7 +240,7 @@ class DeltaRsTables:
         """Compact the table if it is time. If that fails, the rows are still written."""
         if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
             return
-        with suppress(LedgerError, ValueError), _map_errors(f"{name} could not be compacted"):
+        with suppress(LedgerError, ValueError), self._map_errors(name, "could not be compacted"):
             # Much more than the files of a hundred small sweeps take.
             check_space(self.root, 10 * _COMPACTED_BYTES)
             table.optimize.compact(target_size=_COMPACTED_BYTES, max_concurrent_tasks=1)
@@ -257,11 +248,49 @@ class DeltaRsTables:
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
         """Map the errors of a read; that there is no table is none."""
-        with _map_errors(f"{self._location(name)} is unreadable"), suppress(TableNotFoundError):
+        with self._map_errors(name, "is unreadable"), suppress(TableNotFoundError):
             yield
 
+    @contextmanager
+    def _map_errors(self, name: str, failure: str, consequence: str = "") -> Iterator[None]:
+        """Turn delta-rs's errors into `LedgerError`s that name the table, and the damaged file if
+        there is one.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if not _is_of_delta_rs(error):
+                raise
+            is_protocol = isinstance(error, DeltaProtocolError)
+            text, is_transient, advice = cause_of(
+                str(error) or type(error).__name__, is_protocol=is_protocol
+            )
+            folder = local_folder(self.root)
+            if folder is not None and not is_transient and (damage := find_damage(folder / name)):
+                text, advice = damage, DAMAGED
+            raise LedgerError(
+                f"{self._location(name)} {failure}: {text}{consequence}",
+                advice=advice,
+                transient=is_transient,
+            ) from error
+
     def _open(self, name: str) -> DeltaTable:
-        return DeltaTable(self._uri(name), storage_options=self._options())
+        """The table in its newest version. Raises `LedgerError` where the newest commit is an empty
+        file, as a power failure leaves it: for delta-rs that is a commit that changed nothing.
+        """
+        table = DeltaTable(self._uri(name), storage_options=self._options())
+        folder = local_folder(self.root)
+        if folder is not None:
+            newest = folder / name / "_delta_log" / f"{table.version():020}.json"
+            # It may have become a part of a checkpoint, and be gone.
+            with suppress(FileNotFoundError):
+                if not newest.stat().st_size:
+                    raise LedgerError(
+                        f"{self._location(name)} is damaged: {newest} is empty",
+                        advice=DAMAGED,
+                        transient=False,
+                    )
+        return table
 
     def _options(self) -> dict[str, str] | None:
         """Limits for a storage on the network. Credentials come from the environment."""
@@ -309,23 +338,40 @@ def _marks(pieces: Sequence[LedgerPiece], now: datetime) -> CommitProperties:
     )
 
 
+def _is_of_delta_rs(error: BaseException) -> bool:
+    """A query raises a plain `Exception`. A panic of Rust's is none, and its class cannot be
+    imported.
+    """
+    is_plain = type(error) is Exception or type(error).__name__ == "PanicException"
+    return is_plain or isinstance(error, _FAILURES)
+
+
 @contextmanager
-def _map_errors(failure: str, consequence: str = "") -> Iterator[None]:
-    """Turn delta-rs's errors into `LedgerError`s that begin with `failure`."""
+def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> Iterator[None]:
+    """Say which columns and rules of the table refuse the rows, where delta-rs says only that it
+    checked them.
+    """
     try:
         yield
-    except BaseException as error:
-        # A panic of Rust's is no `Exception`, and its class cannot be imported.
-        if not isinstance(error, _FAILURES) and type(error).__name__ != "PanicException":
+    except DeltaError as error:
+        if "validation check" not in str(error):
             raise
-        text = str(error)
-        said = next((each for each in (*_PASSING, *_LASTING) if each in text), None)
-        said = said or text.partition("\n")[0].rstrip(": ") or type(error).__name__
-        is_beyond = isinstance(error, DeltaProtocolError) or "Unsupported" in text
+        fields = json.loads(table.schema().to_json())["fields"]
+        columns = [
+            f"the column {each['name']} is NOT NULL"
+            for each in fields
+            if not each["nullable"] and each["name"] not in own
+        ]
+        rules = [
+            f"the rule {key.removeprefix(_RULE)} is {text}"
+            for key, text in table.metadata().configuration.items()
+            if key.startswith(_RULE)
+        ]
+        found = ", ".join([*columns, *rules]) or cause_of(str(error)).text
         raise LedgerError(
-            f"{failure}: {said}{consequence}",
-            advice=_OTHER_WRITER if is_beyond else _CHECK,
-            transient=any(each in text for each in _PASSING),
+            f"{location} does not take the ledger's rows: {found}; the journal keeps them",
+            advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
+            transient=False,
         ) from error
 
 

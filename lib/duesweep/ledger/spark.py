@@ -30,7 +30,13 @@ from pyspark.sql.types import (
 
 from duesweep.core.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.core.world import instant_of, micros
-from duesweep.drivers.spark import SPARK_ERRORS, is_conflict, is_transient, sentence
+from duesweep.drivers.spark import (
+    SPARK_ERRORS,
+    is_conflict,
+    is_transient,
+    lacks_library,
+    sentence,
+)
 from duesweep.ledger.base import (
     COUNT,
     ENCLOSED_TYPES,
@@ -50,6 +56,7 @@ from duesweep.ledger.base import (
     table_name,
     table_path,
 )
+from duesweep.ledger.causes import DAMAGED, find_damage
 from duesweep.ledger.rows import SCHEMAS
 
 _TYPES: dict[pa.DataType, DataType] = {
@@ -76,6 +83,11 @@ _ABSENCE = (
     "DELTA_TABLE_NOT_FOUND",
     "TABLE_OR_VIEW_NOT_FOUND",
     "PATH_NOT_FOUND",
+)
+_CHECK_ROOT = "check ledger.root, and the right to read and write there"
+_UNPACK = (
+    "programs may not run in the JVM's temporary folder (noexec): set JAVA_TOOL_OPTIONS="
+    "-Dorg.xerial.snappy.tempdir=FOLDER in the environment, with a folder that allows that"
 )
 # More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
@@ -115,22 +127,24 @@ class SparkTables:
             if isinstance(error, AnalysisException) and "SCHEMA_NOT_FOUND" in str(error):
                 raise self._no_schema() from error
             if not _is_absence(error):
-                raise self._unreadable(f"The ledger at {self.root}", error) from error
+                raise self._fault(name, "is unreadable", error) from error
             return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         fields = SPARK_SCHEMAS[name]
         columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
         self._define(
+            name,
             f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
             f"TBLPROPERTIES ({_format_properties(properties)})",
-            f"{self.table(name)} could not be created",
+            "could not be created",
         )
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         self._define(
+            name,
             f"ALTER TABLE {self.table(name)} SET TBLPROPERTIES ({_format_properties(properties)})",
-            f"{self.table(name)} could not be marked as the ledger's",
+            "could not be marked as the ledger's",
         )
 
     def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
@@ -239,17 +253,17 @@ class SparkTables:
                 return act()
             except SPARK_ERRORS as error:
                 if not tries_left or not is_conflict(error):
-                    failure = f"{self.table(name)} could not be {what}"
-                    raise _unwritable(failure, error, consequence) from error
+                    failure = f"could not be {what}"
+                    raise self._fault(name, failure, error, consequence) from error
         raise AssertionError("unreachable")
 
-    def _define(self, statement: str, failure: str) -> None:
+    def _define(self, name: str, statement: str, failure: str) -> None:
         try:
             self.spark.sql(statement)
         except SPARK_ERRORS as error:
             # In a conflict, another process has done the same.
             if not is_conflict(error):
-                raise _unwritable(failure, error) from error
+                raise self._fault(name, failure, error) from error
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
@@ -258,14 +272,21 @@ class SparkTables:
             yield
         except SPARK_ERRORS as error:
             if not _is_absence(error):
-                raise self._unreadable(self.table(name), error) from error
+                raise self._fault(name, "is unreadable", error) from error
 
-    def _unreadable(self, what: str, error: Exception) -> LedgerError:
+    def _fault(
+        self, name: str, failure: str, error: Exception, consequence: str = ""
+    ) -> LedgerError:
+        """The error that names the table, and the damaged file if there is one."""
         raise_interruption(error)
+        text, advice, may_pass = sentence(error), _CHECK_ROOT, is_transient(error)
+        folder = local_folder(self.root)
+        if lacks_library(error):
+            advice = _UNPACK
+        elif folder is not None and not may_pass and (damage := find_damage(folder / name)):
+            text, advice = damage, DAMAGED
         return LedgerError(
-            f"{what} is unreadable: {sentence(error)}",
-            advice="check ledger.root and the right to read there",
-            transient=is_transient(error),
+            f"{self.table(name)} {failure}: {text}{consequence}", advice=advice, transient=may_pass
         )
 
     def _properties(self, name: str) -> dict[str, str]:
@@ -315,7 +336,7 @@ class SparkTables:
         except AnalysisException:
             return False
         except SPARK_ERRORS as error:
-            raise self._unreadable(f"The ledger at {self.root}", error) from error
+            raise self._fault(name, "is unreadable", error) from error
         return True
 
     @contextmanager
@@ -332,15 +353,6 @@ class SparkTables:
             for key, old in before.items():
                 with suppress(*SPARK_ERRORS):
                     self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
-
-
-def _unwritable(failure: str, error: Exception, consequence: str = "") -> LedgerError:
-    raise_interruption(error)
-    return LedgerError(
-        f"{failure}: {sentence(error)}{consequence}",
-        advice="check ledger.root and the right to write there",
-        transient=is_transient(error),
-    )
 
 
 def _is_absence(error: Exception) -> bool:

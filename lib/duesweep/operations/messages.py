@@ -495,7 +495,7 @@ def show_message(context: SweepContext, key: str | None, message_id: str | None)
         history_error=None if problem is None else str(problem.problem),
         named=f"key {key}" if key is not None else f"message id {message_id}",
         looked_at=looked_at,
-        exit_code=ExitCode.WORK_LEFT if isinstance(problem, LedgerError) else code,
+        exit_code=problem.exit_code if isinstance(problem, LedgerError) else code,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, SparkRuntimeException
 
 from duesweep.cli import app
 from duesweep.core.errors import ConfigError, NothingDueError, SparkError, StoreError
@@ -34,12 +34,35 @@ _FULL_DISK = """An error occurred while calling o123.save.
 Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
 \tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:301)
 """
+_NO_LIBRARY = SparkRuntimeException(
+    """An error occurred while calling o77.save.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/l
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.x(QueryExecutionErrors.scala:1)
+Caused by: java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy
+\t... 16 more
+\tCaused by: java.lang.ExceptionInInitializerError: Exception java.lang.UnsatisfiedLinkError: \
+/tmp/snappy-1.1.10-dc-libsnappyjava.so: /tmp/snappy-1.1.10-dc-libsnappyjava.so: failed to map \
+segment from shared object [in thread "Executor task launch worker"]
+\t\t... 31 more
+Caused by: [CIRCULAR REFERENCE: java.lang.ExceptionInInitializerError: Exception java.lang.x]
+"""
+)
+_LOST_FILE = SparkRuntimeException(
+    """An error occurred while calling o109.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error
+Caused by: java.io.FileNotFoundException: File file:/l/errors/part-0.parquet does not exist
+\t... 26 more
+"""
+)
 
 
 @pytest.mark.parametrize(
     ("error", "expected", "passes"),
     [
         (AnalysisException(_FULL_DISK), "No space left on device", True),
+        (_NO_LIBRARY, "libsnappyjava.so could not be loaded: failed to map segment", False),
+        (_LOST_FILE, "FileNotFoundException: File file:/l/errors/part-0.parquet does not", False),
         (AnalysisException("write failed: Disk quota exceeded"), "Disk quota exceeded", True),
         (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
         (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),

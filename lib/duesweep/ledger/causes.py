@@ -1,0 +1,186 @@
+"""Why a ledger's storage failed: the deepest cause in the text of an error of delta-rs, what to do
+about it, and whether it may pass; and the damaged file of a table in a local folder.
+
+delta-rs writes one cause a line, with arrows and colours, or a chain of them on one line;
+`tests/unit/ledger/delta_rs_errors.json` has texts of delta-rs 1.6.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_ARROW = re.compile(r"\n\s*↳\s*")
+# With RUST_BACKTRACE, or where the library is built so, the stack follows.
+_STACK = re.compile(r"\n\s*\d+: .*", re.DOTALL)
+# The names of layers, which say nothing about the cause.
+_LAYERS = re.compile(
+    r"(?:(?:Kernel|External|Parquet|Arrow|Json|Object Store|Parquet argument|Generic delta kernel"
+    r"|Generic DeltaTable|Generic (?:S3|LocalFileSystem|MicrosoftAzure|GCS|HTTP)|HTTP) error"
+    r"|Failed to parse parquet|Optimize selected-file scan failed while scanning data)"
+    r"\s*(?::|->)\s*"
+)
+_STATUS = re.compile(r"[1-5]\d\d [A-Z][A-Za-z ]*")
+_XML_CODE, _XML_MESSAGE = re.compile(r"<Code>([^<]*)"), re.compile(r"<Message>([^<]*)")
+_GAP = re.compile(r"filename: \"([^\"]+)\"")
+# The address of the services that give a cloud's machines their credentials.
+_MACHINES_CREDENTIALS = "169.254.169.254"
+_LONGEST = 400
+
+_OTHER_WRITER = (
+    'set ledger.writer = "spark": the tables have features that delta-rs does not support'
+)
+_CREDENTIALS = (
+    "put the credentials for ledger.root into the environment, such as AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY"
+)
+_CHECK = (
+    "check ledger.root, the right to it and, in the environment, its credentials; with "
+    'ledger.writer = "spark" they are Spark\'s'
+)
+# What texts mean: how to recognise one, whether that may pass, and what to do.
+_MEANINGS = (
+    (
+        r"No space left on device|Disk quota exceeded|Input/output error|Read-only file system"
+        r"|Stale file handle|Transport endpoint is not connected|Connection refused"
+        r"|Connection reset|[Tt]imed out|dns error|failed to lookup address|No route to host"
+        r"|Network is unreachable|\b50[0-9] [A-Z]|SlowDown|429 Too Many",
+        True,
+        _CHECK,
+    ),
+    (
+        r"ExpiredToken|TokenRefreshRequired|RequestExpired|[Tt]oken (?:has |is )?expired",
+        True,
+        "renew the credentials for ledger.root in the environment",
+    ),
+    (
+        r"URL scheme is not allowed",
+        False,
+        "set AWS_ALLOW_HTTP=true in the environment for an endpoint without TLS, or an https "
+        "endpoint in AWS_ENDPOINT_URL",
+    ),
+    (
+        r"NoSuchBucket|ContainerNotFound|specified bucket does not exist",
+        False,
+        "create the bucket or container of ledger.root, or correct ledger.root",
+    ),
+    (
+        r"incorrectly configured region|PermanentRedirect|AuthorizationHeaderMalformed",
+        False,
+        "set AWS_REGION in the environment to the bucket's region",
+    ),
+    (re.escape(_MACHINES_CREDENTIALS), False, _CREDENTIALS),
+    (
+        r"(?s)Unable to rename file.*\(os error (?:1|38|95|524)\)",
+        False,
+        "the folder's file system has to have hard links, which Azure Files, SMB and some others "
+        'lack: set ledger.root to a local disk, s3:, abfss: or gs:, or ledger.writer = "spark"',
+    ),
+    (r"[Uu]nsupported|not yet supported|[Dd]eletion ?[Vv]ector", False, _OTHER_WRITER),
+)
+DAMAGED = "restore it from a backup of the ledger, and run `duesweep audit`"
+
+
+class Cause(NamedTuple):
+    """The deepest cause as a phrase, whether it may pass by itself, and what to do about it."""
+
+    text: str
+    is_transient: bool
+    advice: str
+
+
+def cause_of(text: str, *, is_protocol: bool = False) -> Cause:
+    """The cause in an error's text. `is_protocol`: the table asks for more than the reader can."""
+    clean = _STACK.sub("", _COLOURS.sub("", text))
+    is_transient, advice = False, _OTHER_WRITER if is_protocol else _CHECK
+    for pattern, may_pass, what_to_do in () if is_protocol else _MEANINGS:
+        if re.search(pattern, clean):
+            is_transient, advice = may_pass, what_to_do
+            break
+    return Cause(_phrase(clean), is_transient, advice)
+
+
+def _phrase(text: str) -> str:
+    if _MACHINES_CREDENTIALS in text:
+        return "there are no credentials for it"
+    links = [" ".join(link.split()) for link in _ARROW.split(text)]
+    links = [link for link in links if link]
+    status = next((index for index, link in enumerate(links) if _STATUS.fullmatch(link)), None)
+    if status is not None:
+        return _told_by_server(links[status], " ".join(links[status + 1 :]))
+    if len(links) > 1:
+        # The last but one names the act that failed.
+        parts = [_without_layers(link) for link in links[-2:]]
+        return _shortened(": ".join(part for part in parts if part and "://" not in part))
+    first_line = _without_layers(text.strip().partition("\n")[0])
+    if "found gap" in text:
+        return "commits are missing between " + " and ".join(_GAP.findall(text)[:2])
+    return _shortened(first_line)
+
+
+def _told_by_server(status: str, body: str) -> str:
+    code, message = _XML_CODE.search(body), _XML_MESSAGE.search(body)
+    told = [found[1] for found in (code, message) if found is not None and found[1]]
+    return _shortened(": ".join([status, *told]))
+
+
+def _without_layers(text: str) -> str:
+    """The text without the layers' names, and without the address that was asked."""
+    text = _LAYERS.sub("", text)
+    *_, last = text.rpartition(" - ") if "://" in text else ("", "", text)
+    return last.strip(" :.")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def find_damage(table: Path) -> str | None:
+    """Which file of a table's log or data is empty, torn or missing, as a sentence; None: no such
+    file is found. Reads the whole log, so it is for a table that failed.
+    """
+    log = table / "_delta_log"
+    files = sorted(log.glob("[0-9]*"))
+    for path in files:
+        if path.suffix == ".parquet" and not _is_whole_parquet(path):
+            return f"{path} is empty or torn"
+    added: dict[str, int] = {}
+    for path in files:
+        if path.suffix != ".json":
+            continue
+        try:
+            actions = list(_actions(path))
+        except ValueError:
+            return f"{path} is empty or torn"
+        for action in actions:
+            if "add" in action:
+                added[action["add"]["path"]] = action["add"]["size"]
+            elif "remove" in action:
+                added.pop(action["remove"]["path"], None)
+    for name, size in added.items():
+        file = table / unquote(name)
+        if not file.is_file():
+            return f"{file} is missing"
+        if file.stat().st_size != size or not _is_whole_parquet(file):
+            return f"{file} is empty or torn"
+    return None
+
+
+def _actions(commit: Path) -> Iterator[dict[str, Any]]:
+    """The actions of a commit. Raises `ValueError` for a torn or empty one."""
+    lines = commit.read_text(encoding="utf-8").splitlines()
+    if not lines:
+        raise ValueError(commit)
+    for line in lines:
+        yield json.loads(line)
+
+
+def _is_whole_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            return False
+        file.seek(-4, 2)
+        return file.read(4) == b"PAR1"
