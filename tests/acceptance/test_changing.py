@@ -140,7 +140,7 @@ def test_message_that_is_due_after_all_of_pythons_years_can_be_changed(endpoint:
     assert run_sweep(endpoint).dispatched == 1
 
 
-# Each Due, and the one that a restored message has: the nearest that the journal can hold.
+# Each Due, and the Due of its restored message: the nearest that the journal can hold.
 _STRANGE_DUES = {
     "-infinity": "4713-01-01 00:00:00+00 BC",
     "4713-01-01 00:00:00+00 BC": "4713-01-01 00:00:00+00 BC",
