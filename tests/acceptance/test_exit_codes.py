@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
     "queues in a wrong database": (
         _connecting(QUEUES, dbname="postgres"), 2, 'no queue table "public"."Sales.Orders"'),
     "dsn of queues that cannot be read": (
-        _set(**{QUEUES: "nonsense"}), 2, "queues.default.dsn: "),
+        _set(**{QUEUES: "nonsense"}), 2, "queues.default.dsn is wrong: it is neither"),
 }  # fmt: skip
 
 

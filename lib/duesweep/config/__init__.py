@@ -1,6 +1,5 @@
 """Configuration. No other part of the package reads the environment."""
 
-from duesweep.config.dsn import holds_password
 from duesweep.config.environment import (
     given_variables,
     has_cluster_files,
@@ -23,6 +22,7 @@ from duesweep.config.model import (
     RouteConfig,
 )
 from duesweep.config.rules import keep_fixed, route_notice
+from duesweep.drivers.dsn import holds_password
 
 __all__ = [
     "DEFAULT_SCHEMAS",

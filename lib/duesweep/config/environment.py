@@ -12,6 +12,7 @@ from typing import Literal
 
 from duesweep.core import submit
 from duesweep.core.errors import ConfigError
+from duesweep.drivers.dsn import DsnError, check_http
 from duesweep.drivers.spark_start import SparkStart, own_jars
 
 _JARS_VARIABLE = "DUESWEEP_JARS"
@@ -99,7 +100,7 @@ def started() -> float:
 class OtlpSettings:
     """The target of a signal. `problem`: why it cannot go there; None: it can."""
 
-    endpoint: str
+    endpoint: str = field(repr=False)
     headers: str = field(default="", repr=False)
     problem: str | None = None
 
@@ -112,11 +113,15 @@ def otlp_settings(signal: Signal) -> OtlpSettings | None:
     if is_off or os.environ.get(f"OTEL{own}_EXPORTER") == "none" or not (endpoint or common):
         return None
     protocol = _first(f"{own}_PROTOCOL", "_PROTOCOL") or _PROTOCOL
-    is_known = protocol == _PROTOCOL
+    problem = f"{_OTLP}_PROTOCOL is {protocol}, not {_PROTOCOL}" if protocol != _PROTOCOL else None
+    try:
+        check_http(endpoint or common)
+    except DsnError as error:
+        problem = f"{_OTLP}{own if endpoint else ''}_ENDPOINT is wrong: {error}"
     return OtlpSettings(
         endpoint or f"{common.rstrip('/')}/v1/{signal}",
         _first(f"{own}_HEADERS", "_HEADERS"),
-        None if is_known else f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}, not {_PROTOCOL}",
+        problem,
     )
 
 

@@ -116,7 +116,7 @@ def _options(overrides: Sequence[str]) -> Iterator[_Given]:
         path, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(
-                f"--set {shorten(override)!r} is not of the form section.key=value",
+                f"--set {shown(repr(override))} is not of the form section.key=value",
                 advice="write it as in --set sweep.batch_rows=500",
             )
         parts = path.strip().split(".")

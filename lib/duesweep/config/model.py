@@ -2,14 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
 
-from duesweep.config.dsn import PORT_PROBLEM, dialect_of, has_bad_port
 from duesweep.core.policy import LedgerWriter
 from duesweep.core.routing import PLACEHOLDERS
+from duesweep.drivers.dsn import (
+    check_http,
+    check_ports,
+    dialect_of,
+    for_pika,
+    holds_password,
+)
 from duesweep.stores.base import TransactionMode
 
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.
@@ -19,7 +26,6 @@ MOST = 2**31 - 1
 DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
 _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
-_HTTP = re.compile(r"https?://(?:[^@/]*@)?[^@/:?#]")
 # Far more characters than a dsn with many servers has.
 _LONGEST = 10_000
 
@@ -39,6 +45,8 @@ class Section(BaseModel):
                 raise ValueError(f"it has {len(text):,} characters, and may have {_LONGEST:,}")
             if "\0" in text:
                 raise ValueError("it holds a NUL, the character with the number 0")
+            if _is_shown(cls.model_fields[str(given.field_name)]) and holds_password(text):
+                raise ValueError("it holds a password, and this setting is not kept secret")
         bounds = cls.model_fields[str(given.field_name)].metadata
         if any(isinstance(bound, MinLen) for bound in bounds) and not all(map(str.strip, texts)):
             raise ValueError("it is empty")
@@ -51,10 +59,15 @@ def _optional(description: str, *, alias: str | None = None) -> Any:
     return Field(default=None, min_length=1, alias=alias, description=description)
 
 
+def _is_shown(field: FieldInfo) -> bool:
+    """Whether it is a text of any form, which is not masked."""
+    return str in {field.annotation, *get_args(field.annotation)}
+
+
 def _check_port(dsn: SecretStr | None) -> SecretStr | None:
     """The same dsn or URL. Raises `ValueError` for a port that cannot be."""
-    if dsn is not None and has_bad_port(dsn.get_secret_value()):
-        raise ValueError(PORT_PROBLEM)
+    if dsn is not None:
+        check_ports(dsn.get_secret_value())
     return dsn
 
 
@@ -71,7 +84,8 @@ class StoreConfig(Section):
     dsn: SecretStr = Field(
         min_length=1,
         description="The store's database: a PostgreSQL URL or keywords, or an ODBC string for "
-        "SQL Server. With a password, give it in the environment.",
+        "SQL Server; or the connection string of Npgsql or SqlClient. With a password, give it in "
+        "the environment.",
     )
     endpoint: str = Field(
         min_length=1, description="The endpoint that the delayed messages belong to."
@@ -184,8 +198,8 @@ class QueueConfig(Section):
         "text.",
     )
     url: SecretStr | tuple[SecretStr, ...] | None = _optional(
-        "RabbitMQ: `amqps://user:password@host:5671/vhost`, or a list of a cluster's nodes, tried "
-        "in this order."
+        "RabbitMQ: `amqps://user:password@host:5671/vhost`, or NServiceBus's `host=…;username=…`, "
+        "or a list of a cluster's nodes, tried in this order."
     )
     topology: Literal["conventional", "direct"] = Field(
         default="conventional",
@@ -213,14 +227,20 @@ class QueueConfig(Section):
 
     @field_validator("dsn", "url", "management_url")
     @classmethod
-    def _with_possible_ports(cls, dsn: Any) -> Any:
-        return tuple(map(_check_port, dsn)) if isinstance(dsn, tuple) else _check_port(dsn)
+    def _with_possible_ports(cls, dsn: Any, given: ValidationInfo) -> Any:
+        for each in dsn if isinstance(dsn, tuple) else (dsn,):
+            _check_port(each)
+            if given.field_name == "url" and each is not None:
+                for_pika(each.get_secret_value())
+            if given.field_name == "management_url" and each is not None:
+                check_http(each.get_secret_value())
+        return dsn
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The brokers' URLs, in the order in which they are tried."""
+        """The brokers' AMQP URLs, in the order in which they are tried."""
         given = self.url if isinstance(self.url, tuple) else (self.url,)
-        return tuple(url.get_secret_value() for url in given if url is not None)
+        return tuple(for_pika(url.get_secret_value()) for url in given if url is not None)
 
 
 class RouteConfig(Section):
@@ -420,9 +440,10 @@ class MetricsConfig(Section):
     @field_validator("pushgateway")
     @classmethod
     def _over_http(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not _HTTP.match(url.get_secret_value()):
-            raise ValueError("it must begin with http:// or https://, and name a host")
-        return _check_port(url)
+        _check_port(url)
+        if url is not None:
+            check_http(url.get_secret_value())
+        return url
 
 
 class SloConfig(Section):

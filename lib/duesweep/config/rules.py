@@ -7,10 +7,11 @@ from itertools import pairwise
 
 from pydantic import SecretStr
 
-from duesweep.config.dsn import dialect_of
 from duesweep.config.model import Config, QueueConfig, StoreConfig, variable_of
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
+from duesweep.drivers.dsn import DsnError, dialect_of, fits_npgsql, for_libpq
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 
 SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 # The settings that say where a connection leads.
@@ -28,7 +29,10 @@ _RABBITMQ_ONLY = {
 
 def first_problem(config: Config) -> Problem | None:
     """The first setting that contradicts others, or has no effect; or None."""
-    rules = (_name_problem, _store_problem, _queue_problem, _route_problem, _retry_problem)
+    rules = (
+        *(_name_problem, _dsn_problem, _store_problem),
+        *(_queue_problem, _route_problem, _retry_problem),
+    )
     return next(filter(None, (rule(config) for rule in rules)), None)
 
 
@@ -62,8 +66,6 @@ def _retry_problem(config: Config) -> Problem | None:
 def _store_problem(config: Config) -> Problem | None:
     """The problem with the store's settings, or None."""
     store = config.store
-    if not store.is_custom and (contradiction := _contradiction(store.kind, store.dsn)):
-        return Problem(f"store.kind {contradiction}", "correct the wrong one of the two")
     useless = _useless_setting(store)
     if useless is not None:
         return Problem(
@@ -91,11 +93,52 @@ def _store_problem(config: Config) -> Problem | None:
     return None
 
 
-def _contradiction(kind: str | None, dsn: SecretStr | None) -> str | None:
-    """How the kind of a connection and the form of its dsn contradict each other."""
-    expected = {"msmq": "sqlserver"}.get(str(kind), kind)
-    found = None if dsn is None else dialect_of(dsn.get_secret_value())
+def _dsn_problem(config: Config) -> Problem | None:
+    """The first dsn that is not of its connection's kind, or that its driver cannot read; or None.
+    The dsn of a custom store may have any form.
+    """
+    store = config.store
+    kinds: dict[str, tuple[str | None, SecretStr | None]] = {}
+    if not store.is_custom:
+        kinds["store"] = store.kind, store.dsn
+    for name, queue in config.connections.items():
+        kind = queue.kind or (None if store.is_custom else store.dialect)
+        kinds[f"queues.{name}"] = kind, queue.dsn
+    for section, (kind, dsn) in kinds.items():
+        if dsn is None:
+            continue
+        text = dsn.get_secret_value()
+        own = config.queues.get(section.partition(".")[2])
+        is_default = "kind" not in store.model_fields_set and not (own and own.kind)
+        if contradiction := _contradiction(kind, text, is_default=is_default):
+            return Problem(f"{section}.kind {contradiction}", "correct the wrong one of the two")
+        dialect = store.dialect if section == "store" else kind
+        if (problem := _unreadable(text, dialect)) is not None:
+            return replace(problem, text=f"{section}.dsn is wrong: {problem.text}")
+    return None
+
+
+def _unreadable(dsn: str, dialect: str | None) -> Problem | None:
+    """That the driver of this dialect cannot read a dsn, or would misread it; or None."""
+    try:
+        if dialect == "sqlserver":
+            OdbcDsn.parse(dsn)
+        elif dialect == "postgresql":
+            for_libpq(dsn)
+    except (DsnError, ConfigError) as error:
+        text = error.problem.text
+        return replace(error.problem, text=text[:1].lower() + text[1:])
+    return None
+
+
+def _contradiction(kind: str | None, dsn: str, *, is_default: bool) -> str | None:
+    """How the kind of a connection and the form of its dsn contradict each other. A dsn that both
+    Npgsql and SqlClient would take is PostgreSQL's if that kind is given.
+    """
+    expected, found = {"msmq": "sqlserver"}.get(str(kind), kind), dialect_of(dsn)
     if found is None or expected not in SERVERS or found == expected:
+        return None
+    if expected == "postgresql" and fits_npgsql(dsn) and not is_default:
         return None
     forms = f"its dsn is one of {SERVERS[found]}"
     return f"is {kind}, but {forms}: kind and dsn contradict each other"
@@ -169,11 +212,6 @@ def _route_problem(config: Config) -> Problem | None:
 def _queue_problem(config: Config) -> Problem | None:
     """The problem with a queue connection, or None."""
     for name, queue in config.connections.items():
-        kind = queue.kind or (None if config.store.is_custom else config.store.dialect)
-        if contradiction := _contradiction(kind, queue.dsn):
-            return Problem(
-                f"queues.{name}.kind {contradiction}", "correct the wrong one of the two"
-            )
         problem = (
             _rabbitmq_problem(name, queue) if queue.kind == "rabbitmq" else _other_problem(queue)
         )

@@ -10,10 +10,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from duesweep.config.dsn import holds_password
 from duesweep.config.files import Part, text_of
 from duesweep.config.model import ENVIRONMENT, LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
+from duesweep.drivers.dsn import holds_password
 
 # No setting has this many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8

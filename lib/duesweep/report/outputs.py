@@ -68,6 +68,8 @@ def tell_of(ran: Sequence[tuple[Duesweep, Run]]) -> Iterator[Problem]:
             # `tracing` of the adapters warns where OpenTelemetry is not installed.
             with suppress(ImportError):
                 outputs.append(collector(settings.endpoint, settings.headers))
+        if settings is not None and settings.problem is not None:
+            yield Problem(f"The metrics of this run are not sent: {settings.problem}")
         if outputs:
             runs = [with_due(each, run) for each, run in ran if each.config.metrics == metrics]
             yield from tell(runs, outputs)
@@ -221,4 +223,6 @@ def collector(endpoint: str, headers: str = "") -> Output:
             raise OSError("it did not take them; the line above says why")
         return ()
 
-    return Output(f"The collector at {endpoint}", send)
+    parts = urlsplit(endpoint)
+    shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return Output(f"The collector at {shown}", send)

@@ -62,7 +62,7 @@ class OtlpTracing(Tracing):
     """
 
     records: ClassVar[bool] = True
-    endpoint: str
+    endpoint: str = field(default="", repr=False)
     headers: str = field(default="", repr=False)
     resource: tuple[tuple[str, str], ...] = ()
     parent: str | None = None

@@ -114,7 +114,7 @@ def test_address_is_read_or_refused(one: BadInput, transport: str) -> None:
 
 @pytest.mark.parametrize("one", each_of("addresses"))
 def test_address_that_rabbitmq_cannot_name_is_refused_without_asking_it(one: BadInput) -> None:
-    brokers = Brokers(("http://no-broker",), "queues.default")
+    brokers = Brokers(("amqp://without-password@no-broker",), "queues.default")
     session = RabbitMqQueueSession(
         Link(brokers, 10), Style.CONVENTIONAL, "Sales.Orders", Punctuality(is_wanted=False)
     )

@@ -18,6 +18,7 @@ from support.config_files import MINIMAL, SQL_SERVER, file_of
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
 URL = "amqps://sweeper:s3cret@mq.example:5671/sales"
 OTHER = "amqps://sweeper:0ther@mq2.example:5671/sales"
+MANAGEMENT = "https://sweeper:0ther@mq2.example:15671"
 RABBITMQ = f'{MINIMAL}\n[queues.default]\nkind = "rabbitmq"\n'
 ROUTED = f"""{SQL_SERVER}
 [queues.main]
@@ -67,7 +68,7 @@ def test_variable_is_for_the_connection_however_the_file_writes_it(
 def test_file_gives_one_url_or_several_in_their_order_and_they_are_masked(
     written: str, urls: tuple[str, ...]
 ) -> None:
-    management = f'management_url = "{OTHER}"\n'
+    management = f'management_url = "{OTHER.replace("amqps", "https").removesuffix("sales")}"\n'
     config = load(file_of(f"{RABBITMQ}url = {written}\n{management}"))
 
     shown = json.dumps(mask_secrets(config)) + repr(config) + str(config) + config.model_dump_json()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
@@ -25,12 +26,9 @@ from duesweep.core.errors import (
     make_storable,
     raise_interruption,
 )
+from duesweep.drivers.dsn import HOW_TO_LIBPQ, DsnError, Value, check_libpq, for_libpq
 from duesweep.drivers.statements import Names
 
-_HOW_TO = (
-    "write it as postgresql://user@host:5432/database, with % and other special characters "
-    "percent-encoded, or as keyword=value pairs"
-)
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
 _UNRESOLVED = "check the host's name in the dsn, and that this machine can resolve it"
 _ABOUT_LOGINS = re.compile('authentication failed|pg_hba.conf|role "')
@@ -160,12 +158,12 @@ def unusual_errors() -> Iterator[None]:
 @contextmanager
 def connect_errors(dsn: str) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
-    _refuse_bare_signs(dsn)
+    _refuse_misread(dsn)
     try:
         yield
     except psycopg.ProgrammingError:
         # Without libpq's text, which may hold the password, and not in a stack trace either.
-        raise ConfigError("The dsn cannot be read", advice=_HOW_TO) from None
+        raise ConfigError("The dsn cannot be read", advice=HOW_TO_LIBPQ) from None
     except psycopg.OperationalError as error:
         text = _told_once(_sentence(error))
         if "no password supplied" in text or "empty password" in text:
@@ -204,17 +202,23 @@ def _advice_for(refusal: str) -> str:
     return "check user, password and database in the dsn, and the server's pg_hba.conf"
 
 
-def _refuse_bare_signs(dsn: str) -> None:
-    """Refuse a URL whose password has an `@` or `/` that is not encoded: libpq takes the end of the
-    password for the host or the database, and shows it in its errors.
-    """
-    found = re.fullmatch(r"\s*postgres(?:ql)?://([^/?]*)([^?]*)(.*)", dsn, re.DOTALL)
-    if found is None:
-        return
-    login, path, settings = found.groups()
-    begins_late = "@" not in login and re.match(r"[^=]*@", settings)
-    if login.count("@") > 1 or "@" in path or begins_late:
-        raise ConfigError("The dsn cannot be read", advice=_HOW_TO)
+def _refuse_misread(dsn: str) -> None:
+    """Raise `ConfigError` if libpq would misread the dsn, or a variable that completes it."""
+    try:
+        for_libpq(dsn)
+    except DsnError as error:
+        text = f"The dsn is wrong: {error.problem.text}"
+        raise ConfigError(text, advice=error.problem.advice) from None
+    for option in Conninfo.get_defaults():
+        if option.envvar and option.val:
+            try:
+                value = option.val.decode()
+                check_libpq({option.keyword.decode(): Value(value, value)})
+            except ValueError:
+                variable = option.envvar.decode()
+                raise ConfigError(
+                    f"{variable} in the environment is wrong", advice="correct it"
+                ) from None
 
 
 # The row's own fault: data exception, integrity violation, check option of a view, program limit
@@ -307,7 +311,7 @@ def _sentence(error: psycopg.Error) -> str:
 
 
 def _server_of(dsn: str) -> str:
-    parts = conninfo_to_dict(dsn)
+    parts = conninfo_to_dict(for_libpq(dsn))
     server = f"{parts.get('host', 'the local socket')}:{parts.get('port', 5432)}"
     return f"{server}/{parts.get('dbname', '')}"
 

@@ -26,6 +26,7 @@ from psycopg.rows import namedtuple_row
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
+from duesweep.drivers.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
     connect_errors,
@@ -349,7 +350,7 @@ def database_of(dsn: str) -> str:
     """The name of the database that `dsn` means; `ConfigError` if it cannot be read."""
     with connect_errors(dsn):
         defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
-        given = conninfo_to_dict(dsn)
+        given = conninfo_to_dict(for_libpq(dsn))
     name = given.get("dbname") or _decode(defaults.get("dbname")) or given.get("user")
     return str(name or _decode(defaults.get("user")))
 
@@ -369,6 +370,7 @@ def _decode(value: bytes | None) -> str:
 
 
 def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
+    dsn = for_libpq(dsn)
     hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
     # No prepared statements: a pooler may lose them, and the planner should see each batch's own
     # keys.

@@ -23,6 +23,7 @@ import pika.exceptions
 
 from duesweep.core.errors import ConfigError, DuesweepError, QueueError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.dsn import DsnError, for_pika
 from duesweep.drivers.rabbitmq.errors import (
     UnansweredError,
     channel_error,
@@ -48,7 +49,8 @@ SEQUENCE_HEADER = "x-dotnet-pub-seq-no"
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """The AMQP URLs of one cluster's nodes, tried in this order.
+    """The AMQP URLs of one cluster's nodes, tried in this order. Connection strings of NServiceBus
+    become URLs. Raises `ConfigError` for other texts.
 
     For `amqps`: `ca_file` has the authorities to trust instead of the machine's; `certificate` and
     `key` are the client's. All three are PEM files. The host's name is always checked.
@@ -60,6 +62,14 @@ class Brokers:
     certificate: str | None = None
     key: str | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "urls", tuple(map(for_pika, self.urls)))
+        except DsnError as error:
+            raise ConfigError(
+                f"{self.setting}.url is wrong: {error.problem.text}", advice=error.problem.advice
+            ) from None
 
     def parameters(self) -> Sequence[pika.connection.Parameters]:
         """pika's parameters for each broker. Raises `ConfigError` for a URL that cannot be used."""
@@ -96,7 +106,7 @@ class Brokers:
             # Without a path pika takes the vhost "", which no broker has.
             path = url if parts.path not in {"", "/"} else parts._replace(path="/%2F").geturl()
             parameters = pika.URLParameters(path)
-        except (ValueError, TypeError, AssertionError, KeyError) as error:
+        except (ValueError, TypeError, AssertionError, LookupError) as error:
             raise self._url_error(type(error).__name__) from None
         if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
             raise ConfigError(

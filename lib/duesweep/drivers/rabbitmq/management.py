@@ -20,6 +20,7 @@ from urllib.request import (
 )
 
 from duesweep.core.errors import ConfigError, QueueError
+from duesweep.drivers.dsn import DsnError, check_http
 from duesweep.drivers.rabbitmq.connection import Brokers
 
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
@@ -97,17 +98,13 @@ class Management:
 
     def _split_url(self, url: str) -> SplitResult:
         try:
-            parts = urlsplit(url)
-            is_url = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.path
-            # urlsplit checks the port only when it is read.
-            _ = parts.port
-        except ValueError:
-            is_url = False
-        if not is_url:
+            check_http(url)
+        except DsnError as error:
             raise ConfigError(
-                f"{self._setting} is not of the form https://user:password@host:15671"
-            )
-        return parts
+                f"{self._setting} is wrong: {error.problem.text}",
+                advice="write it as https://user:password@host:15671",
+            ) from None
+        return urlsplit(url)
 
     def _certificate_error(self, error: ssl.SSLCertVerificationError) -> ConfigError:
         return ConfigError(

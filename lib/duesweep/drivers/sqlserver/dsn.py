@@ -17,17 +17,53 @@ from pathlib import Path
 from typing import Any
 
 from duesweep.core.errors import ConfigError, OdbcDriverError
+from duesweep.drivers.dsn import DsnError, Value, check_host, holds_password, net_pairs
 
 _PAIR = re.compile(r"[\s;]*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;|$)")
 _SAME = {
-    "addr": "server",
-    "address": "server",
-    "network address": "server",
-    "user id": "uid",
-    "user": "uid",
+    **dict.fromkeys(("addr", "address", "network address", "data source"), "server"),
+    **dict.fromkeys(("user id", "userid", "user"), "uid"),
     "password": "pwd",
     "initial catalog": "database",
+    "integrated security": "trusted_connection",
+    "trust server certificate": "trustservercertificate",
+    "host name in certificate": "hostnameincertificate",
+    "server certificate": "servercertificate",
+    "workstation id": "wsid",
+    "application intent": "applicationintent",
+    "multi subnet failover": "multisubnetfailover",
+    "failover partner": "failover_partner",
+    "current language": "language",
 }
+# SqlClient's options about its process, or that duesweep decides for its own sessions.
+_UNUSED = {
+    *("pooling", "min pool size", "max pool size", "connection lifetime", "load balance timeout"),
+    *("connection reset", "pool blocking period", "poolblockingperiod", "enlist", "timeout"),
+    *("connect timeout", "connection timeout", "command timeout", "persist security info"),
+    *("persistsecurityinfo", "connect retry count", "connect retry interval", "replication"),
+    *("type system version", "packet size", "transaction binding", "asynchronous processing"),
+    *("async", "network library", "multiple active result sets", "multipleactiveresultsets"),
+    "application name",
+}
+# SqlClient's options that ODBC does not have.
+_REFUSED = {
+    *("attachdbfilename", "extended properties", "initial file name", "context connection"),
+    *("user instance", "column encryption setting", "enclave attestation url"),
+    *("attestation protocol", "ip address preference", "ipaddresspreference", "server spn"),
+    "failover partner spn",
+}
+# ODBC strings have none of these.
+_SQL_CLIENTS = (_SAME.keys() | _UNUSED | _REFUSED) - {"addr", "address", "network address"}
+_FLAGS = {"encrypt", "trustservercertificate", "trusted_connection", "multisubnetfailover"}
+_AS_ODBC = {"true": "yes", "false": "no", "sspi": "yes"}
+# Named pipes, shared memory, and LocalDB.
+_NO_TCP = re.compile(r"(np|lpc|admin):|\\\\|\(localdb\)", re.IGNORECASE)
+_JDBC_URL = re.compile(
+    r"jdbc:sqlserver://(?P<host>[^\\:;,/]*|\[[^\]]*\])(\\(?P<instance>[^:;/]*))?(:\d+)?/?",
+    re.IGNORECASE,
+)
+# Spark shows all properties but passwords.
+_SHOWN_PROPERTIES = {"user", "username", "servername", "databasename", "database", "instancename"}
 _JDBC_ENCRYPT = {
     "yes": "true",
     "mandatory": "true",
@@ -57,7 +93,7 @@ class OdbcDsn:
     @classmethod
     def parse(cls, text: str) -> "OdbcDsn":
         """Read `text`. Raises `ConfigError` if it cannot be read or names no server."""
-        pairs = dict(_pairs(text))
+        pairs = _sql_client_pairs(text) or dict(_pairs(text))
         if not {"server", "dsn", "filedsn"} & set(pairs):
             raise ConfigError("The dsn names no Server", advice=_HOW_TO)
         for name, choices in _CHOICES.items():
@@ -65,6 +101,7 @@ class OdbcDsn:
                 raise ConfigError(
                     f"The dsn's {name} is none of {', '.join(choices)}", advice="correct it"
                 )
+        _check_server(pairs.get("server", ""))
         return cls(pairs)
 
     def __repr__(self) -> str:
@@ -125,23 +162,72 @@ class OdbcDsn:
         return {name: value for name, value in found.items() if value}
 
 
+def _sql_client_pairs(text: str) -> dict[str, str] | None:
+    """The connection string of .NET's SqlClient as ODBC's pairs; None: it is none. Raises
+    `ConfigError` for an option that ODBC does not have.
+    """
+    written = [(re.sub(r"\s+", " ", key).lower(), value) for key, value in net_pairs(text) or ()]
+    names = {name for name, _ in written}
+    if names & {"driver", "dsn", "filedsn"} or not names & _SQL_CLIENTS or "{" in text:
+        return None
+    pairs: dict[str, str] = {}
+    for name, value in written:
+        if name in _REFUSED and value.text.lower() not in {"", "false", "no"}:
+            raise ConfigError(f"The dsn's option {name} cannot be used here", advice="remove it")
+        if name not in _UNUSED | _REFUSED and value.text:
+            own = _SAME.get(name, name)
+            _refuse_misread(own, value)
+            flag = _AS_ODBC.get(value.text.lower(), value.text)
+            pairs[own] = flag if own in _FLAGS else value.text
+    if "authentication" in pairs:
+        pairs["authentication"] = pairs["authentication"].replace(" ", "")
+    return pairs
+
+
+def _refuse_misread(name: str, value: Value) -> None:
+    """Raise `ConfigError` for a value with a part of another grammar that errors show."""
+    shown = {"server": "Server", "uid": "user", "database": "Database"}.get(name)
+    if shown is not None and value.is_misread():
+        raise ConfigError(f"The dsn's {shown} holds ; or =", advice=_HOW_TO)
+
+
+def _check_server(server: str) -> None:
+    """Raise `ConfigError` unless this can be the name of a server, or is not reached over TCP."""
+    host, instance, _ = _host(server)
+    if server and not _NO_TCP.match(server):
+        try:
+            check_host(host)
+            check_host(instance.replace("$", "-") or host)
+        except DsnError:
+            raise ConfigError("The dsn's Server is not a host's name", advice=_HOW_TO) from None
+
+
 def split_jdbc_url(text: str) -> tuple[str, dict[str, str]]:
     """A JDBC URL without its settings, and these as properties: Spark shows URLs, but no passwords
     in properties. Raises `ConfigError` if it cannot be read.
     """
     url, _, settings = text.strip().partition(";")
-    if not url.lower().startswith("jdbc:sqlserver://"):
+    found = _JDBC_URL.fullmatch(url.strip())
+    try:
+        check_host((found and found["host"]) or "localhost")
+    except DsnError:
+        found = None
+    if found is None:
         raise ConfigError(
             "store.jdbc_url is not a URL of SQL Server's JDBC driver",
             advice="write it as jdbc:sqlserver://host:1433;databaseName=nsb",
         )
     try:
-        return url, {name: _unbrace(value) for name, value in _written_pairs(settings)}
+        given = {name: _unbrace(value) for name, value in _written_pairs(settings)}
+        shown = [value for name, value in given.items() if name.lower() in _SHOWN_PROPERTIES]
+        if any(map(holds_password, shown)):
+            raise ConfigError("A setting holds a password")
     except ConfigError:
         raise ConfigError(
             "The settings in store.jdbc_url cannot be read",
             advice="write them as ;name=value, with values that hold ; or braces in braces",
         ) from None
+    return url, given
 
 
 def database_of(dsn: str) -> str:
@@ -153,8 +239,10 @@ def database_of(dsn: str) -> str:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for name, value in _written_pairs(text):
-        yield _SAME.get(name.lower(), name.lower()), _unbrace(value)
+    for written, value in _written_pairs(text):
+        name = _SAME.get(written.lower(), written.lower())
+        _refuse_misread(name, Value(_unbrace(value), "" if value.startswith("{") else value))
+        yield name, _unbrace(value)
 
 
 def _written_pairs(text: str) -> Iterator[tuple[str, str]]:

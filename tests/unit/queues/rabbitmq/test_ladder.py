@@ -83,7 +83,7 @@ def test_ladder_is_what_was_recorded() -> None:
 
 @pytest.fixture
 def session() -> RabbitMqQueueSession:
-    brokers = Brokers(("http://no-broker",), "queues.default")
+    brokers = Brokers(("amqp://without-password@no-broker",), "queues.default")
     return RabbitMqQueueSession(
         Link(brokers, 10), Style.CONVENTIONAL, "Sales.Orders", Punctuality(is_wanted=False)
     )

@@ -1,0 +1,538 @@
+"""Connection texts of every grammar: which database a dsn is for, whether it holds a password, and
+the same dsn or URL as the driver takes it.
+
+Users of NServiceBus have .NET connection strings. Read by another driver, such a text makes its
+password a part of the host's or the database's name, which errors show. So the configuration and
+every connection read it here first. No error quotes any part of it but a keyword that is known.
+
+https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING
+https://www.npgsql.org/doc/connection-string-parameters.html
+https://docs.particular.net/transports/rabbitmq/connection-settings
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from duesweep.core.errors import Problem
+
+_URL = re.compile(r"\s*postgres(ql)?://")
+# The keywords of an ODBC string, or of SqlClient's, that name a server; libpq has none of them.
+_ODBC = re.compile(
+    r"(^|;)\s*(driver|server|addr|address|network address|data source|dsn|filedsn)\s*=",
+    re.IGNORECASE,
+)
+# libpq's keywords are in lower case.
+_CONNINFO = re.compile(r"\s*[a-z_]+\s*=")
+_PASSWORD_IN_URL = re.compile(r"//[^@?]*:[^@?]+@")
+_PASSWORD_IN_PAIRS = re.compile(
+    r"(^|[.,;?&\s])\s*(\w*password|pwd|psw|\w*passphrase|\w*secret|\w*token|accountkey"
+    r"|sharedaccesskey|sig)\s*=\s*[^\s;&]",
+    re.IGNORECASE,
+)
+_MOST = 65_535
+# As libpq reads it: user name and password end at the first @.
+_HOSTS = re.compile(r"\s*\w+://(?:[^@/]*@)?(?P<hosts>[^/?]*)(?:/[^?]*)?(?:\?(?P<query>.*))?")
+_POSTGRESQL_URL = re.compile(
+    r"\s*postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::[^@/]*)?@)?(?P<hosts>[^/?]*)(?:/(?P<dbname>[^?]*))?"
+    r"(?:\?(?P<query>.*))?",
+    re.DOTALL,
+)
+_JDBC = re.compile(r"\s*jdbc:\w+://(?P<hosts>[^/?;]*)")
+# A port follows the last colon, unless that colon is inside the brackets of an IPv6 address.
+_PORT = re.compile(r":([^\]:]*)$")
+_CONNINFO_PAIR = re.compile(
+    r"\s*(\w+)\s*=\s*('(?:\\.|[^'\\])*'|(?:\\.|[^\s'\\])(?:\\.|[^\s\\])*|\Z)\s*", re.DOTALL
+)
+_ODBC_PAIR = re.compile(r"(?:\A|(?<=;))\s*([^=;]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
+# tcp:host, host\\instance and host,port.
+_SQL_SERVERS = re.compile(r"^\s*[a-z]+:|\\|,\s*\d+\s*$|^\s*(\.|\(local\w*\))\s*$", re.IGNORECASE)
+_ODBC_SERVERS = {"server", "addr", "address", "network address"}
+# .NET's DbConnectionStringBuilder: a value in quotes has each of these quotes twice.
+_NET_PAIR = re.compile(
+    r"""[\s;]*(?P<key>[^=;]+)=\s*
+    (?:"(?P<double>(?:[^"]|"")*)"\s*|'(?P<single>(?:[^']|'')*)'\s*|(?P<plain>(?!["'])[^;]*))
+    (?:;|\Z)""",
+    re.VERBOSE,
+)
+_QUOTES = (("double", '"'), ("single", "'"))
+_AMQP = re.compile(r"\s*amqps?:", re.IGNORECASE)
+_LONGEST_LABEL, _LONGEST_HOST = 63, 253
+_LABEL = re.compile(r"[\w-]+")
+# They separate options in this grammar or in another one.
+_SEPARATORS = re.compile(r"[;=\s]")
+# libpq's settings whose values may hold = or white space.
+_FREE = {"options", "application_name", "fallback_application_name", "passfile", "servicefile"}
+_SECRETS = {"password", "sslpassword", "oauth_client_secret"}
+_SHOWN = {"host": "its host", "dbname": "its database", "user": "its user"}
+_FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl")
+HOW_TO_LIBPQ = (
+    "write it as postgresql://user@host:5432/database, with % and other special characters "
+    "percent-encoded, or as keyword=value pairs"
+)
+_HOW_TO_AMQP = (
+    "write it as amqps://user:password@host:5671/vhost, with each of : / @ ? # % [ ] in a part "
+    "percent-encoded, or as host=...;username=...;password=..."
+)
+_HOW_TO_HTTP = "write it as https://user:password@host:port, without options"
+# Npgsql's keywords, as people know them, with libpq's for them.
+_NPGSQL_TRANSLATED = {
+    **dict.fromkeys(("Host", "Server"), "host"),
+    "Port": "port",
+    **dict.fromkeys(("Database", "DB"), "dbname"),
+    **dict.fromkeys(("Username", "User Name", "User Id", "UID"), "user"),
+    **dict.fromkeys(("Password", "PSW", "PWD"), "password"),
+    "Passfile": "passfile",
+    "SSL Mode": "sslmode",
+    "SSL Negotiation": "sslnegotiation",
+    "SSL Certificate": "sslcert",
+    "SSL Key": "sslkey",
+    "SSL Password": "sslpassword",
+    "Root Certificate": "sslrootcert",
+    "GSS Encryption Mode": "gssencmode",
+    **dict.fromkeys(("Kerberos Service Name", "Krbsrvname"), "krbsrvname"),
+    "Channel Binding": "channel_binding",
+    "Target Session Attributes": "target_session_attrs",
+    "Options": "options",
+}
+# Options about the .NET process, or that duesweep decides for its own sessions.
+_NPGSQL_UNUSED = {
+    *("Application Name", "Enlist", "Pooling", "Minimum Pool Size", "MinPoolSize"),
+    *("Maximum Pool Size", "MaxPoolSize", "Connection Idle Lifetime", "Connection Lifetime"),
+    *("Connection Pruning Interval", "Load Balance Timeout", "Load Balance Hosts"),
+    *("Host Recheck Seconds", "Timeout", "Command Timeout", "Internal Command Timeout"),
+    *("Cancellation Timeout", "Keepalive", "TCP Keepalive", "TCP Keepalive Time"),
+    *("TCP Keepalive Interval", "Read Buffer Size", "Write Buffer Size", "Multiplexing"),
+    *("Socket Receive Buffer Size", "Socket Send Buffer Size", "Max Auto Prepare"),
+    *("Auto Prepare Min Usages", "No Reset On Close", "Write Coalescing Buffer Threshold Bytes"),
+    *("Array Nullability Mode", "Load Table Composites", "Convert Infinity DateTime"),
+    *("Persist Security Info", "Log Parameters", "Include Error Detail", "Include Error Details"),
+    *("Use Perf Counters", "Client Encoding", "Encoding", "Trust Server Certificate"),
+}
+# What to do about options that libpq does not have, or that mean the endpoint's own sessions.
+_NPGSQL_REFUSED = {
+    "Timezone": "remove it, and set store.writer_time_zone to its value",
+    "Search Path": "remove it, and set store.schema",
+    **dict.fromkeys(
+        (
+            *("Check Certificate Revocation", "Include Realm", "Integrated Security"),
+            *("Require Auth", "Server Compatibility Mode", "Replication Mode", "Protocol", "SSL"),
+        ),
+        "remove it",
+    ),
+}
+# libpq's values, without - as Npgsql mostly writes them.
+_CHOICES = {
+    "sslmode": ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    "sslnegotiation": ("postgres", "direct"),
+    "gssencmode": ("disable", "prefer", "require"),
+    "channel_binding": ("disable", "prefer", "require"),
+    "target_session_attrs": (
+        *("any", "primary", "standby", "prefer-standby", "read-write", "read-only"),
+    ),
+}
+# NServiceBus.RabbitMQ's, and ServiceControl's in the same text.
+_AMQP_TRANSLATED = {
+    *("host", "port", "virtualhost", "username", "password", "usetls", "requestedheartbeat"),
+}
+_AMQP_UNUSED = {
+    *("RetryDelay", "PrefetchCount", "UsePublisherConfirms", "DequeueTimeout"),
+    *("MaxWaitTimeForConfirms", "ValidateDeliveryLimits", "QueueLengthQueryDelayInterval"),
+}
+_AMQP_REFUSED = {
+    **dict.fromkeys(
+        ("CertPath", "CertPassphrase"),
+        "remove it, and set client_certificate and client_key to files in PEM",
+    ),
+    **dict.fromkeys(
+        ("ManagementApiUrl", "ManagementApiUserName", "ManagementApiPassword"),
+        "remove it, and set management_url",
+    ),
+    **dict.fromkeys(
+        ("DisableRemoteCertificateValidation", "UseExternalAuthMechanism", "DisableManagementApi"),
+        "remove it",
+    ),
+}
+# The options of a URL that pika knows; others would be ignored.
+_AMQP_OPTIONS = {
+    *("blocked_connection_timeout", "channel_max", "client_properties", "connection_attempts"),
+    *("frame_max", "heartbeat", "locale", "retry_delay", "socket_timeout", "stack_timeout"),
+    *("ssl_options", "tcp_options", "backpressure_detection"),
+}
+_NO = {"false", "no", "0", ""}
+
+
+def _canonical(keyword: str) -> str:
+    """A keyword of .NET, whatever its case: most have a form with spaces and one without."""
+    return re.sub(r"\s", "", keyword).lower()
+
+
+def _by_canonical(*names: Iterable[str]) -> dict[str, str]:
+    return {_canonical(name): name for each in names for name in each}
+
+
+class DsnError(ValueError):
+    """A dsn or URL that cannot be used. Its problem is the rest of a sentence about it."""
+
+    def __init__(self, text: str, advice: str) -> None:
+        self.problem = Problem(text, advice)
+        super().__init__(str(self.problem))
+
+
+class Value(NamedTuple):
+    """The value of an option. `bare` is the part of it that is neither quoted nor encoded."""
+
+    text: str
+    bare: str
+
+    def is_misread(self, *, is_free: bool = False) -> bool:
+        """Whether it holds options of another grammar, as the database `nsb;password=...` does.
+        Errors of drivers would show it. Only a value that `is_free` may hold a bare `=`.
+        """
+        signs = ";" if is_free else ";="
+        return bool(set(signs) & set(self.bare)) or holds_password(self.text)
+
+
+class _Keywords(NamedTuple):
+    """A grammar's keywords by their canonical form, and what to do about each refused one."""
+
+    known: Mapping[str, str]
+    refused: Mapping[str, str]
+
+    def name(self, number: int, pair: tuple[str, Value]) -> str:
+        """The name of an option. Raises `DsnError` for one that is unknown, without its keyword,
+        which may be a part of a password, and for a refused one that is not switched off.
+        """
+        key, value = pair
+        name = self.known.get(_canonical(key))
+        if name is None:
+            raise DsnError(
+                f"its option {number} is unknown",
+                "correct it, and put a value that holds ; into double quotes",
+            )
+        if name in self.refused and value.text.lower() not in _NO:
+            raise DsnError(f"its option {name} cannot be used here", self.refused[name])
+        return name
+
+
+_NPGSQL = _Keywords(
+    _by_canonical(_NPGSQL_TRANSLATED, _NPGSQL_UNUSED, _NPGSQL_REFUSED), _NPGSQL_REFUSED
+)
+_NSERVICEBUS_AMQP = _Keywords(
+    _by_canonical(_AMQP_TRANSLATED, _AMQP_UNUSED, _AMQP_REFUSED), _AMQP_REFUSED
+)
+# SQL Server's drivers have none of these.
+_NPGSQL_ONLY = {"host", "port", "username", "sslmode", "rootcertificate", "searchpath", "passfile"}
+
+
+def dialect_of(dsn: str) -> str | None:
+    """`postgresql` or `sqlserver`, None if the dsn has neither form. A text that both Npgsql and
+    SqlClient would take is SQL Server's.
+    """
+    if _URL.match(dsn):
+        return "postgresql"
+    if _ODBC.search(dsn):
+        keywords = {_canonical(key) for key, _ in net_pairs(dsn) or ()}
+        return "postgresql" if fits_npgsql(dsn) and keywords & _NPGSQL_ONLY else "sqlserver"
+    return "postgresql" if _CONNINFO.match(dsn) or _is_npgsql(dsn) else None
+
+
+def fits_npgsql(dsn: str) -> bool:
+    """Whether Npgsql knows all its keywords, one of them a user, and its host is not written as SQL
+    Server's.
+    """
+    pairs = net_pairs(dsn) or ()
+    hosts = [value.text for key, value in pairs if _canonical(key) in {"host", "server"}]
+    if not pairs or any(map(_SQL_SERVERS.search, hosts)):
+        return False
+    names = [_NPGSQL.known.get(_canonical(key)) for key, _ in pairs]
+    return None not in names and any(_NPGSQL_TRANSLATED.get(str(n)) == "user" for n in names)
+
+
+def holds_password(dsn: str) -> bool:
+    """Whether a dsn or URL has a password in it, or a token or another secret."""
+    return bool(_PASSWORD_IN_URL.search(dsn) or _PASSWORD_IN_PAIRS.search(dsn))
+
+
+def check_ports(dsn: str) -> None:
+    """Raise `DsnError` for a dsn or a URL with a port that cannot be."""
+    if any(map(_is_bad, _ports(dsn))):
+        raise _port_error()
+
+
+def _port_error() -> DsnError:
+    return DsnError(
+        f"its port is not a number from 1 to {_MOST}",
+        "correct it, and percent-encode each of : / @ ? # % [ ] in a URL's user name and password",
+    )
+
+
+def _ports(dsn: str) -> Iterator[str]:
+    url = _JDBC.match(dsn) or _HOSTS.match(dsn)
+    if url:
+        found = map(_PORT.search, url["hosts"].split(","))
+        yield from (port[1] for port in found if port)
+        yield from _split(parse_qs(url.groupdict().get("query") or "").get("port", []))
+    elif dialect_of(dsn) == "sqlserver":
+        pairs = [(name.lower(), value.strip("{} ")) for name, value in _ODBC_PAIR.findall(dsn)]
+        yield from (value.partition(",")[2] for name, value in pairs if name in _ODBC_SERVERS)
+    elif _is_npgsql(dsn):
+        yield from (value.text for key, value in net_pairs(dsn) or () if _canonical(key) == "port")
+    else:
+        yield from _split(value.text for name, value in _conninfo_pairs(dsn) if name == "port")
+
+
+def _split(values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        yield from value.split(",")
+
+
+def _is_bad(port: str) -> bool:
+    # An empty port is the default port.
+    text = port.strip()
+    return bool(text) and not (text.isascii() and text.isdecimal() and 0 < int(text) <= _MOST)
+
+
+def net_pairs(text: str) -> list[tuple[str, Value]] | None:
+    """The keywords and values of a .NET connection string, in their order; None: it is none."""
+    pairs, at, text = [], 0, text.strip().rstrip("; ")
+    while at < len(text):
+        found = _NET_PAIR.match(text, at)
+        if found is None:
+            return None
+        plain = (found["plain"] or "").strip()
+        quoted = [found[name] and found[name].replace(mark * 2, mark) for name, mark in _QUOTES]
+        value = Value(next(filter(None, quoted), plain), plain)
+        pairs.append((found["key"].strip(), value))
+        at = found.end()
+    return pairs
+
+
+def check_host(host: str) -> None:
+    """Raise `DsnError` unless this can be the name or the address of a host."""
+    if _SEPARATORS.search(host):
+        raise DsnError("its host holds ; or = or white space", "correct it")
+    with suppress(ValueError):
+        ip_address(host.strip("[]").partition("%")[0])
+        return
+    labels = host.removesuffix(".").split(".")
+    if not all(map(_LABEL.fullmatch, labels)):
+        raise DsnError(
+            "its host has an empty part, or a character that no host's name has", "correct it"
+        )
+    try:
+        encoded = [label.encode("ascii" if label.isascii() else "idna") for label in labels]
+    except UnicodeError:
+        encoded = [b"-" * (_LONGEST_LABEL + 1)]
+    if max(map(len, encoded)) > _LONGEST_LABEL or len(b".".join(encoded)) > _LONGEST_HOST:
+        raise DsnError(
+            f"its host is longer than {_LONGEST_HOST} characters, or a part of it than "
+            f"{_LONGEST_LABEL}",
+            "correct it",
+        )
+
+
+def for_libpq(dsn: str) -> str:
+    """The dsn as libpq takes it: a URL, or keyword=value pairs. Npgsql's pairs are translated.
+
+    Raises `DsnError` for a dsn of another grammar, and for one that libpq would misread.
+    """
+    check_ports(dsn)
+    if _URL.match(dsn):
+        _refuse_bare_signs(dsn)
+        check_libpq(_url_values(dsn))
+    elif _is_npgsql(dsn):
+        values = _npgsql_values(net_pairs(dsn) or ())
+        check_libpq(values)
+        return " ".join(f"{keyword}={_quoted(value.text)}" for keyword, value in values.items())
+    elif _CONNINFO.match(dsn):
+        check_libpq(dict(_conninfo_pairs(dsn)))
+    else:
+        raise DsnError("it is neither a URL of PostgreSQL nor keyword=value pairs", HOW_TO_LIBPQ)
+    return dsn
+
+
+def check_libpq(values: Mapping[str, Value]) -> None:
+    """Raise `DsnError` for a value that libpq would misread, and for a host that cannot be one."""
+    for keyword, value in values.items():
+        is_free = keyword in _FREE or keyword.startswith(_FILES)
+        if keyword not in _SECRETS and value.is_misread(is_free=is_free):
+            # An unknown keyword may be a part of a password.
+            name = _SHOWN.get(keyword, "an option of it")
+            raise DsnError(f"{name} holds ; or =", HOW_TO_LIBPQ)
+    for host in values["host"].text.split(",") if "host" in values else ():
+        # Else it is a folder of sockets, or an abstract socket.
+        if host and not host.startswith(("/", "@")):
+            check_host(host)
+
+
+def _refuse_bare_signs(dsn: str) -> None:
+    """Refuse a URL whose password has an `@` or `/` that is not encoded: libpq takes the end of the
+    password for the host or the database, and shows it in its errors.
+    """
+    found = re.fullmatch(r"\s*postgres(?:ql)?://([^/?]*)([^?]*)(.*)", dsn, re.DOTALL)
+    if found is None:
+        return
+    login, path, settings = found.groups()
+    begins_late = "@" not in login and re.match(r"[^=]*@", settings)
+    if login.count("@") > 1 or "@" in path or begins_late:
+        raise DsnError("it cannot be read", HOW_TO_LIBPQ)
+
+
+def _url_values(dsn: str) -> dict[str, Value]:
+    """The values of a URL under libpq's keywords, without its password and ports."""
+    found = _POSTGRESQL_URL.match(dsn)
+    assert found is not None  # `_URL` matches
+    if any(re.search(r"\s", found[name] or "") for name in ("user", "hosts", "dbname")):
+        raise DsnError("its user, host or database holds white space", HOW_TO_LIBPQ)
+    hosts = (_PORT.sub("", host).strip("[]") for host in found["hosts"].split(","))
+    options = (each.partition("=") for each in (found["query"] or "").split("&"))
+    values = {"user": found["user"], "host": ",".join(hosts), "dbname": found["dbname"]}
+    values |= {keyword: value for keyword, _, value in options}
+    return {keyword: _decoded(value or "") for keyword, value in values.items()}
+
+
+def _decoded(text: str) -> Value:
+    """A part of a URL."""
+    return Value(unquote(text), re.sub("%[0-9A-Fa-f]{2}", "", text))
+
+
+def _conninfo_pairs(dsn: str) -> Iterator[tuple[str, Value]]:
+    """libpq's pairs, up to the place where it would refuse to read on."""
+    at = 0
+    while found := _CONNINFO_PAIR.match(dsn, at):
+        bare, text = found[2], found[2]
+        if bare.startswith("'"):
+            bare, text = "", text[1:-1]
+        yield found[1], Value(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL), bare)
+        at = found.end()
+
+
+def _quoted(value: str) -> str:
+    return "'" + re.sub(r"(['\\])", r"\\\1", value) + "'"
+
+
+def _is_npgsql(dsn: str) -> bool:
+    """Whether libpq would not understand it, and Npgsql would. A single ; may be a password's."""
+    pairs = net_pairs(dsn) or ()
+    if not {"host", "server"} & {_canonical(key) for key, _ in pairs}:
+        return False
+    known = [key for key, _ in pairs if _canonical(key) in _NPGSQL.known]
+    if len(pairs) == 1:
+        is_libpqs = _CONNINFO.match(dsn) and not dsn.rstrip().endswith(";")
+        return bool(known) and not is_libpqs
+    return len(known) > 1
+
+
+def _npgsql_values(pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+    """Npgsql's options under libpq's keywords. Raises `DsnError` for one without a translation."""
+    found: dict[str, Value] = {}
+    for number, (key, value) in enumerate(pairs, 1):
+        name = _NPGSQL.name(number, (key, value))
+        keyword = _NPGSQL_TRANSLATED.get(name)
+        if keyword is None or not value.text:
+            continue
+        found[keyword] = value
+        if keyword in _CHOICES:
+            found[keyword] = Value(_choice(name, value.text, _CHOICES[keyword]), "")
+    if "host" not in found:
+        raise DsnError("it names no Host", HOW_TO_LIBPQ)
+    if "sslcert" in found and "sslkey" not in found:
+        raise DsnError("it has an SSL Certificate without an SSL Key", "give both, in PEM")
+    port = found.pop("port").text if "port" in found else "5432"
+    hosts, ports = zip(
+        *(_host_and_port(host.strip(), port) for host in found["host"].text.split(",")), strict=True
+    )
+    return found | {"host": Value(",".join(hosts), ""), "port": Value(",".join(ports), "")}
+
+
+def _choice(name: str, value: str, choices: Iterable[str]) -> str:
+    for choice in choices:
+        if choice.replace("-", "") == value.lower().replace("-", ""):
+            return choice
+    raise DsnError(f"its {name} is none of {', '.join(choices)}", "correct it")
+
+
+def _host_and_port(text: str, default: str) -> tuple[str, str]:
+    """Host and port of `host:port`; of an IPv6 address, only behind brackets."""
+    host, _, port = text.rpartition(":")
+    if not host or text.startswith("/") or (":" in host and not host.endswith("]")):
+        return text.strip("[]"), default
+    if _is_bad(port):
+        raise _port_error()
+    return host.strip("[]"), port
+
+
+def for_pika(text: str) -> str:
+    """The AMQP URL of a broker. NServiceBus's pairs, as `host=...;username=...`, are translated.
+
+    Raises `DsnError` for another text, and for a URL with such pairs in it.
+    """
+    if _AMQP.match(text):
+        scheme, _, rest = text.strip().partition(":")
+        text = f"{scheme.lower()}:{rest}"
+    else:
+        text = _amqp_url(net_pairs(text) or ())
+    check_ports(text)
+    try:
+        parts = urlsplit(text)
+        options = {option.partition("=")[0] for option in parts.query.split("&") if option}
+        names = {"user": parts.username, "host": parts.hostname, "vhost": parts.path[1:]}
+    except ValueError:
+        raise DsnError("it cannot be read", _HOW_TO_AMQP) from None
+    for name, written in names.items():
+        value = _decoded(written or "")
+        if value.is_misread() or re.search(r"\s", value.bare):
+            raise DsnError(f"its {name} holds ; or = or white space", _HOW_TO_AMQP)
+    if not options <= _AMQP_OPTIONS:
+        raise DsnError("it has an option after ? that is unknown", "remove it")
+    if parts.hostname:
+        check_host(parts.hostname)
+    return text
+
+
+def _amqp_url(pairs: Iterable[tuple[str, Value]]) -> str:
+    found: dict[str, str] = {}
+    for number, (key, value) in enumerate(pairs, 1):
+        name = _NSERVICEBUS_AMQP.name(number, (key, value))
+        if name in {"username", "virtualhost"} and value.is_misread():
+            raise DsnError(f"its {name} holds =", _HOW_TO_AMQP)
+        found[name] = value.text
+    if not found.get("host"):
+        raise DsnError("it is no AMQP URL, and names no host", _HOW_TO_AMQP)
+    is_encrypted = _choice("useTls", found.get("usetls") or "false", ("true", "false")) == "true"
+    host, port = _host_and_port(found["host"], found.get("port", ""))
+    check_host(host)
+    if _is_bad(port):
+        raise _port_error()
+    login = ":".join(
+        quote(found.get(name) or "guest", safe="") for name in ("username", "password")
+    )
+    host = f"[{host}]" if ":" in host else host
+    port = port or ("5671" if is_encrypted else "5672")
+    vhost = quote(found.get("virtualhost") or "/", safe="")
+    heartbeat = found.get("requestedheartbeat", "")
+    if heartbeat and not heartbeat.isdecimal():
+        raise DsnError("its RequestedHeartbeat is no number of seconds", "correct it")
+    query = f"?heartbeat={heartbeat}" if heartbeat else ""
+    return f"amqp{'s' * is_encrypted}://{login}@{host}:{port}/{vhost}{query}"
+
+
+def check_http(url: str) -> None:
+    """Raise `DsnError` unless it is the URL of a service, without options: errors show its host and
+    path.
+    """
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise DsnError("it must begin with http:// or https://, and name a host", _HOW_TO_HTTP)
+    check_host(parts.hostname or "")
+    if "@" in parts.path or _SEPARATORS.search(parts.path) or parts.query or parts.fragment:
+        raise DsnError("its path holds @ or ; or = or white space, or it has options", _HOW_TO_HTTP)
