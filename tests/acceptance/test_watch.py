@@ -1,7 +1,9 @@
 """`duesweep watch`, as systemd or a container runs it."""
 
 import http.client
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
+from support.slow_clients import slow_clients
 from support.waiting import until
 from support.watcher import Watcher, watching
 
@@ -188,6 +191,21 @@ def test_wait_for_the_ledger_is_over_when_others_have_settled(
     ticker.close()
 
     assert (before, stop.waits.long()) == ([LEDGER], [])
+
+
+def test_slow_clients_of_the_port_stop_no_deliveries(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    with watching(endpoint.config_file(), "--port", "0") as watcher:
+        until(lambda: watcher.events("listening"))
+        # Fewer than the clients would take.
+        resource.prlimit(watcher.process.pid, resource.RLIMIT_NOFILE, (256, 256))
+        with slow_clients(watcher.port):
+            for count in range(1, 4):
+                endpoint.delay_many(20)
+                until(lambda count=count: len(endpoint.queue_rows("Billing")) == 20 * count)
+                assert json.loads(watcher.page("/live")) == {"is_live": True}
+        assert watcher.events("trouble") == []
+        assert watcher.end() == 0
 
 
 @ON_BOTH_SERVERS

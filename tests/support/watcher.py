@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,30 @@ class Watcher:
         self.process.send_signal(number)
         return self.process.wait(120)
 
+    @property
+    def port(self) -> int:
+        return int(self.events("listening")[0]["port"])
+
+    @property
+    def _root(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def page(self, path: str) -> str:
-        port = self.events("listening")[0]["port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-            return str(answer.read().decode())
+        """The page; the report may not be made yet."""
+        pages: list[str] = []
+        until(lambda: pages or pages.extend(self._page(path)) or pages)
+        return pages[0]
+
+    def _page(self, path: str) -> Iterator[str]:
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}{path}", timeout=60
+            ) as answer:
+                yield answer.read().decode()
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
 
     def metrics(self) -> dict[str, float]:
         """What Prometheus would read, without the names' prefix; of one endpoint."""
@@ -46,9 +67,10 @@ class Watcher:
         return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
 
     def health(self) -> tuple[int, Any]:
-        port = self.events("listening")[0]["port"]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/health", timeout=60
+            ) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
