@@ -25,7 +25,14 @@ from duesweep.cli import (
 from duesweep.cli.commands import About
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core import submit
-from duesweep.core.errors import DuesweepError, ExitCode, make_printable, raise_interruption
+from duesweep.core.errors import (
+    NO_DESCRIPTORS,
+    DuesweepError,
+    ExitCode,
+    lacks_descriptors,
+    make_printable,
+    raise_interruption,
+)
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
@@ -137,9 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code, sentence = INTERRUPTED, f"interrupted; {ending(given)}"
     except Exception as error:
-        # An unexpected error: the stack is needed to correct it.
-        _print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
-        raise
+        if not lacks_descriptors(error):
+            # An unexpected error: the stack is needed to correct it.
+            _print_failure(given, ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}")
+            raise
+        code, sentence = int(ExitCode.WORK_LEFT), NO_DESCRIPTORS.sentences
     else:
         return result if isinstance(result, int) else ExitCode.DONE
     _print_failure(given, code, sentence)

@@ -6,6 +6,7 @@ costs no message an attempt.
 """
 
 import copyreg
+import errno
 import re
 import traceback
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,8 @@ from typing import Any, Self
 
 # A sentence of ours without the names in it is far shorter.
 _LONGEST = 500
+_DESCRIPTOR_ERRNOS = {errno.EMFILE, errno.ENFILE}
+_TOO_MANY_FILES = re.compile("Too many open files")
 _TAIL = 100
 # Characters that a terminal obeys, does not show, or shows in another order: control characters
 # (but a tab), format characters of Unicode, line separators, and halves of surrogate
@@ -337,6 +340,30 @@ def format_stack(error: BaseException) -> str:
 def make_storable(text: str) -> str:
     """`text` without the characters that text columns or UTF-8 cannot hold: NUL, surrogates."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+# Libraries report it as an error of the service.
+NO_DESCRIPTORS = Problem(
+    "this process has no free file descriptor",
+    "raise its limit (ulimit -n, or LimitNOFILE= of systemd), or reduce its connections",
+)
+
+
+def lacks_descriptors(error: BaseException) -> bool:
+    """Whether an error, or a cause of it, is that this process or machine cannot open more files
+    and connections.
+    """
+    seen: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or one in seen:
+            continue
+        seen.append(one)
+        if getattr(one, "errno", None) in _DESCRIPTOR_ERRNOS or _TOO_MANY_FILES.search(str(one)):
+            return True
+        waiting += [one.__cause__, getattr(one, "reason", None), *one.args]
+    return False
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError
+from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError, lacks_descriptors
 from duesweep.core.submit import SubmitOptions
 from duesweep.core.world import Patience
 from duesweep.drivers.lock import try_lock
@@ -95,6 +95,8 @@ class SparkStart:
             lock.parent.mkdir(exist_ok=True)
             held = lock.open("a", encoding="utf-8")
         except OSError as error:
+            if lacks_descriptors(error):
+                raise
             raise ConfigError(
                 f"{_CHECKOUT} is not ready, and this user may not write there",
                 advice=f"run {_CHECKOUT}/spark-submit.sh doctor as its owner once, and let all "
@@ -178,6 +180,8 @@ def _java_version() -> str:
             [java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
+        if lacks_descriptors(error):
+            raise
         text = f"Spark needs Java 17 or 21, and {java} does not run"
         raise ConfigError(text, advice=_JAVA_ADVICE) from error
     told = ran.stdout.decode(errors="replace")

@@ -29,6 +29,7 @@ _LOG_BYTES = 500_000
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
+    *(errno.EMFILE, errno.ENFILE),
     *(errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH),
 }
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from duesweep.core.errors import NO_DESCRIPTORS
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARROW = re.compile(r"\n\s*↳\s*")
 # With RUST_BACKTRACE, or where the library is built so, the stack follows.
@@ -51,6 +53,7 @@ _MEANINGS = (
         True,
         _CHECK,
     ),
+    (r"Too many open files", True, str(NO_DESCRIPTORS.advice)),
     (
         r"ExpiredToken|TokenRefreshRequired|RequestExpired|[Tt]oken (?:has |is )?expired",
         True,

@@ -16,12 +16,14 @@ from duesweep import config as configuration
 from duesweep.config import EndpointSettings
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
+    NO_DESCRIPTORS,
     ConfigError,
     DuesweepError,
     ExitCode,
     LedgerError,
     SparkError,
     StoreError,
+    lacks_descriptors,
     make_printable,
 )
 from duesweep.core.policy import (
@@ -177,10 +179,10 @@ def watch(
             run = tick()
         except SparkError:
             raise
-        except DuesweepError as error:
+        except (DuesweepError, OSError) as error:
             if is_first and isinstance(error, ConfigError):
                 raise
-            run = failed_run(source, error, time.monotonic() - began)
+            run = failed_run(source, _known(error), time.monotonic() - began)
             row.failed += 1
             # Messages that come due do not need the ledger.
             is_ledgers = isinstance(error, LedgerError)
@@ -192,6 +194,15 @@ def watch(
             observer(run)
         is_first = False
         stop.wait(seconds)
+
+
+def _known(error: DuesweepError | OSError) -> DuesweepError:
+    """The same error; of a file or a socket, only the lack of descriptors, which passes."""
+    if isinstance(error, DuesweepError):
+        return error
+    if not lacks_descriptors(error):
+        raise error
+    return StoreError(NO_DESCRIPTORS.text, transient=True, advice=NO_DESCRIPTORS.advice)
 
 
 def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:

@@ -5,6 +5,7 @@ https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ from psycopg.pq import Conninfo
 
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
+    NO_DESCRIPTORS,
     ConfigError,
     DestinationError,
     MissingRightError,
@@ -23,6 +25,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
     UnusualBatchError,
+    lacks_descriptors,
     make_storable,
     raise_interruption,
 )
@@ -164,7 +167,15 @@ def connect_errors(dsn: str) -> Iterator[None]:
     except psycopg.ProgrammingError:
         # Without libpq's text, which may hold the password, and not in a stack trace either.
         raise ConfigError("The dsn cannot be read", advice=HOW_TO_LIBPQ) from None
-    except psycopg.OperationalError as error:
+    except (psycopg.OperationalError, OSError) as error:
+        if lacks_descriptors(error) or _has_no_descriptor(error):
+            raise StoreError(
+                f"Cannot connect to PostgreSQL at {_server_of(dsn)}: {NO_DESCRIPTORS.text}",
+                transient=True,
+                advice=NO_DESCRIPTORS.advice,
+            ) from error
+        if isinstance(error, OSError):
+            raise
         text = _told_once(_sentence(error))
         if "no password supplied" in text or "empty password" in text:
             raise ConfigError(
@@ -187,6 +198,17 @@ def connect_errors(dsn: str) -> Iterator[None]:
         advice = _UNRESOLVED if _ABOUT_NAMES.search(text) else _UNREACHED
         text = f"Cannot connect to PostgreSQL at {_server_of(dsn)}: {text}"
         raise StoreError(text, transient=True, advice=advice) from error
+
+
+def _has_no_descriptor(error: Exception) -> bool:
+    """Whether libpq, which then gives no reason, had no descriptor for a socket."""
+    if "no error details available" not in str(error):
+        return False
+    try:
+        socket.socket().close()
+    except OSError as own:
+        return lacks_descriptors(own)
+    return False
 
 
 def _told_once(text: str) -> str:

@@ -21,7 +21,13 @@ from urllib.parse import parse_qs, urlsplit
 import pika
 import pika.exceptions
 
-from duesweep.core.errors import ConfigError, DuesweepError, QueueError
+from duesweep.core.errors import (
+    NO_DESCRIPTORS,
+    ConfigError,
+    DuesweepError,
+    QueueError,
+    lacks_descriptors,
+)
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.dsn import DsnError, for_pika
 from duesweep.drivers.rabbitmq.errors import (
@@ -86,6 +92,9 @@ class Brokers:
                 # Without a password, OpenSSL would ask on the terminal for an encrypted key's.
                 context.load_cert_chain(self.certificate, self.key, password="")
         except (OSError, ssl.SSLError) as error:
+            if lacks_descriptors(error):
+                text = f"{self.setting}: the certificates cannot be read: {NO_DESCRIPTORS.text}"
+                raise QueueError(text, transient=True, advice=NO_DESCRIPTORS.advice) from error
             files = ", ".join(f for f in (self.ca_file, self.certificate, self.key) if f)
             raise ConfigError(
                 f"{self.setting}: the certificates cannot be read ({files}): {error}",
@@ -279,12 +288,16 @@ class RabbitMqConnection:
         self._listeners: list[Callable[[], None]] = []
         self._blocked: str | None = None
         self._loss: QueueError | None = None
-        self._pika = self._pika_connection(
-            parameters,
-            on_open_callback=lambda _: opened.set_result(None),
-            on_open_error_callback=lambda _, error: self._fail(opened, error),
-            on_close_callback=lambda _, error: self._lose(error),
-        )
+        try:
+            self._pika = self._pika_connection(
+                parameters,
+                on_open_callback=lambda _: opened.set_result(None),
+                on_open_error_callback=lambda _, error: self._fail(opened, error),
+                on_close_callback=lambda _, error: self._lose(error),
+            )
+        except OSError as error:
+            # It opens a poller and a pair of sockets.
+            raise connect_error(self._name, error) from error
         self._pika.add_on_connection_blocked_callback(self._block)
         self._pika.add_on_connection_unblocked_callback(self._unblock)
         self._thread = threading.Thread(target=self._drive, name="rabbitmq", daemon=True)

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import pika.exceptions
 
-from duesweep.core.errors import ConfigError, DuesweepError, QueueError
+from duesweep.core.errors import (
+    NO_DESCRIPTORS,
+    ConfigError,
+    DuesweepError,
+    QueueError,
+    lacks_descriptors,
+)
 
 NOT_FOUND, ACCESS_REFUSED, PRECONDITION_FAILED = 404, 403, 406
 
@@ -57,6 +63,12 @@ def connect_error(broker: str, error: BaseException) -> DuesweepError:
     """Why a broker could not be connected to. A `ConfigError` for a wrong setting, else a
     `QueueError`.
     """
+    if lacks_descriptors(error):
+        return QueueError(
+            f"Cannot connect to RabbitMQ at {broker}: {NO_DESCRIPTORS.text}",
+            transient=True,
+            advice=NO_DESCRIPTORS.advice,
+        )
     causes = _causes(error)
     reasons = "; ".join(dict.fromkeys(_reason(cause) for cause in causes if not _inner(cause)))
     text = f"Cannot connect to RabbitMQ at {broker}: {reasons}"

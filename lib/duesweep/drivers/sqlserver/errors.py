@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from duesweep.core.errors import (
+    NO_DESCRIPTORS,
     ConfigError,
     DestinationError,
     MissingRightError,
@@ -18,6 +19,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
     UnusualBatchError,
+    lacks_descriptors,
     make_storable,
 )
 from duesweep.drivers.sqlserver.dsn import INSTALL, odbc
@@ -142,7 +144,15 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
     """Turn the errors of opening a session into `ConfigError` or `StoreError`."""
     try:
         yield
-    except odbc().Error as error:
+    except (odbc().Error, OSError) as error:
+        if lacks_descriptors(error):
+            raise StoreError(
+                f"Cannot connect to SQL Server at {server}: {NO_DESCRIPTORS.text}",
+                transient=True,
+                advice=NO_DESCRIPTORS.advice,
+            ) from error
+        if isinstance(error, OSError):
+            raise
         text, number = sentence(error), number_of(error)
         if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
             raise OdbcDriverError(
