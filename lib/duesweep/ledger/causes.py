@@ -84,7 +84,6 @@ _MEANINGS = (
     ),
     (r"[Uu]nsupported|not yet supported|[Dd]eletion ?[Vv]ector", False, _OTHER_WRITER),
 )
-DAMAGED = "restore it from a backup of the ledger, and run `duesweep audit`"
 
 
 class Cause(NamedTuple):
@@ -148,14 +147,14 @@ def find_damage(table: Path) -> str | None:
     log = table / "_delta_log"
     files = sorted(log.glob("[0-9]*"))
     for path in files:
-        if path.suffix == ".parquet" and not _is_whole_parquet(path):
+        if path.suffix == ".parquet" and not is_whole_parquet(path):
             return f"{path} is empty or torn"
     added: dict[str, int] = {}
     for path in files:
         if path.suffix != ".json":
             continue
         try:
-            actions = list(_actions(path))
+            actions = list(actions_of(path))
         except ValueError:
             return f"{path} is empty or torn"
         for action in actions:
@@ -167,12 +166,12 @@ def find_damage(table: Path) -> str | None:
         file = table / unquote(name)
         if not file.is_file():
             return f"{file} is missing"
-        if file.stat().st_size != size or not _is_whole_parquet(file):
+        if file.stat().st_size != size or not is_whole_parquet(file):
             return f"{file} is empty or torn"
     return None
 
 
-def _actions(commit: Path) -> Iterator[dict[str, Any]]:
+def actions_of(commit: Path) -> Iterator[dict[str, Any]]:
     """The actions of a commit. Raises `ValueError` for a torn or empty one."""
     lines = commit.read_text(encoding="utf-8").splitlines()
     if not lines:
@@ -181,7 +180,8 @@ def _actions(commit: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def _is_whole_parquet(path: Path) -> bool:
+def is_whole_parquet(path: Path) -> bool:
+    """Whether a file begins and ends as Parquet's do."""
     with path.open("rb") as file:
         if file.read(4) != b"PAR1":
             return False

@@ -51,7 +51,8 @@ from duesweep.ledger.base import (
     local_folder,
     table_path,
 )
-from duesweep.ledger.causes import DAMAGED, cause_of, find_damage
+from duesweep.ledger.causes import cause_of, find_damage
+from duesweep.ledger.durable import make_durable, repair
 from duesweep.ledger.rows import SCHEMAS, plain
 
 _CONFLICT_TRIES = 5
@@ -198,6 +199,9 @@ class DeltaRsTables:
             )
             newest = self._open(name)
             newest.create_checkpoint()
+            folder = local_folder(self.root)
+            if folder is not None:
+                make_durable(folder)
             newest.cleanup_metadata()
             return deleted
 
@@ -267,7 +271,7 @@ class DeltaRsTables:
             )
             folder = local_folder(self.root)
             if folder is not None and not is_transient and (damage := find_damage(folder / name)):
-                text, advice = damage, DAMAGED
+                text, advice = damage, repair(folder)
             raise LedgerError(
                 f"{self._location(name)} {failure}: {text}{consequence}",
                 advice=advice,
@@ -287,7 +291,7 @@ class DeltaRsTables:
                 if not newest.stat().st_size:
                     raise LedgerError(
                         f"{self._location(name)} is damaged: {newest} is empty",
-                        advice=DAMAGED,
+                        advice=repair(folder),
                         transient=False,
                     )
         return table

@@ -13,11 +13,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+import structlog
+
 from duesweep.core.account import FORMAT_MARK, SweepSummary, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
 from duesweep.core.world import NO_PATIENCE, Patience, World
+from duesweep.ledger import durable
 from duesweep.ledger.base import (
     CHANGES,
     TABLES,
@@ -54,6 +57,9 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 # Pieces are written together up to this size. One of them may take 150 MB.
 BYTES_TOGETHER = 4_000_000
+
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +185,7 @@ class Ledger:
             for name in (*others, CHANGES):
                 if name in identity.missing:
                     self._create(name, identity.ledger_id)
+        self.make_durable()
         return identity.ledger_id
 
     def kept_from(self, source: str) -> datetime | None:
@@ -198,6 +205,23 @@ class Ledger:
                 advice="run the command again",
                 transient=True,
             )
+
+    def make_durable(self) -> None:
+        """Wait until all that the tables have is on the disk of a local root. Other storages
+        confirm nothing before that. Raises `LedgerError`; nothing may be forgotten then.
+        """
+        folder = local_folder(self.root)
+        if folder is not None:
+            durable.make_durable(folder)
+
+    def recover(self, patience: Patience) -> None:
+        """Drop commits that a power failure tore, of a local root. The journal has their rows."""
+        folder = local_folder(self.root)
+        if folder is None or not durable.has_torn(folder):
+            return
+        with self.lock_for_writing(patience):
+            for path in durable.drop_torn(folder):
+                _log.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""
@@ -294,6 +318,7 @@ class Ledger:
         identify([self.tables.facts(TABLES[0]), there]).refuse_stray()
         if there.properties is None:
             self._create(CHANGES, identity.ledger_id)
+            self.make_durable()
         # Last: if this dies before, the next one finds the table and continues here.
         self.tables.set_properties(TABLES[0], {_CHANGES_PROPERTY: "true"})
 

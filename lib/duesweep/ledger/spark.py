@@ -56,7 +56,8 @@ from duesweep.ledger.base import (
     table_name,
     table_path,
 )
-from duesweep.ledger.causes import DAMAGED, find_damage
+from duesweep.ledger.causes import find_damage
+from duesweep.ledger.durable import repair
 from duesweep.ledger.rows import SCHEMAS
 
 _TYPES: dict[pa.DataType, DataType] = {
@@ -284,7 +285,7 @@ class SparkTables:
         if lacks_library(error):
             advice = _UNPACK
         elif folder is not None and not may_pass and (damage := find_damage(folder / name)):
-            text, advice = damage, DAMAGED
+            text, advice = damage, repair(folder)
         return LedgerError(
             f"{self.table(name)} {failure}: {text}{consequence}", advice=advice, transient=may_pass
         )

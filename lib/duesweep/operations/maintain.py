@@ -140,6 +140,8 @@ def _tables(
                 removed = tables.remove(name, source, _AGING[name], cut)
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             compacted = tables.compact(name)
+        # Files that are on the disk may only go if the ones in their place are there too.
+        ledger.make_durable()
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             vacuumed = tables.vacuum(name, vacuum_days)
         after = tables.size(name) or TableSize()

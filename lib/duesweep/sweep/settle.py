@@ -146,6 +146,7 @@ def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
 
 def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
+    ledger.recover(patience)
     is_new = journal.binding() is None and _bind(journal, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
     bound = journal.binding()
@@ -223,8 +224,9 @@ def _settle(
 
 
 def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
-    """Delete rows from the journal that the ledger has. Raises if another ledger took the place of
-    the journal's while it was written: that one may have got rows which the journal's ledger lacks.
+    """Delete rows from the journal once the ledger has them on its disk. Raises if another ledger
+    took the place of the journal's while it was written: that one may have got rows which the
+    journal's ledger lacks.
     """
     found = ledger.read().ledger_id
     if found != journal.binding():
@@ -234,6 +236,7 @@ def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
             advice="put the ledger back, and the next sweep writes the missing rows",
             transient=True,
         )
+    ledger.make_durable()
     journal.delete_settled(sweep_id)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from support import commands
+from support.faults.power import note_synced
 from support.trials import faults
 from support.trials.crowd import Crowd
 from support.trials.faults import CLOCKS, LEDGER_HARMS, QUEUE, SPARK, STORE
@@ -43,6 +44,7 @@ DONE, UNEXPECTED, CONFIGURATION, FAILURES, WORK_LEFT, INTERRUPTED = 0, 1, 2, 3, 
 _ALLOWED = {
     faults.UNFORESEEN: {UNEXPECTED},
     faults.KILL: {-signal.SIGKILL},
+    faults.POWER: {-signal.SIGKILL},
     faults.INTERRUPT: {INTERRUPTED},
     faults.HALF_DELETED: {CONFIGURATION},
     faults.OTHER_LEDGER: {CONFIGURATION},
@@ -321,6 +323,8 @@ def _start(run: _Run, plan: Plan, arguments: Sequence[str]) -> SweepCommand | Sp
     if run.trial.engine == SPARK:
         return run.services.spark.start(plan, arguments)
     environment: Mapping[str, str] = {}
+    if run.trial.fault.harm == faults.POWER:
+        note_synced(plan.synced, run.ledger_root)
     if run.trial.fault.harm in CLOCKS:
         environment = {
             "LD_PRELOAD": str(faketime()),

@@ -53,6 +53,7 @@ BROKER_CUT = "broker closes its connections"
 DISK_FULL = "disk of the ledger full"
 READ_ONLY = "ledger cannot be written"
 HALF_DELETED = "ledger half deleted"
+POWER = "power failure of the driver's machine"
 OTHER_LEDGER = "ledger replaced by another one"
 CLOCK_AHEAD = "driver's clock an hour ahead"
 CLOCK_BEHIND = "driver's clock an hour behind"
@@ -115,6 +116,8 @@ def _all() -> Sequence[Fault]:
         *(Fault(BROKER_CUT, stage, places=(BROKER,)) for stage in ("deliver", "commit")),
         Fault(BROKER_KILL, "deliver", places=(BROKER,)),
         *(Fault(DISK_FULL, stage) for stage in ("close", "settle")),
+        # The JVM's own files would need a watch too.
+        *(Fault(POWER, stage, (IN_PROCESS,)) for stage in ("close", "settle", "first ledger")),
         # Not while it settles: the lock file is open then, and the system refuses.
         *(Fault(READ_ONLY, stage) for stage in ("claim", "close")),
         *(Fault(h, s) for h in (HALF_DELETED, OTHER_LEDGER) for s in ("plan", "close", "settle")),

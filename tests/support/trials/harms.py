@@ -3,12 +3,14 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.ledger import open_ledger
+from support.faults.power import lose_unsynced
 from support.rabbitmq.broker import Broker
 from support.trials import faults
 from support.trials.points import Plan
@@ -16,6 +18,7 @@ from support.trials.processes import SparkCommand, SweepCommand
 from support.trials.services import Services
 from support.trials.world import World
 
+_POLL_SECONDS = 0.01
 _ENDED = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'duesweep%'"
 )
@@ -44,6 +47,14 @@ def strike(harm: str, scene: Scene) -> None:
 
 def _signal_driver(number: int) -> Callable[[Scene], None]:
     return lambda scene: os.kill(scene.command.pid, number)
+
+
+def _fail_power(scene: Scene) -> None:
+    """The driver dies, and files of the ledger that it did not sync are lost."""
+    os.kill(scene.command.pid, signal.SIGKILL)
+    while not scene.command.is_over:
+        time.sleep(_POLL_SECONDS)
+    lose_unsynced(scene.plan.synced, scene.ledger_root, None, scene.command.pid)
 
 
 def _kill_jvm(scene: Scene) -> None:
@@ -147,6 +158,7 @@ _STRIKES: Mapping[str, Callable[[Scene], None]] = {
     faults.TERMINATE: _signal_driver(signal.SIGTERM),
     faults.INTERRUPT: _signal_driver(signal.SIGINT),
     faults.JVM: _kill_jvm,
+    faults.POWER: _fail_power,
     faults.WORKER: _kill_worker,
     faults.SESSIONS: _end_sessions,
     faults.RESTART: _restart,

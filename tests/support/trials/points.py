@@ -135,6 +135,11 @@ class Plan:
         """The file that says that the harm is done."""
         return Path(self.folder) / "resume"
 
+    @property
+    def synced(self) -> Path:
+        """The file that notes which files of the ledger were synced."""
+        return Path(self.folder) / "synced"
+
     def text(self) -> str:
         return json.dumps(asdict(self))
 

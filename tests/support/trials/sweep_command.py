@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from duesweep.cli.app import main
+from support.faults.power import noting_syncs
 from support.trials.armed import following
 from support.trials.points import Plan
 
@@ -23,7 +24,7 @@ from support.trials.points import Plan
 def run(plan: Plan, arguments: Sequence[str]) -> int:
     # Who was started in the background ignores it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with following(plan):
+    with noting_syncs(plan.synced), following(plan):
         return main(arguments)
 
 

@@ -1,0 +1,282 @@
+"""The ledger of a local folder after a power failure: its files are on the disk before the journal
+forgets its rows, and commits that the failure tore are dropped, because the journal still has their
+rows.
+
+Neither delta-rs nor Delta on Spark waits for the disk. The new files and their folders are synced
+alone: `syncfs` would also write the pages of a database on the same disk.
+A mark in the root keeps the last version of each table that is on the disk, and the journal forgets
+nothing before it is written. Without it, after an upgrade for example, all files are synced.
+"""
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+from duesweep.core.errors import LedgerError
+from duesweep.ledger.base import CHANGES, TABLES, holds_data
+from duesweep.ledger.causes import actions_of, is_whole_parquet
+
+_MARK, _DROPPED = ".duesweep.synced", ".duesweep.dropped"
+_NAMES = (*TABLES, CHANGES)
+# The ones of unsettled sweeps and of maintenance; a failure may leave any of them.
+_MOST_UNSYNCED = 64
+# A file system that has no `fsync` of folders says so in these ways.
+_NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EISDIR}
+
+
+def make_durable(root: Path) -> None:
+    """Wait until all that was committed under `root` is on the disk. Raises `LedgerError` if the
+    disk does not take it.
+    """
+    synced = _read_mark(root)
+    try:
+        # In parallel, because it is waiting; the disk takes several at once.
+        with ThreadPoolExecutor(len(_NAMES)) as pool:
+            versions = list(pool.map(lambda name: _sync(root / name, synced.get(name)), _NAMES))
+        found = {
+            name: version
+            for name, version in zip(_NAMES, versions, strict=True)
+            if version is not None
+        }
+        if found == synced:
+            return
+        if synced.keys() != found.keys():
+            # A table is new, and perhaps the root.
+            for folder in (root, *root.absolute().parents):
+                _sync_folder(folder)
+        _write_mark(root, found)
+    except OSError as error:
+        raise LedgerError(
+            f"The ledger under {root} could not be brought to the disk: {error.strerror}; the "
+            "journal keeps the rows",
+            transient=True,
+        ) from error
+
+
+def drop_torn(root: Path) -> list[str]:
+    """Drop the commits that are not known to be on the disk, starting with the first of a table
+    that is damaged; their paths. The caller is the ledger's only writer.
+
+    The journal still has their rows: it forgets none before `make_durable`.
+    """
+    dropped = [path for name, torn in _all_torn(root) for path in _drop(root, name, torn)]
+    for path in list(_torn_checksums(root)):
+        # Without it, Hadoop reads a file unchecked.
+        path.unlink()
+        dropped.append(path)
+    return [str(path) for path in dropped]
+
+
+def _torn_checksums(root: Path) -> Iterator[Path]:
+    """Checksums of files of commits that are not known to be on the disk, which are not whole:
+    Spark would take the files for damaged.
+    """
+    for name, last in _read_mark(root).items():
+        commits = list(_commits(root / name / "_delta_log", last))
+        with suppress(ValueError):
+            for path in [*commits, *_data_of(root / name, commits)]:
+                for checksum in _checksums(path):
+                    if checksum.exists() and not _is_whole_checksum(checksum):
+                        yield checksum
+
+
+def _is_whole_checksum(checksum: Path) -> bool:
+    content = checksum.read_bytes()
+    if not checksum.name.startswith("."):
+        # Delta's, as JSON.
+        return content.rstrip().endswith(b"}")
+    of = checksum.with_name(checksum.name[1:].removesuffix(".crc"))
+    size = of.stat().st_size if of.exists() else 0
+    chunk = int.from_bytes(content[4:8], "big")
+    is_begun = content[:4] == b"crc\0" and chunk > 0
+    return is_begun and len(content) == 8 + 4 * -(-size // chunk)
+
+
+def has_torn(root: Path) -> bool:
+    """Whether `drop_torn` would drop commits or checksums."""
+    return any(True for _ in _all_torn(root)) or any(True for _ in _torn_checksums(root))
+
+
+def repair(root: Path) -> str:
+    """The advice for a damaged file."""
+    if has_torn(root):
+        return "run `duesweep sweep`, which drops that commit: the journal has its rows"
+    return "restore it from a backup of the ledger, and run `duesweep audit`"
+
+
+def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
+    """The tables with commits to drop, and these."""
+    synced = _read_mark(root)
+    for name in _NAMES:
+        last = synced.get(name, -1 if _is_new(root / name) else None)
+        if last is not None and (torn := _torn(root / name, last)):
+            yield name, torn
+
+
+def _is_new(table: Path) -> bool:
+    """Whether nothing was written after the table was created."""
+    log = table / "_delta_log"
+    return _commit(log, 0).exists() and not _commit(log, 1).exists() and not holds_data(table)
+
+
+def _sync(table: Path, last: int | None) -> int | None:
+    """Sync the commits after `last`, or all files; the version that is on the disk then. None:
+    there is no table.
+    """
+    log = table / "_delta_log"
+    if not log.is_dir():
+        return None
+    if last is None or not _commit(log, last).exists():
+        for path in table.rglob("*"):
+            if path.is_file():
+                _sync_file(path)
+        for folder in (table, *(path for path in table.rglob("*") if path.is_dir())):
+            _sync_folder(folder)
+        return max((int(path.stem) for path in log.glob("[0-9]*.json")), default=None)
+    commits = list(_commits(log, last))
+    for path in [*_data_of(table, commits), *commits, *_checkpoint(log)]:
+        _sync_file(path)
+        for checksum in _checksums(path):
+            _sync_file(checksum)
+    if commits:
+        for folder in (table, log):
+            _sync_folder(folder)
+    return last + len(commits)
+
+
+def _commits(log: Path, last: int) -> Iterator[Path]:
+    """The commits after the version `last`; they have no gaps."""
+    version = last + 1
+    while (path := _commit(log, version)).exists():
+        yield path
+        version += 1
+
+
+def _commit(log: Path, version: int) -> Path:
+    return log / f"{version:020}.json"
+
+
+def _data_of(table: Path, commits: Iterable[Path]) -> Iterator[Path]:
+    """The data files that commits add; another process may have removed one again."""
+    for commit in commits:
+        for action in actions_of(commit):
+            if "add" in action:
+                yield table / unquote(action["add"]["path"])
+
+
+def _checkpoint(log: Path) -> Iterator[Path]:
+    """The newest checkpoint, which may be newer than the commits."""
+    hint = log / "_last_checkpoint"
+    with suppress(OSError, ValueError, KeyError):
+        newest = json.loads(hint.read_text(encoding="utf-8"))
+        yield from log.glob(f"{newest['version']:020}.checkpoint*")
+        yield hint
+
+
+def _checksums(path: Path) -> Iterator[Path]:
+    """Files of Spark for a file: Hadoop's checksums, and Delta's of the
+    version.
+    """
+    yield path.with_name(f".{path.name}.crc")
+    if path.suffix == ".json":
+        yield path.with_suffix(".crc")
+        yield path.with_name(f".{path.stem}.crc.crc")
+
+
+def _torn(table: Path, last: int) -> list[Path]:
+    """The commits after `last`, starting with the first that is damaged or lacks data. Data that a
+    later commit has removed may be gone.
+    """
+    log = table / "_delta_log"
+    commits = list(_commits(log, last))
+    beyond = last + len(commits) + 2
+    after_gap = [_commit(log, version) for version in range(beyond, beyond + _MOST_UNSYNCED)]
+    commits += [path for path in after_gap if path.exists()]
+    added: list[dict[str, int]] = []
+    for number, commit in enumerate(commits, start=last + 1):
+        try:
+            actions = list(actions_of(commit))
+        except ValueError:
+            break
+        if int(commit.stem) != number:
+            break
+        adds = (action["add"] for action in actions if "add" in action)
+        added.append({add["path"]: add["size"] for add in adds})
+        for removed in (action["remove"]["path"] for action in actions if "remove" in action):
+            for files in added[:-1]:
+                files.pop(removed, None)
+    for number, files in enumerate(added):
+        if not all(_is_whole(table / unquote(name), size) for name, size in files.items()):
+            return commits[number:]
+    return commits[len(added) :]
+
+
+def _is_whole(data: Path, size: int) -> bool:
+    try:
+        return data.stat().st_size == size and is_whole_parquet(data)
+    except OSError:
+        return False
+
+
+def _drop(root: Path, name: str, torn: Sequence[Path]) -> Sequence[Path]:
+    """Move commits away, with checkpoints and checksums of their versions. Their data files stay:
+    no commit names them, and VACUUM removes them.
+    """
+    log, first = root / name / "_delta_log", int(torn[0].stem)
+    away = root / _DROPPED / name
+    away.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError, ValueError, KeyError):
+        hint = log / "_last_checkpoint"
+        if json.loads(hint.read_text(encoding="utf-8"))["version"] >= first:
+            hint.unlink()
+    # The newest first: if this dies, the rest has no gap.
+    for path in sorted(log.iterdir(), key=lambda path: path.name.lstrip("."), reverse=True):
+        version = path.name.lstrip(".").partition(".")[0]
+        if version.isdigit() and int(version) >= first:
+            path.replace(away / path.name)
+    _sync_folder(log)
+    return torn
+
+
+def _read_mark(root: Path) -> dict[str, int]:
+    """The last versions that are on the disk; none if that is not known."""
+    try:
+        found = json.loads((root / _MARK).read_text(encoding="utf-8"))
+        return {str(name): int(version) for name, version in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _write_mark(root: Path, versions: dict[str, int]) -> None:
+    """A power failure may bring the mark before this one back, which only costs time."""
+    new = root / f"{_MARK}.{os.getpid()}-{threading.get_ident()}"
+    new.write_text(json.dumps(versions), encoding="utf-8")
+    _fsync(new)
+    new.replace(root / _MARK)
+
+
+def _sync_file(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        _fsync(path)
+
+
+def _sync_folder(path: Path) -> None:
+    try:
+        _fsync(path)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def _fsync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
