@@ -1,13 +1,16 @@
 """Commands on a ledger with a damaged file, or on a file system that Delta cannot commit to."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
+_TEXTS = Path(__file__).parents[1] / "unit" / "ledger" / "delta_rs_errors.json"
 _READERS = (
     ("audit",),
     ("errors", "list"),
@@ -60,3 +63,47 @@ def test_no_command_ends_in_a_traceback_over_a_damaged_file(
         if ran.code in {2, 4}:
             assert f"{endpoint.ledger.root}/{table}" in ran.told, (command, ran.told)
     assert endpoint.run("audit").code == 2
+
+
+def test_doctor_writes_a_table_and_names_the_cause_if_that_fails(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    before = sorted(endpoint.folder.rglob("*"))
+    assert "small table" not in endpoint.run("doctor", "--no-spark").err
+    assert sorted(endpoint.folder.rglob("*")) == before
+    run_sweep(endpoint)
+    texts = json.loads(_TEXTS.read_text(encoding="utf-8"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(texts["no hard links 95"])
+
+    monkeypatch.setattr(DeltaTable, "create", refuse)
+    found = endpoint.run("doctor", "--no-spark")
+
+    assert found.code == 3
+    assert "Unable to rename file: Operation not supported (os error 95)" in found.told
+    assert "has to have hard links" in " ".join(found.told.split())
+    assert not list(endpoint.ledger.root.glob("duesweep_trial*"))
+
+
+def test_doctor_leaves_spark_s_ledger_out_without_spark(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+
+    found = endpoint.run("doctor", "--no-spark", "--json", ledger__writer="spark").document
+
+    (ledger,) = [one for one in found["findings"] if one["check"] == "ledger"]
+    assert ledger["severity"] == "skipped"
+
+
+def test_report_is_not_well_if_errors_lacks_exhausted_messages(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Nowhere")
+    run_sweep(endpoint, retry__max_attempts=1)
+    endpoint.run("errors", "discard", "--all", "--yes", "--reason", "x")
+    page = str(endpoint.folder / "report.html")
+    lost = "the ledger has lost 1 exhausted message of the last sweeps"
+    assert lost not in endpoint.run("report", "--out", page).told
+
+    DeltaTable(endpoint.ledger.root / "errors").delete()
+
+    assert lost in endpoint.run("report", "--out", page).told

@@ -110,7 +110,7 @@ def probe_writable(root: str) -> None:
     if folder is None:
         return
     try:
-        there = next(each for each in (folder, *folder.parents) if each.exists())
+        there = nearest_folder(folder)
         logs = list(folder.glob("*/_delta_log"))
         # Tables and the lock may belong to another user than the folder.
         for each in (there, *(log.parent for log in logs), *logs):
@@ -120,6 +120,11 @@ def probe_writable(root: str) -> None:
             lock.open("a").close()
     except OSError as error:
         raise _storage_error(folder, error) from error
+
+
+def nearest_folder(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.absolute().parents) if each.exists())
 
 
 def check_space(root: str, needed_bytes: int) -> None:
@@ -321,6 +326,11 @@ class LedgerTables(Protocol):
 
     def compact(self, name: str) -> int:
         """Write small files together into larger ones; how many small ones there were."""
+
+    def try_out(self, trial: str) -> None:
+        """Create a table of the name `trial`, write and read a row of it, and remove it again. For
+        a folder that does not exist yet, in the nearest one above it.
+        """
 
     def vacuum(self, name: str, days: int) -> int | None:
         """Delete files that no version of the last `days` needs, and log entries that have expired;

@@ -5,9 +5,10 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 """
 
 import json
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from itertools import chain
@@ -45,10 +46,12 @@ from duesweep.ledger.base import (
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
+    Rows,
     TableSize,
     check_space,
     holds_data,
     local_folder,
+    nearest_folder,
     table_path,
 )
 from duesweep.ledger.causes import cause_of, find_damage
@@ -192,6 +195,24 @@ class DeltaRsTables:
         )
         return int(done["numFilesRemoved"])
 
+    def try_out(self, trial: str) -> None:
+        folder = local_folder(self.root)
+        root = self.root if folder is None else str(nearest_folder(folder))
+        tried = replace(self, root=table_path(root, trial))
+        row = pa.RecordBatch.from_pylist([{"source": trial}], SCHEMAS["retries"])
+        try:
+            tried.create("retries", {})
+            tried.append("retries", [LedgerPiece(Rows(lambda: [row]), self.world.new_id())])
+            found = list(tried.read("retries", ["source"], []))
+        finally:
+            _remove(tried.root, self._options())
+        if len(found) != 1:
+            raise LedgerError(
+                f"A row that was written to {tried.root} cannot be read there",
+                advice="check that ledger.root is one storage for all processes",
+                transient=False,
+            )
+
     def vacuum(self, name: str, days: int) -> int:
         def clean(table: DeltaTable) -> list[str]:
             deleted = table.vacuum(
@@ -325,6 +346,18 @@ class DeltaRsTables:
         storage = fs.PyFileSystem(DeltaStorageHandler(self._uri(name), self._options()))
         found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
         return any(not entry.base_name.startswith(("_", ".")) for entry in found)
+
+
+def _remove(root: str, options: dict[str, str] | None) -> None:
+    """Remove all under a root, as far as this process may."""
+    folder = local_folder(root)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+
+    with suppress(OSError, NotImplementedError):
+        DeltaStorageHandler(root, options).delete_root_dir_contents()
 
 
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:

@@ -206,6 +206,12 @@ class Ledger:
                 transient=True,
             )
 
+    def try_out(self) -> None:
+        """Write, read and remove a small table next to the ledger's, as a sweep would. Raises the
+        errors that the sweep would meet.
+        """
+        self.tables.try_out(f"duesweep_trial_{self.world.new_id().hex}")
+
     def make_durable(self) -> None:
         """Wait until all that the tables have is on the disk of a local root. Other storages
         confirm nothing before that. Raises `LedgerError`; nothing may be forgotten then.

@@ -5,6 +5,7 @@ Delta records (txnAppId, txnVersion) with a commit and silently ignores a versio
 https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreachbatch
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ from duesweep.ledger.base import (
     holds_data,
     is_path,
     local_folder,
+    nearest_folder,
     root_scheme,
     schema_name,
     table_name,
@@ -194,6 +196,16 @@ class SparkTables:
     def compact(self, name: str) -> int:
         (row,) = self._run(name, "compacted", f"OPTIMIZE {self.table(name)}")
         return int(row.metrics.numFilesRemoved)
+
+    def try_out(self, trial: str) -> None:
+        folder = local_folder(self.root)
+        root = self.root if folder is None else f"{nearest_folder(folder)}/"
+        table = table_name(root, trial)
+        try:
+            self._run(trial, "created", f"CREATE TABLE {table} USING delta AS SELECT 1 AS number")
+            self._run(trial, "read", f"SELECT number FROM {table}")  # noqa: S608 - a quoted table
+        finally:
+            _remove(self.spark, root, trial)
 
     def vacuum(self, name: str, days: int) -> None:
         """Delta removes expired log entries by itself, where it writes a checkpoint."""
@@ -354,6 +366,23 @@ class SparkTables:
             for key, old in before.items():
                 with suppress(*SPARK_ERRORS):
                     self.spark.conf.unset(key) if old is None else self.spark.conf.set(key, old)
+
+
+def _remove(spark: SparkSession, root: str, name: str) -> None:
+    """Remove a table with its data, as far as this session may."""
+    folder = local_folder(root)
+    if not is_path(root):
+        with suppress(*SPARK_ERRORS):
+            spark.sql(f"DROP TABLE IF EXISTS {table_name(root, name)}")
+    elif folder is not None:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    else:
+        # PySpark has no other way to Hadoop's file systems; Spark Connect has none at all.
+        with suppress(*SPARK_ERRORS, AttributeError):
+            jvm: Any = spark._jvm  # noqa: SLF001
+            path = jvm.org.apache.hadoop.fs.Path(table_path(root, name))
+            conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+            path.getFileSystem(conf).delete(path, True)  # noqa: FBT003 - Java's
 
 
 def _is_absence(error: Exception) -> bool:

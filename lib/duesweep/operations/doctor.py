@@ -35,9 +35,9 @@ from duesweep.core.finding import (
     without,
     worst_first,
 )
-from duesweep.core.policy import Pause
+from duesweep.core.policy import LedgerWriter, Pause
 from duesweep.ledger.base import probe_writable
-from duesweep.ledger.ledger import Ledger, can_delta_rs_reach, open_for_reading
+from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -120,8 +120,9 @@ def _examine_all(
         services, binding = examine_services(examined)
         findings += services
     if not with_spark:
-        reason = "--no-spark: Spark, its executors and the ledger were not checked"
-        return [*findings, skipped(Check.SPARK_START, SESSION, reason)], None
+        reason = "--no-spark: Spark and its executors were not checked"
+        start = skipped(Check.SPARK_START, SESSION, reason)
+        return [*findings, start, *_ledger_without_spark(examined, binding)], None
     more, failure = _examine_spark(examined, binding)
     return [*findings, *more], failure
 
@@ -132,10 +133,10 @@ def _ledger_without_spark(
     if examined is None:
         return
     context, root = examined.context, examined.context.ledger_root
-    if can_delta_rs_reach(root):
-        yield ledger_finding(open_for_reading(root, context.timeouts), binding)
+    if resolve_writer(context.ledger_writer, root) is LedgerWriter.DELTA_RS:
+        yield ledger_finding(context.open_ledger(), binding)
     else:
-        yield skipped(Check.LEDGER, root, "Only Spark can read it, and Spark did not start")
+        yield skipped(Check.LEDGER, root, "Spark is its writer, and was not started")
 
 
 def _examine_spark(
@@ -163,9 +164,10 @@ def _examine_spark(
 
 
 def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:
-    """Whether the ledger can be read, and belongs to the journal."""
+    """Whether the ledger can be read and written, and belongs to the journal."""
     check, root = Check.LEDGER, ledger.root
     try:
+        ledger.try_out()
         identity = ledger.read()
         identity.refuse_stray()
         if identity.ledger_id == binding.ledger_id:

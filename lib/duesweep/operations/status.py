@@ -16,7 +16,7 @@ from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
-from duesweep.ledger.base import Among, Between, Condition, LedgerRow
+from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
@@ -92,7 +92,8 @@ class History:
     """The ledger since `since`. `sweeps` are the last ones, the newest first. `rate`
     has the messages that were dispatched in each step of time, `backlog` the most that a sweep of
     that time found due. `lateness` is about the last `lateness_of` dispatched messages; `late` of
-    them were dispatched at their first attempt, and later than the objective.
+    them were dispatched at their first attempt, and later than the objective. `lost_errors`: how
+    many of the `exhausted` messages the table `errors` lacks, which has the only copy of most.
     """
 
     since: datetime
@@ -108,6 +109,7 @@ class History:
     late: int
     failing: Sequence[Failing]
     errors: Sequence[ErrorGroup]
+    lost_errors: int = 0
 
     @property
     def in_back_off(self) -> int:
@@ -268,6 +270,13 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
 
 
 def _history_concerns(history: History, objective: float | None) -> Iterator[Concern]:
+    if history.lost_errors:
+        count = count_text(history.lost_errors, "exhausted message")
+        yield Concern(
+            Severity.FAULT,
+            f"the ledger has lost {count} of the last sweeps: `errors` lacks them; run "
+            "`duesweep audit`, and restore the ledger from a backup",
+        )
     if history.open_errors:
         count = count_text(history.open_errors, "error")
         yield Concern(Severity.FAULT, f"{count} to replay or discard")
@@ -351,7 +360,7 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
     messages = ExhaustedMessages(ledger, source)
     messages.check()
     of_source = Among("source", [source])
-    found = ledger.rows("sweeps", _COLUMNS, of_source, Between("start", since))
+    found = list(ledger.rows("sweeps", (*_COLUMNS, "sweep_id"), of_source, Between("start", since)))
     sweeps = sorted(map(_sweep_line, found), key=lambda line: line.start, reverse=True)
     steps = TimeSteps(min((line.start for line in sweeps), default=since), now)
     latest = list(_lateness(ledger, of_source, sweeps))
@@ -371,7 +380,18 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
         late=sum(attempts == 1 and (ms or 0) > most_ms for ms, attempts in latest),
         failing=_failing(ledger, of_source),
         errors=[group for group in grouped(messages.seen(ErrorFilter())) if group.open],
+        lost_errors=_lost_errors(ledger, of_source, found),
     )
+
+
+def _lost_errors(ledger: Ledger, of_source: Condition, sweeps: Sequence[LedgerRow]) -> int:
+    exhausted = {row["sweep_id"]: row["exhausted"] for row in sweeps if row["exhausted"]}
+    if not exhausted:
+        return 0
+    conditions = (of_source, Among("sweep_id", sorted(exhausted)))
+    rows = ledger.count("errors", ("sweep_id",), *conditions)
+    kept = {row["sweep_id"]: row[COUNT] for row in rows}
+    return sum(max(0, count - kept.get(sweep_id, 0)) for sweep_id, count in exhausted.items())
 
 
 def _sweep_line(row: LedgerRow) -> SweepLine:

@@ -68,6 +68,9 @@ class _Ledger:
     def __init__(self, found: uuid.UUID | LedgerError | None) -> None:
         self._found = found
 
+    def try_out(self) -> None:
+        """It takes all."""
+
     def read(self) -> Any:
         if isinstance(self._found, LedgerError):
             raise self._found
