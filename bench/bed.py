@@ -58,7 +58,9 @@ def open_server(folder: Path, dsn: str | None, **settings: str) -> Iterator[str]
     if dsn is None:
         # All commit as duesweep does; without --durable no disk is waited for.
         settings = {"fsync": "off", "synchronous_commit": "on", **settings}
-        with EmbeddedServer(folder, timezone="UTC", max_wal_size="4GB", **settings) as server:
+        with EmbeddedServer(
+            folder, trusts_all=True, timezone="UTC", max_wal_size="4GB", **settings
+        ) as server:
             yield server.dsn
         return
     with psycopg.connect(dsn) as connection:

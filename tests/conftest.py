@@ -150,7 +150,7 @@ def server() -> Iterator[EmbeddedServer]:
     """A PostgreSQL server whose default time zone is UTC."""
     with (
         _open_folder() as folder,
-        EmbeddedServer(folder, port=free_port(), TimeZone="UTC") as server,
+        EmbeddedServer(folder, port=free_port(), trusts_all=True, TimeZone="UTC") as server,
     ):
         yield server
 

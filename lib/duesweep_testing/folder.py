@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.core.errors import ConfigError
+from duesweep.drivers.lock import open_lock
 
 # Marks a folder of the demonstration: no other folder is ever cleared. Locked while in use.
 _MARK = ".duesweep-demo"
@@ -35,7 +37,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = mark.open("w")
+        lock = open_lock(mark)
     except OSError as error:
         raise ConfigError(
             f"The demonstration cannot write into {folder}: {error.strerror}",
@@ -72,7 +74,9 @@ def write_config(file: Path, settings: Settings, comment: str) -> Config:
         lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     # An earlier file stays as it is if this one is refused.
     new = file.with_name(f".{file.name}")
-    new.write_text("\n".join(lines) + "\n")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        written.write("\n".join(lines) + "\n")
     try:
         config = configuration.load(new)
         if _read_explicit(config) != settings:

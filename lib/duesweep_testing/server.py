@@ -3,9 +3,9 @@
 `python -m duesweep_testing.server [folder]` starts the demonstration's database again.
 """
 
-import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -14,12 +14,14 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError
+from duesweep.drivers.lock import open_lock
 
 with warnings.catch_warnings():
     # It warns if the environment names no folder for run-time files, and then finds one itself.
@@ -35,19 +37,30 @@ with warnings.catch_warnings():
 
 _SPEED = {"synchronous_commit": "off", "full_page_writes": "off"}
 
+# Only this user reaches the folder of the socket.
+_RULES = """\
+local all,replication all trust
+host all,replication all 127.0.0.1/32 scram-sha-256
+"""
+
 # A start or a stop takes one second, and much longer on a busy machine.
 _CONTROL_SECONDS = 180
 
 
 class EmbeddedServer:
-    """A server on 127.0.0.1 and a Unix socket.
+    """A server on 127.0.0.1 and a Unix socket, to which only this user has access.
 
+    Its administrator has a random password, in a file that only this user can read and that the
+    dsn names: all users of this machine can reach the port. `trusts_all`: it asks for no password.
     `settings` are settings of postgresql.conf. If this process is root, the server runs as another
     user.
     """
 
-    def __init__(self, folder: Path, *, port: int | None = None, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *, port: int | None = None, trusts_all: bool = False, **settings: str
+    ) -> None:
         self._data = folder / "pgdata"
+        self._password_file = None if trusts_all else folder / "pgpass"
         self._settings = {"max_connections": "100", "shared_buffers": "256MB"} | _SPEED | settings
         self.sockets: Path | None = None
         self.port = port or _free_port()
@@ -59,7 +72,10 @@ class EmbeddedServer:
 
     def dsn_of(self, database: str) -> str:
         """The administrator's dsn of a database on this server."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        dsn = f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        if self._password_file is None:
+            return dsn
+        return f"{dsn}?passfile={quote(str(self._password_file.absolute()))}"
 
     def start(self) -> "EmbeddedServer":
         """Start; create the data folder if it is missing. `StoreError` if it does not start."""
@@ -81,16 +97,26 @@ class EmbeddedServer:
         server.ensure_pgdata_inited()
         self._bin, self._user = server.bin_path, server.system_user
         self.sockets = Path(tempfile.mkdtemp(prefix="duesweep-pg-"))
-        self.sockets.chmod(0o777)
+        if self._user is not None:
+            shutil.chown(self.sockets, self._user)
+        if self._password_file is not None:
+            (self._data / "pg_hba.conf").write_text(_RULES)
         listen = f"-h 127.0.0.1 -p {self.port} -k {self.sockets}"
         options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
+        if self._password_file is not None:
+            from duesweep_testing.traffic import set_password  # noqa: PLC0415 - it loads the driver
+
+            set_password(
+                f"host={self.sockets} port={self.port} user=postgres dbname=postgres",
+                _password_in(self._password_file),
+            )
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop in a mode of pg_ctl. Does nothing if the server was not started."""
         if self.sockets is None:
             return
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             self._control("-m", mode, "-w", "stop")
         shutil.rmtree(self.sockets, ignore_errors=True)
         self.sockets = None
@@ -127,13 +153,30 @@ class EmbeddedServer:
         )
 
 
-@contextlib.contextmanager
+@contextmanager
 def _lock_start() -> Iterator[None]:
     """Let one process start at a time: as root it creates a user, and two at once would fail."""
     lock = Path(tempfile.gettempdir()) / f"duesweep-pg-{os.getuid()}.lock"
-    with lock.open("w") as held:
+    try:
+        held = open_lock(lock, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"The lock {lock} cannot be opened: {error.strerror}",
+            advice="another user may have put it there: set TMPDIR to a folder of your own",
+        ) from error
+    with held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+def _password_in(file: Path) -> str:
+    """The password in a file of libpq's form, which is made if it is missing."""
+    with suppress(FileNotFoundError):
+        return file.read_text().strip().rpartition(":")[2]
+    password = secrets.token_urlsafe(24)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        written.write(f"127.0.0.1:*:*:postgres:{password}\n")
+    return password
 
 
 def _free_port() -> int:
@@ -151,10 +194,16 @@ def main() -> int:
     try:
         config = configuration.load(folder / "duesweep.toml")
         dsn = config.store.dsn.get_secret_value()
-        with lock_folder(folder), EmbeddedServer(folder, port=urlsplit(dsn).port) as server:
+        server = EmbeddedServer(folder, port=urlsplit(dsn).port)
+        if server.dsn != dsn:
+            raise ConfigError(
+                f"{folder} is not of this version of the demonstration",
+                advice="run `duesweep demo` again",
+            )
+        with lock_folder(folder), server:
             print(f"Listening, until Ctrl-C: {dsn}", flush=True)
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            with contextlib.suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt):
                 signal.pause()
             server.stop("fast")
     except DuesweepError as error:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 
 from duesweep.core.address import TableName
 from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
@@ -119,6 +120,20 @@ def create_schemas(dsn: str) -> None:
     """Create the schemas of the destinations' queues."""
     with psycopg.connect(dsn) as connection:
         connection.execute('CREATE SCHEMA IF NOT EXISTS "Ship"')
+
+
+def set_password(dsn: str, password: str) -> None:
+    """Set the password of the dsn's own user. The server never sees it as text."""
+    with psycopg.connect(dsn) as connection:
+        user = connection.info.user
+        verifier = connection.pgconn.encrypt_password(
+            password.encode(), user.encode(), b"scram-sha-256"
+        )
+        connection.execute(
+            sql.SQL("ALTER ROLE {} PASSWORD {}").format(
+                sql.Identifier(user), sql.Literal(verifier.decode())
+            )
+        )
 
 
 def load_into(dsn: str, delayed: str, traffic: Traffic, now: datetime) -> None:

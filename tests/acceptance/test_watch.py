@@ -233,7 +233,7 @@ def test_one_of_two_that_is_killed_leaves_all_to_the_other(
 def test_server_that_restarts_is_waited_for_and_told_once(
     open_folder: Path, tmp_path: Path
 ) -> None:
-    with EmbeddedServer(open_folder, port=free_port(), TimeZone="UTC") as server:
+    with EmbeddedServer(open_folder, port=free_port(), trusts_all=True, TimeZone="UTC") as server:
         with psycopg.connect(server.dsn, autocommit=True) as admin:
             endpoint = endpoint_in_postgresql(server.dsn, tmp_path, admin)
             endpoint.set_up("Billing")

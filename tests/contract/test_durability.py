@@ -38,7 +38,7 @@ def queues(
 ) -> Iterator[tuple[EmbeddedServer, PostgreSqlEndpoint]]:
     """Queues on a server of their own, which writes commits to its disk after ten seconds."""
     settings = {"TimeZone": "UTC", "synchronous_commit": "on", "wal_writer_delay": "10s"}
-    with EmbeddedServer(open_folder, port=free_port(), **settings) as server:
+    with EmbeddedServer(open_folder, port=free_port(), trusts_all=True, **settings) as server:
         with psycopg.connect(server.dsn, autocommit=True) as admin:
             endpoint = endpoint_in_postgresql(server.dsn, tmp_path, admin)
             endpoint.set_up("Billing")

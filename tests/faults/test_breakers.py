@@ -85,7 +85,7 @@ def test_queue_table_that_stays_locked_is_left_after_the_time_to_trigger(
 def restarting(open_folder: Path) -> Iterator[EmbeddedServer]:
     """A PostgreSQL server of the test's own, which loses nothing that it committed."""
     settings = {"TimeZone": "UTC", "synchronous_commit": "on"}
-    with EmbeddedServer(open_folder, port=free_port(), **settings) as server:
+    with EmbeddedServer(open_folder, port=free_port(), trusts_all=True, **settings) as server:
         yield server
 
 

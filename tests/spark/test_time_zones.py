@@ -47,7 +47,7 @@ def _changing_zone(*, forward: bool) -> str:
 def endpoint_in(zone: str, folder: Path) -> Iterator[Endpoint]:
     folder.mkdir()
     with (
-        EmbeddedServer(folder, port=free_port(), TimeZone=f"'{zone}'") as server,
+        EmbeddedServer(folder, port=free_port(), trusts_all=True, TimeZone=f"'{zone}'") as server,
         psycopg.connect(server.dsn, autocommit=True) as admin,
     ):
         yield endpoint_in_postgresql(server.dsn, folder, admin)

@@ -113,7 +113,7 @@ host all all 127.0.0.1/32 scram-sha-256
 @contextmanager
 def password_server(folder: Path) -> Iterator[EmbeddedServer]:
     """The server, with its data in `folder`."""
-    with EmbeddedServer(folder, port=free_port(), TimeZone="UTC") as server:
+    with EmbeddedServer(folder, port=free_port(), trusts_all=True, TimeZone="UTC") as server:
         before = _load_time(server)
         (folder / "pgdata" / "pg_hba.conf").write_text(_RULES, "utf-8")
         with psycopg.connect(server.dsn, autocommit=True) as admin:

@@ -100,7 +100,7 @@ def demo(
     _say(f"                  any reader of Delta tables shows delta.`{ledger}/tombstones`")
     _say(f"   configuration  {folder / 'duesweep.toml'}, for `sweep --config`")
     _say(f"   database       {restart}")
-    _say(f"                  starts it again, until Ctrl-C: psql {server.dsn}")
+    _say(f"                  starts it again, until Ctrl-C: psql {shlex.quote(server.dsn)}")
     return Result(Shown(ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED), ())
 
 

@@ -22,7 +22,7 @@ from typing import IO
 from duesweep.core.errors import ConfigError, SparkError, SweepStoppedError, lacks_descriptors
 from duesweep.core.submit import SubmitOptions
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import try_lock
+from duesweep.drivers.lock import open_lock, try_lock
 
 # With retries, as on a cluster: plain local[*] gives a task no second try.
 DEFAULT_MASTER = "local[*,4]"
@@ -93,7 +93,7 @@ class SparkStart:
         lock = _CHECKOUT / ".cache" / "lock"
         try:
             lock.parent.mkdir(exist_ok=True)
-            held = lock.open("a", encoding="utf-8")
+            held = open_lock(lock)
         except OSError as error:
             if lacks_descriptors(error):
                 raise

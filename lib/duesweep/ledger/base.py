@@ -22,7 +22,7 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import try_lock
+from duesweep.drivers.lock import open_lock, try_lock
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
@@ -97,7 +97,7 @@ def check_writable(root: str) -> None:
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / _LOCK_NAME).open("a").close()
+            open_lock(folder / _LOCK_NAME).close()
         except OSError as error:
             raise _storage_error(folder, error) from error
 
@@ -117,7 +117,7 @@ def probe_writable(root: str) -> None:
             TemporaryFile(dir=each).close()
         lock = folder / _LOCK_NAME
         if lock.exists():
-            lock.open("a").close()
+            open_lock(lock).close()
     except OSError as error:
         raise _storage_error(folder, error) from error
 
@@ -148,7 +148,7 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
         yield
         return
     try:
-        lock = (folder / _LOCK_NAME).open("a+b", buffering=0)
+        lock = open_lock(folder / _LOCK_NAME)
     except OSError as error:
         raise _storage_error(folder, error) from error
     with lock:

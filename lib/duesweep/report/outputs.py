@@ -18,7 +18,7 @@ from duesweep import __version__
 from duesweep.config import otlp_settings
 from duesweep.core.errors import Problem
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import try_lock
+from duesweep.drivers.lock import open_lock, try_lock
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.run import Run, with_due
 from duesweep.report.metrics import (
@@ -103,7 +103,7 @@ def textfile(path: Path) -> Output:
     name = f"The metrics file {path}"
 
     def send(runs: Sequence[Run]) -> Iterator[Problem]:
-        with path.with_name(f".{path.name}.lock").open("w", encoding="ascii") as lock:
+        with open_lock(path.with_name(f".{path.name}.lock")) as lock:
             patience = Patience(_LOCK_SECONDS)
             while not try_lock(lock):
                 if not patience.wait(lambda: f"another run writes {path}"):

@@ -47,7 +47,10 @@ def write_page(found: Statuses, file: Path) -> None:
     """Replace the file as a whole: a browser may be showing it."""
     new = file.with_name(f".{file.name}.new")
     try:
-        new.write_text(render(found.sources, found.made_at), encoding="utf-8")
+        # Left by a writer that was killed, or a link of another user's.
+        new.unlink(missing_ok=True)
+        with new.open("x", encoding="utf-8") as page:
+            page.write(render(found.sources, found.made_at))
         new.replace(file)
     except OSError as error:
         raise ConfigError(

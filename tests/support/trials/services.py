@@ -43,7 +43,7 @@ class Services:
     def server(self) -> EmbeddedServer:
         """PostgreSQL. Its committed rows survive an immediate stop."""
         server = EmbeddedServer(
-            self.folder, port=free_port(), TimeZone="UTC", synchronous_commit="on"
+            self.folder, port=free_port(), trusts_all=True, TimeZone="UTC", synchronous_commit="on"
         )
         return self._stack.enter_context(server)
 
@@ -57,6 +57,7 @@ class Services:
         server = EmbeddedServer(
             folder,
             port=free_port(),
+            trusts_all=True,
             TimeZone="UTC",
             synchronous_commit="on",
             wal_writer_delay="10s",
