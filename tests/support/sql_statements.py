@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from duesweep.drivers.statements import TOPICS, read_topic, statement
 
 # Every sign that ends or opens something.
-UGLY_NAME = """a]b [c]] 'd' "e"; DROP TABLE x -- {f} 50% %(g)s ? @seconds @[@headers]"""
+UGLY_NAME = """a]b [c]] 'd' "e"; DROP x -- {f} 5% %(g)s ? @seconds @[@headers]"""
 DIALECTS = ("postgresql", "sqlserver")
 
 

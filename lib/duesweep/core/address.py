@@ -9,12 +9,13 @@ grammar of the transport's own parser; no address has a NUL or half of a surroga
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from duesweep.core.errors import UnreadableAddressError
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+# PostgreSQL cuts off the rest, and means another table. SQL Server refuses the statement.
+_LONGEST_BYTES, _LONGEST_CHARACTERS = 63, 128
 
 
 def _refuse_unstorable(address: str) -> None:
@@ -27,12 +28,30 @@ def _refuse_unstorable(address: str) -> None:
         raise UnreadableAddressError(f"The destination {address!r} holds half of a surrogate pair")
 
 
+def _refuse_long(name: str) -> None:
+    """Raise `UnreadableAddressError` for a name that PostgreSQL would cut. Where a database is not
+    in UTF-8, it may have room for a longer one.
+    """
+    length = len(name.encode())
+    if length > _LONGEST_BYTES:
+        raise UnreadableAddressError(
+            f"The name {name!r} has {length:,} bytes, and names in PostgreSQL have "
+            f"{_LONGEST_BYTES} at most"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table and its schema, unquoted."""
+    """A table and its schema, unquoted. Raises `UnreadableAddressError` for names that are too
+    long.
+    """
 
     schema: str
     table: str
+
+    def __post_init__(self) -> None:
+        _refuse_long(self.schema)
+        _refuse_long(self.table)
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
@@ -45,7 +64,8 @@ class TableName:
 
 
 def quote_name(name: str) -> str:
-    """`name` as a quoted PostgreSQL identifier."""
+    """`name` as a quoted PostgreSQL identifier; `UnreadableAddressError` if it is too long."""
+    _refuse_long(name)
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -57,6 +77,9 @@ class PostgreSqlAddresses:
 
     endpoint: str
     default_schema: str
+
+    def __post_init__(self) -> None:
+        _ = self.own_queue
 
     @property
     def own_queue(self) -> TableName:
@@ -92,16 +115,25 @@ def _unquote(name: str) -> str:
     return name
 
 
-_LONGEST_NAME = 128
-
-
 @dataclass(frozen=True, slots=True)
 class SqlServerTable:
-    """A table, its schema and its database, unquoted."""
+    """A table, its schema and its database, unquoted. Raises `UnreadableAddressError` for names
+    that are too long.
+    """
 
     catalog: str
     schema: str
     table: str
+
+    def __post_init__(self) -> None:
+        for name in (self.catalog, self.schema, self.table):
+            # SQL Server counts a character beyond U+FFFF as two.
+            length = len(name.encode("utf-16-le", "surrogatepass")) // 2
+            if length > _LONGEST_CHARACTERS:
+                raise UnreadableAddressError(
+                    f"The name {name!r} has {length:,} characters, and names in SQL Server have "
+                    f"{_LONGEST_CHARACTERS} at most"
+                )
 
     def __str__(self) -> str:
         """The address in its canonical form, as NServiceBus writes it."""
@@ -128,6 +160,9 @@ class SqlServerAddresses:
     default_schema: str
     default_catalog: str
 
+    def __post_init__(self) -> None:
+        _ = self.own_queue
+
     @property
     def own_queue(self) -> SqlServerTable:
         return SqlServerTable(self.default_catalog, self.default_schema, self.endpoint)
@@ -145,19 +180,7 @@ class SqlServerAddresses:
             raise UnreadableAddressError(f"The destination {address!r} names no table")
         schema, rest = _next_part(rest)
         catalog, _ = _next_part(rest)
-        _refuse_long_names(address, (table, schema, catalog))
         return SqlServerTable(catalog or self.default_catalog, schema or self.default_schema, table)
-
-
-def _refuse_long_names(address: str, names: Iterable[str]) -> None:
-    for name in names:
-        # SQL Server counts a character beyond U+FFFF as two.
-        length = len(name.encode("utf-16-le")) // 2
-        if length > _LONGEST_NAME:
-            raise UnreadableAddressError(
-                f"The destination {address!r} holds a name of {length:,} characters, and names in "
-                f"SQL Server have {_LONGEST_NAME} at most"
-            )
 
 
 def _next_part(text: str) -> tuple[str, str]:

@@ -104,6 +104,7 @@ class Allowed:
 
 
 PLACEHOLDERS = ("queue", "machine", "destination")
+_WILDCARDS = re.compile(r"[*?[]")
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 
 
@@ -129,6 +130,13 @@ class Route:
     def takes(self, destination: str) -> bool:
         """Whether the destination fits; upper and lower case differ."""
         return fnmatchcase(destination, self.pattern)
+
+    @property
+    def only_queue(self) -> str | None:
+        """The queue of all its messages; None: the queue depends on the destination."""
+        if not _PLACEHOLDER.search(self.queue):
+            return self.queue
+        return None if _WILDCARDS.search(self.pattern) else self.name_of(self.pattern)
 
     def name_of(self, destination: str) -> str:
         """The queue's address on the connection."""

@@ -19,7 +19,7 @@ from duesweep.config.adapters.roles import (
     routed_queues,
     waiting_destinations,
 )
-from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, capitalized
+from duesweep.core.errors import DuesweepError, ExitCode, MessageError, capitalized
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
@@ -364,9 +364,8 @@ def _tables(connection: QueueConnection, wanted: Sequence[Wanted]) -> Iterator[t
     sweep refuses it with a reason.
     """
     for one in wanted:
-        with suppress(ConfigError):
-            (table,) = adapter(connection.kind).queue_tables(connection, [one.name])
-            yield one.role, table
+        with suppress(MessageError):
+            yield one.role, adapter(connection.kind).queue_table(connection, one.name)
 
 
 def _route_findings(config: Config, required: Sequence[Wanted]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from duesweep.config import Config
+from duesweep.config.adapters import named_by
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
 from duesweep.core.errors import Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
@@ -48,7 +49,8 @@ def setup_script(config: Config, grant_to: str | None = None) -> str:
             parts.append(f"-- In the database that {step.setting} names:")
         parts.append(step.script())
         if grant_to is not None:
-            parts.append(step.grants(grant_to))
+            with named_by("--grant-to"):
+                parts.append(step.grants(grant_to))
     return "\n".join([*parts, *([] if grant_to is None else [_MORE_GRANTS])])
 
 

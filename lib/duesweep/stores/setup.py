@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import Problem, StoreError
+from duesweep.core.errors import ConfigError, Problem, StoreError
 from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
@@ -110,6 +110,12 @@ class SqlSetup:
                 scripts.append((lacking, texts))
         named_by = "store.schema or retry.error_queue"
         self.dialect.tables.create(session, new, scripts, named_by)
+        for table in new:
+            if self.dialect.tables.columns(session, table) is None:
+                raise ConfigError(
+                    f"The server reported that it created {table}, but there is no such table",
+                    advice="look for an event trigger or a rule of the server that prevents it",
+                )
         return done
 
 

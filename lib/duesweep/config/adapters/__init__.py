@@ -4,7 +4,8 @@ A kind's module is imported when it is needed: the driver of another kind may be
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module  # noqa: TID251 - of this package
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
+from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
 from duesweep.queues.base import Queue
@@ -102,8 +104,10 @@ class Adapter(ABC):
         """The queues of a connection."""
 
     @abstractmethod
-    def queue_tables(self, connection: QueueConnection, addresses: Sequence[str | None]) -> Any:
-        """The tables (or names) of queues on a connection, as a tuple; None: the own queue."""
+    def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
+        """The table (or name) of a queue on a connection; None: the own queue. Raises a
+        `MessageError` for an address that can name none.
+        """
 
     @abstractmethod
     def setup_step(self, connection: QueueConnection, queues: Any) -> "SqlSetup | RabbitMqSetup":
@@ -156,6 +160,16 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
         )
         for name, section in config.connections.items()
     }
+
+
+@contextmanager
+def named_by(setting: str) -> Iterator[None]:
+    """In the block, an address or a name that is wrong is the fault of this setting."""
+    try:
+        yield
+    except MessageError as error:
+        advice = error.advice or "correct the setting"
+        raise ConfigError(f"{setting}: {error.text}", advice=advice) from error
 
 
 def timeouts_of(config: Config) -> Timeouts:

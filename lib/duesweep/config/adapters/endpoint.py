@@ -7,7 +7,13 @@ from pathlib import Path
 import structlog
 
 from duesweep.config import Config, has_cluster_files, otlp_settings, started
-from duesweep.config.adapters import QueueConnection, adapter, connections, timeouts_of
+from duesweep.config.adapters import (
+    QueueConnection,
+    adapter,
+    connections,
+    named_by,
+    timeouts_of,
+)
 from duesweep.core.errors import ConfigError, QueueNotFoundError, type_name
 from duesweep.core.policy import (
     BATCH_ROWS,
@@ -140,9 +146,15 @@ def check_shared_transaction(connection: QueueConnection, store: Store) -> None:
 
 def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
-    for name, connection in connections(config, needs_ladder=needs_ladder).items():
+    found = connections(config, needs_ladder=needs_ladder)
+    for name, connection in found.items():
         check_shared_transaction(connection, swept)
         queues[name] = adapter(connection.kind).queue(connection)
+    for route in routes_of(config):
+        if (queue := route.only_queue) is not None and route.connection in found:
+            with named_by(f"queue of the [[route]] for {route.pattern}"):
+                connection = found[route.connection]
+                adapter(connection.kind).queue_table(connection, queue)
     allowed = config.sweep.allow_destinations
     if not config.route and allowed == (EVERYTHING,):
         (only,) = queues.values()

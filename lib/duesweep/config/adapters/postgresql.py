@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from duesweep.config import Config
-from duesweep.config.adapters import Needs, QueueConnection, timeouts_of
+from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_of
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql.session import database_of
@@ -23,8 +23,9 @@ class PostgreSqlAdapter(SqlAdapter):
     examine = staticmethod(partial(examine, queue_columns=COLUMNS))
 
     def addresses(self, connection: QueueConnection) -> PostgreSqlAddresses:
-        store = connection.config.store
-        return PostgreSqlAddresses(store.endpoint, connection.schema_in("postgresql"))
+        schema = connection.schema_in("postgresql")
+        with named_by(f"store.endpoint or {connection.setting}.schema"):
+            return PostgreSqlAddresses(connection.config.store.endpoint, schema)
 
     def wanted(self, role: str, table: TableName) -> WantedTable:
         return postgresql_queue(role, table)
@@ -33,13 +34,17 @@ class PostgreSqlAdapter(SqlAdapter):
         settings, dsn = config.store, config.store.dsn.get_secret_value()
         kind = POSTGRESQL_KINDS[settings.kind]
         (table,) = kind.table_names(settings.endpoint, settings.table_prefix)
-        delayed = TableName(settings.schema_name, settings.delayed_table or table)
+        named = "endpoint" if settings.delayed_table is None else "delayed_table"
+        with named_by(f"store.schema or store.{named}"):
+            delayed = TableName(settings.schema_name, settings.delayed_table or table)
+        with named_by("store.endpoint"):
+            addresses = PostgreSqlAddresses(settings.endpoint, delayed.schema)
         return SqlStore(
             dialect=POSTGRESQL,
             dsn=dsn,
             source=settings.name or f"{database_of(dsn)}/{delayed.schema}.{delayed.table}",
             candidates=(delayed,),
-            addresses=PostgreSqlAddresses(settings.endpoint, delayed.schema),
+            addresses=addresses,
             kind=kind,
             writer_time_zone=settings.writer_time_zone,
             timeouts=timeouts_of(config),

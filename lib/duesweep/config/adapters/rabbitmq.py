@@ -10,7 +10,7 @@ from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.migration import LevelReport, Migration, MigrationReport
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqSender, open_sender
-from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
+from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style, checked_name
 
 # For the command that migrates.
 __all__ = ["LevelReport", "Migration", "MigrationReport"]
@@ -31,11 +31,8 @@ class RabbitMqAdapter(Adapter):
             holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
         )
 
-    def queue_tables(
-        self, connection: QueueConnection, addresses: Sequence[str | None]
-    ) -> tuple[str, ...]:
-        own = connection.config.store.endpoint
-        return tuple(own if address is None else address for address in addresses)
+    def queue_table(self, connection: QueueConnection, address: str | None) -> str:
+        return checked_name(connection.config.store.endpoint if address is None else address)
 
     def setup_step(self, connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
         style = Style(connection.section.topology)

@@ -1,12 +1,11 @@
 """Which queue each role needs and on which connection; the steps of `setup` that create them."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duesweep.config import Config
-from duesweep.config.adapters import adapter, connections
+from duesweep.config.adapters import adapter, connections, named_by
 from duesweep.config.adapters.endpoint import (
     check_shared_transaction,
     own_names,
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     # The set-up of one database; `setting` names it.
     SetupStep: TypeAlias = SqlSetup | RabbitMqSetup | "CustomStoreStep"
 
-_WILDCARDS = re.compile(r"[*?[]")
+# Which setting has the name of a role's queue.
+_SETTINGS = {OWN: "store.endpoint", ERROR: "retry.error_queue"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,10 @@ def waiting_destinations(config: Config, most: int) -> Sequence[str]:
 
 
 def routed_queues(config: Config) -> Iterator[Wanted]:
-    """The queues that a [[route]] without a wildcard names."""
+    """The queues that a [[route]] names, whatever the destination is."""
     for route in routes_of(config):
-        if not _WILDCARDS.search(route.pattern):
-            name = route.name_of(route.pattern)
-            yield Wanted(ROUTED, route.pattern, route.connection, name)
+        if route.only_queue is not None:
+            yield Wanted(ROUTED, route.pattern, route.connection, route.only_queue)
 
 
 def _find(config: Config, role: str, address: str | None) -> Wanted:
@@ -156,7 +155,11 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     for name, connection in connections(config).items():
         check_shared_transaction(connection, own)
         kind = adapter(connection.kind)
-        queues = kind.queue_tables(connection, [w.name for w in wanted if w.connection == name])
+        queues: tuple[Any, ...] = ()
+        for one in wanted:
+            if one.connection == name:
+                with named_by(_SETTINGS[one.role]):
+                    queues += (kind.queue_table(connection, one.name),)
         if connection.is_beside and not config.store.is_custom:
             beside += queues
             readable += queues if connection.section.readable_body else ()

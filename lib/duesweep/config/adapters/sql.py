@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
 from duesweep.config.rules import SERVERS
-from duesweep.core.errors import ConfigError, MessageError
+from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.queues.tables import Addresses, QueueTables
 from duesweep.stores.dialect import Dialect
@@ -48,16 +48,8 @@ class SqlAdapter(Adapter):
             timeouts=connection.timeouts,
         )
 
-    def queue_tables(
-        self, connection: QueueConnection, addresses: Sequence[str | None]
-    ) -> tuple[Any, ...]:
-        try:
-            return tuple(map(self.addresses(connection).parse, addresses))
-        except MessageError as error:
-            # The error queue's is the only address that a setting has.
-            raise ConfigError(
-                f"retry.error_queue: {error}", advice="correct the setting"
-            ) from error
+    def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
+        return self.addresses(connection).parse(address)
 
     def setup_step(self, connection: QueueConnection, queues: tuple[Any, ...]) -> SqlSetup:
         return SqlSetup(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from duesweep.config import Config
-from duesweep.config.adapters import Needs, QueueConnection, timeouts_of
+from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_of
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
@@ -23,7 +23,8 @@ class SqlServerAdapter(SqlAdapter):
 
     def addresses(self, connection: QueueConnection) -> SqlServerAddresses:
         endpoint, schema = connection.config.store.endpoint, connection.schema_in("sqlserver")
-        return SqlServerAddresses(endpoint, schema, database_of(connection.server_dsn))
+        with named_by(f"store.endpoint or {connection.setting}.schema"):
+            return SqlServerAddresses(endpoint, schema, database_of(connection.server_dsn))
 
     def wanted(self, role: str, table: SqlServerTable) -> WantedTable:
         return sqlserver_queue(role, table)
@@ -31,13 +32,18 @@ class SqlServerAdapter(SqlAdapter):
     def store(self, config: Config) -> SqlStore:
         settings = config.store
         dsn = settings.dsn.get_secret_value()
-        addresses = SqlServerAddresses(settings.endpoint, settings.schema_name, database_of(dsn))
+        with named_by("store.endpoint or store.schema"):
+            addresses = SqlServerAddresses(
+                settings.endpoint, settings.schema_name, database_of(dsn)
+            )
         kind = SQL_SERVER_KINDS[settings.kind]
         names = kind.table_names(settings.endpoint, settings.table_prefix)
         if settings.delayed_table is not None:
             names = [settings.delayed_table]
         catalog = addresses.default_catalog
-        candidates = tuple(SqlServerTable(catalog, settings.schema_name, name) for name in names)
+        named = "endpoint" if settings.delayed_table is None else "delayed_table"
+        with named_by(f"store.schema or store.{named}"):
+            candidates = tuple(SqlServerTable(catalog, settings.schema_name, n) for n in names)
         first = candidates[0]
         return SqlStore(
             dialect=SQL_SERVER,

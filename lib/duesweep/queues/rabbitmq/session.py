@@ -18,7 +18,6 @@ from duesweep.core.errors import (
     MessageError,
     QueueError,
     QueueNotFoundError,
-    UnreadableAddressError,
 )
 from duesweep.core.message import Message, OutgoingMessage
 from duesweep.core.world import StoreClock, World
@@ -38,9 +37,6 @@ from duesweep.queues.rabbitmq.wire import (
 )
 from duesweep.stores.base import TaskSession
 
-_LONGEST_NAME = 255
-# A broker removes them where it looks for a name: it would find another queue, or itself.
-_LINE_ENDS = frozenset("\r\n")
 # Messages that failed before are published later. If the broker closes the channel because of one,
 # the others are confirmed by then.
 _LATER_SECONDS = 0.5
@@ -153,9 +149,7 @@ class RabbitMqQueueSession(QueueSession):
 
         Raises `UnreadableAddressError`, `QueueNotFoundError` or `DestinationError`.
         """
-        name = self._own_queue if address is None else address
-        if not 0 < _byte_length(name) <= _LONGEST_NAME or not _LINE_ENDS.isdisjoint(name):
-            raise UnreadableAddressError(f"{name!r} cannot be the name of a queue on RabbitMQ")
+        name = topology.checked_name(self._own_queue if address is None else address)
         if name not in self._found:
             self._find(Kind.QUEUE if self._style is Style.DIRECT else Kind.EXCHANGE, name)
             self._found.add(name)
@@ -167,7 +161,8 @@ class RabbitMqQueueSession(QueueSession):
     def longest_delay(self, destination: Destination) -> int:
         """The ladder's longest delay, in seconds; 0 if the endpoint's name is too long for it."""
         key = topology.routing_key(0, str(destination))
-        return topology.LONGEST_DELAY_SECONDS if _byte_length(key) <= _LONGEST_NAME else 0
+        is_short = topology.byte_length(key) <= topology.LONGEST_NAME
+        return topology.LONGEST_DELAY_SECONDS if is_short else 0
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
@@ -361,11 +356,3 @@ def open_sender(
             raise service_error(error) from error
         session = RabbitMqQueueSession(link, style, "", Punctuality(is_wanted=False))
         yield RabbitMqSender(session, link.longest_wait_seconds, world)
-
-
-def _byte_length(name: str) -> int:
-    """The length in bytes; 0 for a name that is not valid in UTF-8."""
-    try:
-        return len(name.encode())
-    except UnicodeEncodeError:
-        return 0

@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, UnreadableAddressError
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, PRECONDITION_FAILED, ChannelClosedError
 
+LONGEST_NAME = 255
+# A broker removes them where it looks for a name: it would find another queue, or itself.
+_LINE_ENDS = frozenset("\r\n")
 LEVELS = 28
 LONGEST_DELAY_SECONDS = (1 << LEVELS) - 1
 DELAY_HEADER = "NServiceBus.Transport.RabbitMQ.DelayInSeconds"
@@ -109,6 +112,21 @@ def endpoint(style: Style, name: str) -> Topology:
     return Topology(
         (Exchange(name, "fanout"),), (BrokerQueue(name),), (Binding(name, name, Kind.QUEUE),)
     )
+
+
+def byte_length(name: str) -> int:
+    """The length in bytes; 0 for a name that is not valid in UTF-8."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
+
+
+def checked_name(name: str) -> str:
+    """`name`. Raises `UnreadableAddressError` if no queue can have it."""
+    if 0 < byte_length(name) <= LONGEST_NAME and _LINE_ENDS.isdisjoint(name):
+        return name
+    raise UnreadableAddressError(f"{name!r} cannot be the name of a queue on RabbitMQ")
 
 
 def entry(style: Style, name: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS 
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
-WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
+WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text;
 
 -- name: set_zone
 -- Sets the session's time zone for this transaction only, and returns it.
@@ -130,7 +130,7 @@ CROSS JOIN LATERAL (
     SELECT t.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = t.oid
 ) AS part (oid)
 JOIN pg_class c ON c.oid = part.oid
-WHERE n.nspname = %(schema)s AND t.relname = %(table)s;
+WHERE n.nspname = %(schema)s::text AND t.relname = %(table)s::text;
 
 -- name: plan_bounds
 -- Returns the first Due and id of each slice, and how many messages are due and eligible in all. Slices are

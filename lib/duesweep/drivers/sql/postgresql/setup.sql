@@ -10,7 +10,7 @@ SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
 -- Returns whether the session may create tables in a schema. No row: the schema does not exist.
 SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') AS may_create
 FROM pg_namespace
-WHERE nspname = %(schema)s;
+WHERE nspname = %(schema)s::text;
 
 -- name: describe_table
 -- Returns a table's kind, owner, comment and columns, whether it or a part of it is unlogged, and the rights
@@ -37,13 +37,13 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %(schema)s AND c.relname = %(table)s;
+WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text;
 
 -- name: similar_tables
 -- Returns the schemas and names of tables whose names end alike, at most 1,000.
 SELECT n.nspname AS schema, c.relname AS name
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND right(c.relname, length(%(ending)s)) = %(ending)s
+WHERE c.relkind IN ('r', 'p') AND right(c.relname, length(%(ending)s)) = %(ending)s::text
 ORDER BY n.nspname, c.relname
 LIMIT 1000;
 
@@ -56,7 +56,7 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
 JOIN pg_class x ON x.oid = i.indexrelid
 JOIN pg_am m ON m.oid = x.relam
-WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND i.indisvalid AND m.amname = 'btree';
+WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text AND i.indisvalid AND m.amname = 'btree';
 
 -- name: create_delayed
 -- Creates the delayed table and its index on Due as the transport does, unless they exist.
