@@ -360,13 +360,13 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
 JOIN pg_class x ON x.oid = i.indexrelid
 JOIN pg_am m ON m.oid = x.relam
-WHERE n.nspname = $1 AND c.relname = $2 AND i.indisvalid AND m.amname = 'btree';
+WHERE n.nspname = $1::text AND c.relname = $2::text AND i.indisvalid AND m.amname = 'btree';
 
 -- name: describe_schema
 -- $1 ?
 SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') AS may_create
 FROM pg_namespace
-WHERE nspname = $1;
+WHERE nspname = $1::text;
 
 -- name: describe_session
 SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
@@ -396,7 +396,7 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $2 AND c.relname = $3;
+WHERE n.nspname = $2::text AND c.relname = $3::text;
 
 -- name: doctor_clock
 SELECT clock_timestamp() AS now, pg_backend_pid() AS backend;
@@ -493,7 +493,7 @@ CROSS JOIN LATERAL (
     SELECT t.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = t.oid
 ) AS part (oid)
 JOIN pg_class c ON c.oid = part.oid
-WHERE n.nspname = $1 AND t.relname = $2;
+WHERE n.nspname = $1::text AND t.relname = $2::text;
 
 -- name: exhausted_pieces
 -- $1 int4, $2 uuid
@@ -1171,7 +1171,7 @@ SELECT set_config('TimeZone', $1, true) AS zone;
 -- $1 ?
 SELECT n.nspname AS schema, c.relname AS name
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND right(c.relname, length($1)) = $1
+WHERE c.relkind IN ('r', 'p') AND right(c.relname, length($1)) = $1::text
 ORDER BY n.nspname, c.relname
 LIMIT 1000;
 
@@ -1244,6 +1244,6 @@ SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS 
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
-WHERE n.nspname = $1 AND c.relname = $2;
+WHERE n.nspname = $1::text AND c.relname = $2::text;
 
 -- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations
