@@ -121,7 +121,7 @@ def exhausted_entry(
         dispatched_us=server_us,
         attempts=gone.attempts + 1,
         error_class=type_name(exhausted.error),
-        error_text=str(exhausted.error),
+        error_text=exhausted.text,
         stack=format_stack(exhausted.error),
         headers=row.headers,
         body=row.body,

@@ -27,7 +27,7 @@ GONE = QueueNotFoundError("There is no such queue")
 LOCKED = DestinationError("it is locked")
 # The names in a batch's result for messages with these marks: they arrived, were deferred, are
 # charged with their fault, wait for an answer, stay as they are not due, …
-_MARKS = {"f": "faulty", "r": "released", "e": "early", "b": "blocked", "u": "undeferred"}
+_MARKS = {"f": "faulty", "r": "released", "e": "early", "b": "blocked", "u": "left"}
 _MARKS |= {"n": "unreached"}
 
 
@@ -160,7 +160,7 @@ def test_letters_that_were_refused_late_or_not_confirmed_have_not_arrived() -> N
     arrived = world.delivery.deliver_error_messages("error", sent)
 
     # They go at once, however early their messages are.
-    assert arrived == ("error", {sent[2].key, sent[3].key})
+    assert arrived == ("error", {sent[2].key, sent[3].key}, {sent[0].key: REFUSED})
     assert world.queue.delivered == [("error", [one.key for one in sent])]
     assert world.queue.waited == [CLAIM_SECONDS]
 

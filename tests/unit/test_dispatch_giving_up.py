@@ -7,15 +7,29 @@ import pytest
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
+    MessageError,
     QueueNotFoundError,
     RefusedMessageError,
 )
-from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE, UNREADABLE_HEADERS
+from duesweep.core.message import (
+    EXCEPTION_TYPE,
+    FAILED_QUEUE,
+    STACK_TRACE,
+    UNREADABLE_HEADERS,
+    Message,
+)
 from duesweep.core.policy import BatchLimits, Retry
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
 from support.dispatch_world import one, slice_end, world_of
+
+_LONGEST_STACK = 250
+
+
+def _stack_length(message: Message) -> int:
+    assert not isinstance(message.headers, MessageError)
+    return len(message.headers[STACK_TRACE] or "")
 
 
 def test_unknown_destination_fails_with_backoff_and_is_exhausted_at_the_last_attempt() -> None:
@@ -119,10 +133,14 @@ def test_error_queue_gets_no_message_that_the_limit_keeps_in_the_store() -> None
 
 @pytest.mark.parametrize(
     "trouble",
-    [DestinationError("error is locked"), RefusedMessageError("error wants no sent")],
-    ids=["takes nothing now", "refuses the message"],
+    [
+        DestinationError("error is locked"),
+        RefusedMessageError("error is full", may_pass=True),
+        QueueNotFoundError("There is no queue error"),
+    ],
+    ids=["is locked", "is full", "is gone"],
 )
-def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
+def test_error_queue_that_takes_nothing_now_leaves_the_message_and_counts_no_attempt(
     trouble: DuesweepError,
 ) -> None:
     row, good = delayed_row("Nowhere"), delayed_row("Billing")
@@ -132,9 +150,40 @@ def test_message_that_the_error_queue_does_not_take_stays_as_a_failure(
     run = world.sweep()
 
     assert world.queue.arrived["Billing"] == [one(good)]
-    assert list(world.store.rows) == list(world.store.attempts) == [row.key]
+    assert (list(world.store.rows), world.store.attempts) == ([row.key], {})
     assert world.exhausted(run) == []
-    assert world.counted(run) == (1, 1)
+    assert world.counted(run) == (1, 0)
+
+
+def test_message_that_the_error_queue_refuses_ends_without_the_copy() -> None:
+    row, good = delayed_row("Nowhere"), delayed_row("Billing")
+    world = world_of(row, good, retry=Retry(max_attempts=1), error_queue="error")
+    world.trouble("error", RefusedMessageError("error takes no long headers"))
+
+    run = world.sweep()
+
+    assert world.queue.arrived["Billing"] == [one(good)]
+    assert world.store.rows == {}
+    (gone,) = world.exhausted(run)
+    assert (gone.message_key, gone.queue) == (row.key, None)
+    assert gone.error_text.endswith(
+        "; the error queue refused the message: error takes no long headers"
+    )
+
+
+def test_error_queue_gets_a_shorter_copy_of_a_message_that_it_refused() -> None:
+    row = delayed_row("Nowhere")
+    world = world_of(row, retry=Retry(max_attempts=1), error_queue="error")
+
+    refused = RefusedMessageError("too long")
+    stack = _stack_length
+    world.queue.trouble["error"] = lambda m: refused if stack(m) > _LONGEST_STACK else None
+
+    run = world.sweep()
+
+    (gone,) = world.exhausted(run)
+    assert (gone.queue, "refused" in gone.error_text) == ("error", False)
+    assert len(world.queue.arrived["error"]) == 1
 
 
 def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
@@ -143,8 +192,8 @@ def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
 
     run = world.sweep()
 
-    assert list(world.store.rows) == [row.key]
-    assert world.ends(run) == [slice_end("There is no queue gone", given=1, claimed=1)]
+    assert (list(world.store.rows), world.store.attempts) == ([row.key], {})
+    assert world.ends(run) == [slice_end("There is no queue gone", given=1, left=1)]
 
 
 def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_queue() -> None:

@@ -29,8 +29,8 @@ def _refuse_unstorable(address: str) -> None:
 
 
 def _refuse_long(name: str) -> None:
-    """Raise `UnreadableAddressError` for a name that PostgreSQL would cut. Where a database is not
-    in UTF-8, it may have room for a longer one.
+    """Raise `UnreadableAddressError` for a name that PostgreSQL would cut. A database in another
+    encoding than UTF-8 may have room for a longer one.
     """
     length = len(name.encode())
     if length > _LONGEST_BYTES:

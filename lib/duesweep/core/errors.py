@@ -259,10 +259,12 @@ class SweepStoppedError(DuesweepError):
 
 class MessageError(DuesweepError):
     """One message's own fault, which costs it an attempt. A long text, which quotes the message, is
-    shortened: it is written down in several places.
+    shortened: it is written down in several places. `may_pass`: the error queue may take the same
+    message later.
     """
 
     exit_code = ExitCode.MESSAGES_FAILED
+    may_pass = False
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
         super().__init__(shorten(text), advice=advice)
@@ -279,13 +281,19 @@ class UnreadableAddressError(MessageError):
 class QueueNotFoundError(MessageError):
     """There is no queue with the destination's name."""
 
+    may_pass = True
+
 
 class NotAQueueError(MessageError):
     """The destination is a table, but not a queue table."""
 
 
 class RefusedMessageError(MessageError):
-    """The destination refused this one message."""
+    """The destination refused this one message. `may_pass`: it refuses others as well, for now."""
+
+    def __init__(self, text: str, *, may_pass: bool = False, advice: str | None = None) -> None:
+        super().__init__(text, advice=advice)
+        self.may_pass = may_pass
 
 
 class DeliveryFailedError(MessageError):

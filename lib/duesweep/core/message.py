@@ -19,6 +19,7 @@ from duesweep.core.errors import (
     UnreadableHeadersError,
     format_stack,
     make_storable,
+    shorten,
     type_name,
 )
 from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json, write_json
@@ -120,12 +121,21 @@ class Failed(NamedTuple):
 class Exhausted(NamedTuple):
     """The message is out of attempts. Its row leaves the store, and the journal gets all of it.
 
-    `queue` is the error queue that has the message too; None: no error queue is set.
+    `queue` is the error queue that also has the message; None: no error queue is set, or it refused
+    the message, for the reason `refusal`.
     """
 
     message: Message
     error: MessageError
     queue: str | None
+    refusal: MessageError | None = None
+
+    @property
+    def text(self) -> str:
+        """The reason of the failure, and the error queue's reason if it refused the message."""
+        if self.refusal is None:
+            return str(self.error)
+        return f"{self.error}; the error queue refused the message: {self.refusal.text}"
 
 
 @dataclass(slots=True)
@@ -138,8 +148,9 @@ class BatchResult:
       which stay, or of the `exhausted`. `over_limit` counts the failed ones that are out of
       attempts but stay, because the sweep has exhausted as many as it may.
     - `blocked` ones wait in the store, since their destination is unavailable, or has a limit;
-      `held` ones because it is paused; `early` ones since they are not due yet; `undeferred` ones
-      since their destination cannot defer messages now.
+      `held` ones because it is paused; `early` ones since they are not due yet; `left` ones since
+      their destination cannot defer messages now, or since they are out of attempts and the error
+      queue is unavailable.
     - `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
       too long: both get another batch of this slice.
     """
@@ -152,7 +163,7 @@ class BatchResult:
     blocked: list[Message] = field(default_factory=list)
     held: list[Message] = field(default_factory=list)
     early: list[Message] = field(default_factory=list)
-    undeferred: list[Message] = field(default_factory=list)
+    left: list[Message] = field(default_factory=list)
     released: list[Message] = field(default_factory=list)
     unreached: list[Message] = field(default_factory=list)
 
@@ -167,7 +178,7 @@ class BatchResult:
         self.faulty += more.faulty
         self.blocked += more.blocked
         self.early += more.early
-        self.undeferred += more.undeferred
+        self.left += more.left
         self.released += more.released
 
 
@@ -198,16 +209,24 @@ STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
 FAILED_QUEUE = "NServiceBus.FailedQ"
 _EXCEPTION_PREFIX = "NServiceBus.ExceptionInfo."
+# NServiceBus also cuts stack traces that a transport would refuse.
+_SHORT_FAULT = 200
 # duesweep's own: the stored text of headers that cannot be read.
 UNREADABLE_HEADERS = "duesweep.UnreadableHeaders"
 
 
 def make_error_message(
-    message: Message, error: MessageError, *, own_queue: str, now: datetime | None = None
+    message: Message,
+    error: MessageError,
+    *,
+    own_queue: str,
+    now: datetime | None = None,
+    is_short: bool = False,
 ) -> Message:
     """The message as it goes to the error queue: without its forward destination, with the fault.
 
     If its headers cannot be read, it has the fault headers, and the raw headers in one header.
+    `is_short`: the fault's text and stack trace are cut off, for a queue that refuses long headers.
     """
     if isinstance(message.headers, MessageError):
         headers: dict[str, str | None] = {UNREADABLE_HEADERS: message.headers_text}
@@ -216,6 +235,9 @@ def make_error_message(
         headers.pop(FORWARD_DESTINATION, None)
     failed_queue = message.destination or own_queue
     headers |= fault_headers(error, failed_queue, now or datetime.now(UTC))
+    if is_short:
+        for name in (EXCEPTION_MESSAGE, STACK_TRACE):
+            headers[name] = shorten(str(headers[name]), _SHORT_FAULT)
     return message._replace(headers=headers, headers_text=write_json(headers))
 
 

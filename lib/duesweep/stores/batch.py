@@ -305,7 +305,7 @@ class SqlTask(TaskSession):
                 "due_us": e.message.instant_us,
                 "attempts": e.message.attempts + 1,
                 "error_class": type_name(e.error),
-                "error_text": make_storable(str(e.error)),
+                "error_text": make_storable(e.text),
                 "stack": format_stack(e.error),
                 **self._claims.stored(e.message),
             }

@@ -9,6 +9,7 @@ it runs in the careful form.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from duesweep.core.account import Account
 from duesweep.core.errors import (
@@ -22,6 +23,7 @@ from duesweep.core.message import (
     BatchResult,
     Exhausted,
     Failed,
+    Fault,
     Message,
     make_error_message,
 )
@@ -107,7 +109,7 @@ class Batches:
                     gone=claim.gone,
                     later=claim.later + len(result.early),
                     held=len(result.held),
-                    left=len(result.undeferred),
+                    left=len(result.left),
                 ),
                 [*self._claimed_again(result), *claim.unread],
                 [(message.destination, self._waiting(message)) for message in result.blocked],
@@ -130,20 +132,45 @@ class Batches:
         if last:
             granted = self._store.grant_exhausted(job.run, len(last), context.max_exhausted)
         exhausted, result.over_limit = last[:granted], len(last) - granted
-        queue = None
-        if context.error_queue is not None and exhausted:
-            now, own_queue = context.world.clock.now(), context.store.own_queue
-            messages = [
-                make_error_message(m, e, own_queue=own_queue, now=now) for m, e in exhausted
-            ]
-            queue, arrived = self._delivery.deliver_error_messages(context.error_queue, messages)
-            exhausted = [fault for fault in exhausted if fault[0].key in arrived]
-        leaving = {message.key for message, _ in exhausted}
-        result.exhausted = [Exhausted(message, error, queue) for message, error in exhausted]
+        if context.error_queue is None:
+            result.exhausted = [Exhausted(message, error, None) for message, error in exhausted]
+        elif exhausted:
+            result.exhausted = self._send_errors(context.error_queue, exhausted)
+            ended = {each.message.key for each in result.exhausted}
+            # An outage: no attempt is counted.
+            result.left += [message for message, _ in exhausted if message.key not in ended]
+        out = {message.key for message, _ in exhausted}
         result.failed = [
             Failed(message, error, retry.backoff_seconds(message.attempts, self._rng))
             for message, error in result.faulty
-            if message.key not in leaving
+            if message.key not in out
+        ]
+
+    def _send_errors(self, error_queue: str, faults: Sequence[Fault]) -> list[Exhausted]:
+        """Send messages that are out of attempts to the error queue. Returns the messages that it
+        has, and the ones that it refuses for good, which end in the ledger alone. If it is
+        unavailable, the others stay.
+        """
+        context = self._job.context
+        make = partial(
+            make_error_message, own_queue=context.store.own_queue, now=context.world.clock.now()
+        )
+        copies = self._delivery.deliver_error_messages(error_queue, [make(*f) for f in faults])
+        arrived, refused = {*copies.arrived}, dict(copies.refused)
+        if refused:
+            again = [make(*f, is_short=True) for f in faults if f[0].key in refused]
+            shorter = self._delivery.deliver_error_messages(error_queue, again)
+            arrived |= {*shorter.arrived}
+            refused = dict(shorter.refused)
+        return [
+            Exhausted(
+                message,
+                error,
+                copies.queue if message.key in arrived else None,
+                refused.get(message.key),
+            )
+            for message, error in faults
+            if message.key in arrived or message.key in refused
         ]
 
     def _claimed_again(self, result: BatchResult) -> Iterator[str]:
@@ -207,7 +234,7 @@ def _staying(result: BatchResult) -> Iterator[Message]:
     """The messages that no other batch of the slice may claim."""
     yield from result.held
     yield from result.early
-    yield from result.undeferred
+    yield from result.left
     for failed in result.failed:
         yield failed.message
 

@@ -4,10 +4,16 @@ An unavailable destination is not used until its breaker lets one message try it
 that may have arrived or not is released: the slice claims and delivers it again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
+from typing import NamedTuple
 
-from duesweep.core.errors import DestinationError, MessageError, TransactionLostError
+from duesweep.core.errors import (
+    DestinationError,
+    MessageError,
+    TransactionLostError,
+)
 from duesweep.core.message import BatchResult, Delivered, Fault, Message, separate_refused
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
@@ -17,6 +23,16 @@ from duesweep.sweep.waiting import Destinations
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0
+
+
+class ErrorCopies(NamedTuple):
+    """The answer of the error queue, whose name is `queue`: the keys of messages that `arrived`,
+    and the errors of messages that it `refused` for good, by key. It is unavailable to all others.
+    """
+
+    queue: str | None = None
+    arrived: Collection[str] = ()
+    refused: Mapping[str, MessageError] = MappingProxyType({})
 
 
 class SliceDelivery:
@@ -69,28 +85,31 @@ class SliceDelivery:
             self._fail(result.faulty[0][1])
         return result
 
-    def deliver_error_messages(
-        self, address: str, messages: Sequence[Message]
-    ) -> tuple[str | None, frozenset[str]]:
-        """Deliver messages to one destination, and wait for its answer.
-
-        Returns the queue's name, None if the destination is unavailable; and the keys of the
-        messages that arrived.
-        """
+    def deliver_error_messages(self, address: str, messages: Sequence[Message]) -> "ErrorCopies":
+        """Deliver messages to the error queue, and wait for its answer."""
         if not self._destinations.is_due(address):
-            return None, frozenset()
+            return ErrorCopies()
         began = self._clock.seconds()
         try:
             destination = self._queue.resolve(address)
             refused = self._try_deliver(address, destination, messages)
         except (DestinationError, MessageError) as error:
             self._note_failure(address, error, began)
-            return None, frozenset()
+            return ErrorCopies()
         answer = self._queue.confirm(CLAIM_SECONDS)
-        if len(answer.unconfirmed) < len(messages):
+        refused = {**refused, **answer.refused}
+        missing = {*refused, *answer.unconfirmed}
+        arrived = frozenset(m.key for m in messages if m.key not in missing)
+        passing: MessageError | DestinationError | None
+        passing = next((error for error in refused.values() if error.may_pass), None)
+        if answer.unconfirmed and passing is None:
+            passing = DestinationError(f"{destination} has not confirmed messages")
+        if passing is not None and not arrived:
+            self._note_failure(address, passing, began)
+        else:
             self._destinations.succeed(address)
-        missing = {*refused, *answer.refused, *answer.unconfirmed}
-        return str(destination), frozenset(m.key for m in messages if m.key not in missing)
+        lasting = {key: error for key, error in refused.items() if not error.may_pass}
+        return ErrorCopies(str(destination), arrived, lasting)
 
     def _deliver_group(
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
@@ -128,12 +147,12 @@ class SliceDelivery:
         it still takes due messages, and may have taken some already.
         """
         if address in self._destinations.cannot_defer:
-            return BatchResult(undeferred=list(early))
+            return BatchResult(left=list(early))
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._destinations.cannot_defer[address] = str(error)
-            return BatchResult(undeferred=list(early))
+            return BatchResult(left=list(early))
         except MessageError:
             return BatchResult(early=list(early))
         queue = str(destination)

@@ -15,7 +15,7 @@ STRANGER = f"{LONG}A"
 
 @pytest.fixture
 def beside(endpoint: Endpoint) -> Endpoint:
-    """An endpoint beside the queue of another one, which has the longest name that is possible."""
+    """An endpoint next to the queue of another one, which has the longest possible name."""
     return endpoint.set_up(STRANGER, "Billing")
 
 

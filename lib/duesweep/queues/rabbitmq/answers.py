@@ -131,7 +131,8 @@ def _error(sent: Sent, result: PublishResult, fault: QueueError | None) -> Messa
     if result is PublishResult.REFUSED:
         return RefusedMessageError(
             f"RabbitMQ refused the message for {name}: its queue may be full (x-max-length), or "
-            "without a leader"
+            "without a leader",
+            may_pass=True,
         )
     if result is PublishResult.UNSENDABLE:
         return RefusedMessageError(

@@ -18,6 +18,7 @@ from duesweep.core.errors import (
     MessageError,
     QueueError,
     QueueNotFoundError,
+    RefusedMessageError,
 )
 from duesweep.core.message import Message, OutgoingMessage
 from duesweep.core.world import StoreClock, World
@@ -37,9 +38,11 @@ from duesweep.queues.rabbitmq.wire import (
 )
 from duesweep.stores.base import TaskSession
 
-# Messages that failed before are published later. If the broker closes the channel because of one,
-# the others are confirmed by then.
+# Messages that failed before, and very long ones, are published later. If the broker closes the
+# channel because of one, the others are confirmed by then.
 _LATER_SECONDS = 0.5
+# From RabbitMQ 4.0 on a broker takes 16 MiB by default, and an administrator may set less.
+_LONG_BYTES = 4_000_000
 _SETUP = "run `duesweep rabbitmq delays create`"
 
 
@@ -167,15 +170,15 @@ class RabbitMqQueueSession(QueueSession):
     def deliver(
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
-        """Publish messages to the endpoint. Returns no errors: `confirm` does."""
+        """Publish messages to the endpoint. Returns the errors of messages that the broker would
+        refuse, which are not sent; `confirm` returns the others.
+        """
         name = str(destination)
-        self._publish(
+        return self._publish(
             name,
             messages,
-            [direct_publication(one, self._style, name) for one in messages],
-            [_LATER_SECONDS if one.attempts else 0.0 for one in messages],
+            lambda one: (direct_publication(one, self._style, name), _hold_seconds(one)),
         )
-        return {}
 
     def defer(
         self, destination: Destination, messages: Sequence[Message], clock: StoreClock
@@ -183,18 +186,16 @@ class RabbitMqQueueSession(QueueSession):
         """Publish messages into the delay ladder, which delivers them when they are due."""
         name = str(destination)
         self._enter_ladder(name)
-        entries = [
-            self._punctuality.entry(clock.microseconds_until(message)) for message in messages
-        ]
-        publications = [
-            delayed_publication(message, name, seconds)
-            if seconds
-            else direct_publication(message, self._style, name)
-            for message, (seconds, _) in zip(messages, entries, strict=True)
-        ]
-        self._publish(name, messages, publications, [hold_seconds for _, hold_seconds in entries])
+
+        def made(message: Message) -> tuple[Publication, float]:
+            seconds, hold = self._punctuality.entry(clock.microseconds_until(message))
+            if seconds:
+                return delayed_publication(message, name, seconds), hold
+            return direct_publication(message, self._style, name), hold
+
+        refused = self._publish(name, messages, made)
         self._has_deferred = True
-        return {}
+        return refused
 
     def confirm(self, seconds: float) -> Confirmation:
         """Wait at most `seconds` for the broker's answers to all publications since the last."""
@@ -241,22 +242,32 @@ class RabbitMqQueueSession(QueueSession):
         self,
         name: str,
         messages: Sequence[Message],
-        publications: Sequence[Publication],
-        hold_seconds: Sequence[float] = (),
-    ) -> None:
+        make: Callable[[Message], tuple[Publication, float]],
+    ) -> dict[str, MessageError]:
+        """Publish what `make` makes of each message: a publication, and for how many seconds to
+        hold it. Returns the errors of messages of which it makes none.
+        """
+        made: list[Sent] = []
+        hold_seconds: list[float] = []
+        refused: dict[str, MessageError] = {}
+        for message in messages:
+            try:
+                publication, seconds = make(message)
+            except RefusedMessageError as error:
+                refused[message.key] = error
+                continue
+            made.append(Sent(message.key, name, publication))
+            hold_seconds.append(seconds)
         # A batch uses one publisher until `confirm`, even if that publisher has ended.
         publisher = self._publisher or self._link.publisher()
-        closed_exchange = next(
-            (p.exchange for p in publications if p.exchange in self._closed), None
-        )
+        exchanges = (one.publication.exchange for one in made)
+        closed_exchange = next((each for each in exchanges if each in self._closed), None)
         if closed_exchange is not None:
             raise DestinationError(self._closed[closed_exchange], transient=False)
-        publisher.publish(publications, hold_seconds)
+        publisher.publish([one.publication for one in made], hold_seconds)
         self._publisher = publisher
-        self._sent += [
-            Sent(message.key, name, one)
-            for message, one in zip(messages, publications, strict=True)
-        ]
+        self._sent += made
+        return refused
 
     def _enter_ladder(self, name: str) -> None:
         """Bind the endpoint to the ladder. A message that cannot leave the ladder would block all
@@ -286,6 +297,11 @@ class RabbitMqQueueSession(QueueSession):
             ) from error
 
 
+def _hold_seconds(message: Message) -> float:
+    may_be_refused = message.attempts or message.body_bytes > _LONG_BYTES
+    return _LATER_SECONDS if may_be_refused else 0.0
+
+
 class RabbitMqSender:
     """One connection; not thread-safe. `open_sender` makes it."""
 
@@ -307,25 +323,24 @@ class RabbitMqSender:
         """
         prepared = prepare(name, message, self._world)
         closed_before = set(self._session.closed_exchanges)
-        self._publish(self._session.resolve(name), prepared)
+        refused = self._publish(self._session.resolve(name), prepared)
         confirmation = self._session.confirm(self._confirm_seconds)
-        for error in confirmation.refused.values():
+        for error in (*refused.values(), *confirmation.refused.values()):
             raise error
         if confirmation.unconfirmed:
             self._raise_unconfirmed(name, closed_before)
         return prepared.key
 
-    def _publish(self, destination: Destination, message: Message) -> None:
+    def _publish(self, destination: Destination, message: Message) -> Mapping[str, MessageError]:
         if not message.due_us:
-            self._session.deliver(destination, [message])
-            return
+            return self._session.deliver(destination, [message])
         if not self._session.longest_delay(destination):
             raise ConfigError(
                 f"The name {destination} is too long for the delay ladder",
                 advice="send the message without a delay",
             )
         try:
-            self._session.defer(destination, [message], StoreClock(0))
+            return self._session.defer(destination, [message], StoreClock(0))
         except LadderMissingError as error:
             raise ConfigError(error.text, advice=error.advice) from error
 

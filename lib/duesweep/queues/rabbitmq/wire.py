@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from duesweep.core.errors import ConfigError, MessageError
+from duesweep.core.errors import ConfigError, MessageError, RefusedMessageError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import (
     ENCLOSED_MESSAGE_TYPES,
@@ -39,6 +39,9 @@ _REPLY_TO = "NServiceBus.ReplyToAddress"
 _NOT_PERSISTENT = "NServiceBus.Transport.RabbitMQ.UseNonPersistentDelivery"
 # Headers about the way here are not sent on either.
 _NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, DELAY_HEADER, *BROKER_HEADERS}
+# With these a sender asks the broker for copies. It reads them as lists of routing keys, and closes
+# the channel for text, which all headers of NServiceBus are.
+_LISTS = ("CC", "BCC")
 _UNTYPED = "application/octet-stream"
 _TRANSIENT, _PERSISTENT = 1, 2
 # A broker counts milliseconds in 32 bits.
@@ -49,7 +52,9 @@ _HELD_BATCHES = 10
 
 
 def direct_publication(message: Message, style: Style, destination: str) -> Publication:
-    """The message as it goes to an endpoint at once."""
+    """The message as it goes to an endpoint at once. Raises `RefusedMessageError` for
+    headers that RabbitMQ refuses.
+    """
     exchange, key = entry(style, destination)
     headers, properties = _headers_and_properties(message)
     # A message in the error queue does not expire: it waits for a person.
@@ -60,7 +65,8 @@ def direct_publication(message: Message, style: Style, destination: str) -> Publ
 
 
 def delayed_publication(message: Message, destination: str, seconds: int) -> Publication:
-    """The message as it enters the delay ladder, to reach the endpoint in this time.
+    """The message as it enters the delay ladder, to reach the endpoint in this time. Raises
+    `RefusedMessageError` as `direct_publication` does.
 
     It has no expiration: with one, it would leave the ladder early.
     """
@@ -76,6 +82,7 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
     assert not isinstance(message.headers, MessageError)  # such messages are not delivered
     stored = message.headers
     headers = {name: value for name, value in stored.items() if name not in _NOT_SENT}
+    _refuse_lists(headers)
     content_type, types = headers.get(_CONTENT_TYPE), headers.get(ENCLOSED_MESSAGE_TYPES)
     properties = {
         # Receivers refuse a message without an id.
@@ -87,6 +94,17 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
         "reply_to": headers.get(_REPLY_TO),
     }
     return headers, {name: value for name, value in properties.items() if value is not None}
+
+
+def _refuse_lists(headers: Mapping[str, str | None]) -> None:
+    """Raise `RefusedMessageError` for a header that is no text in RabbitMQ."""
+    for name in _LISTS:
+        if name in headers:
+            raise RefusedMessageError(
+                f"The message has a header {name}, which RabbitMQ takes only as a list of routing "
+                "keys: it would close the channel",
+                advice="let the endpoint name its header otherwise",
+            )
 
 
 def _expiration_ms(headers: Mapping[str, str | None]) -> int | None:

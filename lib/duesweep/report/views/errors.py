@@ -33,6 +33,7 @@ GROUP_COLUMNS = (
     Column("destination", least=None, rank=2),
     Column("type", least=12, rank=8),
     Column("example", least=None),
+    Column("text", least=12, rank=9),
 )
 ERROR_COLUMNS = (
     Column("failed (UTC)", least=None, rank=4),
@@ -180,6 +181,7 @@ def _group_row(group: "ErrorGroup") -> Row:
         group.destination or "",
         group.message_type or "",
         group.example.message_id or group.example.key,
+        group.example.error_text,
     ]
 
 
