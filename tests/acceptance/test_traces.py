@@ -194,6 +194,31 @@ def test_variables_of_opentelemetry_switch_traces_off(
     assert [line["event"] for line in lines] == (["no_traces"] if value == "grpc" else [])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENDPOINT", "http://h/?key=n33dle"),
+        ("ENDPOINT", "http://h;key=n33dle"),
+        ("TRACES_ENDPOINT", "n33dle"),
+        ("HEADERS", "Authorization Bearer n33dle"),
+        ("HEADERS", "a=b,n33dle"),
+    ],
+)
+@pytest.mark.usefixtures("collector")
+def test_variable_of_opentelemetry_that_cannot_be_used_is_named_and_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", value)
+
+    with capture_logs() as lines:
+        assert made_tracing() == Tracing()
+
+    (line,) = lines
+    assert line["event"] == "no_traces"
+    assert f"OTEL_EXPORTER_OTLP_{name} is" in line["reason"]
+    assert "n33dle" not in str(line)
+
+
 @pytest.mark.parametrize("own", ["", "/own/path"])
 @pytest.mark.usefixtures("collector")
 def test_endpoint_of_traces_comes_before_the_common_one(

@@ -3,6 +3,7 @@ started.
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ _COMMAND_VARIABLE = "DUESWEEP_COMMAND"
 _started = time.time()
 _OTLP = "OTEL_EXPORTER_OTLP"
 _PROTOCOL = "http/protobuf"
+# As OpenTelemetry's specification has them.
+_HEADER = re.compile(r"\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*=[\t\x20-\x2b\x2d-\x7e\x80-\xff]*")
 
 Signal = Literal["traces", "metrics"]
 
@@ -118,11 +121,11 @@ def otlp_settings(signal: Signal) -> OtlpSettings | None:
         check_http(endpoint or common)
     except DsnError as error:
         problem = f"{_OTLP}{own if endpoint else ''}_ENDPOINT is wrong: {error}"
-    return OtlpSettings(
-        endpoint or f"{common.rstrip('/')}/v1/{signal}",
-        _first(f"{own}_HEADERS", "_HEADERS"),
-        problem,
-    )
+    headers = _first(f"{own}_HEADERS", "_HEADERS")
+    if not all(map(_HEADER.fullmatch, filter(str.strip, headers.split(",")))):
+        # OpenTelemetry would log it, and it may be a token.
+        problem = f"{_OTLP}_HEADERS is not of the form name=value,name=value"
+    return OtlpSettings(endpoint or f"{common.rstrip('/')}/v1/{signal}", headers, problem)
 
 
 def _first(*names: str) -> str:

@@ -11,7 +11,7 @@ from duesweep.config.model import Config, QueueConfig, StoreConfig, variable_of
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.policy import MAX_BATCH_ROWS
 from duesweep.drivers.dsn import DsnError, dialect_of, fits_npgsql, for_libpq
-from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 
 SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 # The settings that say where a connection leads.
@@ -115,6 +115,11 @@ def _dsn_problem(config: Config) -> Problem | None:
         dialect = store.dialect if section == "store" else kind
         if (problem := _unreadable(text, dialect)) is not None:
             return replace(problem, text=f"{section}.dsn is wrong: {problem.text}")
+    if store.jdbc_url is not None and store.dialect == "sqlserver":
+        try:
+            split_jdbc_url(store.jdbc_url.get_secret_value())
+        except ConfigError as error:
+            return error.problem
     return None
 
 

@@ -224,7 +224,7 @@ def split_jdbc_url(text: str) -> tuple[str, dict[str, str]]:
             raise ConfigError("A setting holds a password")
     except ConfigError:
         raise ConfigError(
-            "The settings in store.jdbc_url cannot be read",
+            "store.jdbc_url has settings that cannot be read",
             advice="write them as ;name=value, with values that hold ; or braces in braces",
         ) from None
     return url, given
