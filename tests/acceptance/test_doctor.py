@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -297,6 +298,17 @@ def test_server_out_of_reach_is_a_fault_and_the_rest_is_looked_at(
     examined = {(each["check"], each["about"]) for each in found.document["findings"]}
     assert (("table-exists", healthy.delayed) in examined) == (setting != STORE)
     assert "s3cret" not in found.text
+
+
+def test_locked_delayed_table_is_a_fault(healthy: Endpoint) -> None:
+    impatient = healthy.having(timeouts__silence_seconds=6)
+
+    with psycopg.connect(healthy.dsn) as other:
+        other.execute(f"LOCK TABLE {healthy.delayed}".encode())
+        found = _diagnosed(impatient)
+
+    assert (found.code, found.to_mend()) == (3, {("sweep-start", "the sweep"): "fault"})
+    assert "another session holds a lock there" in found.of("sweep-start")["found"]
 
 
 def test_routes_say_where_queues_are_and_which_are_nowhere(healthy: Endpoint) -> None:

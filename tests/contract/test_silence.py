@@ -37,7 +37,7 @@ Step = Callable[[Any], object]
 class Peer:
     """A service behind `proxy`. `connect` only connects, and is impatient. `ask` is a question that
     any session may ask, and `error` is raised without an answer; after that the session
-    says `ended`. `execute` runs a statement past the proxy.
+    says `ended`. `execute` runs a statement past the proxy; `held` is the name of a new table.
     """
 
     proxy: Proxy
@@ -47,6 +47,7 @@ class Peer:
     error: type[StoreError]
     ended: str
     execute: Step | None = None
+    held: str = "held"
 
 
 def _ask_database(session: Any) -> None:
@@ -73,9 +74,11 @@ def _dsn(endpoint: Endpoint, proxy: Proxy) -> str:
 def _postgresql(request: pytest.FixtureRequest) -> Iterator[Peer]:
     endpoint: Endpoint = request.getfixturevalue("endpoint")
     with proxied(endpoint.server.admin.info.port) as proxy:
-        yield _database(
+        peer = _database(
             proxy, postgresql.connect, _dsn(endpoint, proxy), "closed", endpoint.server.execute
         )
+        # Its sessions have no schema to create a table in.
+        yield replace(peer, held="public.held")
 
 
 @contextmanager
@@ -383,12 +386,13 @@ class _Hurried(Limits):
 def test_server_that_is_slow_is_not_called_silent(peer: Peer, refusal: str) -> None:
     limits = _Hurried(20, 20, lock_seconds=60)
     with peer.open(limits) as holder, peer.open(limits) as waiter:
-        holder.script("CREATE TABLE held (id int)")
-        holder.script("INSERT INTO held VALUES (1)")
+        held = peer.held
+        holder.script(f"CREATE TABLE {held} (id int)")
+        holder.script(f"INSERT INTO {held} VALUES (1)")
         holder.begin()
-        holder.script("UPDATE held SET id = 2")
+        holder.script(f"UPDATE {held} SET id = 2")
         with pytest.raises(StoreError, match=refusal):
-            waiter.script("UPDATE held SET id = 3")
+            waiter.script(f"UPDATE {held} SET id = 3")
     _drop_held(peer)
 
 
@@ -430,9 +434,10 @@ def test_lock_that_another_session_holds_is_not_waited_for(peer: Peer) -> None:
 @_peers(POSTGRESQL, PLAIN)
 def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
     with peer.open(_LIMITS) as session:
-        session.script("CREATE TABLE held (id int)")
+        held = peer.held
+        session.script(f"CREATE TABLE {held} (id int)")
         session.begin()
-        session.script("INSERT INTO held VALUES (1)")
+        session.script(f"INSERT INTO {held} VALUES (1)")
 
     _drop_held(peer)
 
@@ -440,4 +445,4 @@ def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
 def _drop_held(peer: Peer) -> None:
     """It waits for the holder of the table."""
     assert peer.execute is not None
-    peer.execute("DROP TABLE held")
+    peer.execute(f"DROP TABLE {peer.held}")

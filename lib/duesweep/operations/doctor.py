@@ -235,6 +235,8 @@ def _examine_start(
     try:
         with context.store.open_driver() as session:
             session.check()
+            # A lock on the delayed table would show here.
+            session.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
             binding = LedgerBinding(session.binding())
             context.queue.check(context.error_queue)

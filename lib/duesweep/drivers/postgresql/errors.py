@@ -265,8 +265,9 @@ _QUEUE_STATES = {
     "25006": Problem("; the server is read-only", "connect to the primary server"),
     "42P01": Problem("; the table, or one that its triggers write to, is gone"),
 }
-# Lock time-out, statement time-out, read-only server.
-_PASSING_QUEUE_STATES = {"55P03", "57014", "25006"}
+# A read-only server: after a failover it may take writes. Not time-outs of locks and statements:
+# each try would hold up the messages for other queues as long again.
+_PASSING_QUEUE_STATES = {"25006"}
 # The server ended the transaction of a client that was frozen.
 _IDLE_CLIENT = "25P03"
 # The service's fault: connection, rolled back transaction, resources, system, internal errors, and

@@ -79,8 +79,9 @@ _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server)\]\s*")
 # Babelfish reports many errors with this number; only the text tells them apart.
 _STAND_IN = 33557097
-# Faults of one queue table that may pass: lock time-out, read-only database.
-_PASSING_QUEUE_FAULTS = {1222, 3906, _STAND_IN}
+# A fault of one queue table that may pass: a read-only database. Not a lock time-out: each try
+# would hold up the messages for other queues as long again.
+_PASSING_QUEUE_FAULTS = {3906}
 
 
 @contextmanager
