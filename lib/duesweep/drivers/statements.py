@@ -232,7 +232,7 @@ class FoundTable:
     """`columns` are names to types. `missing_rights`: the rights that were asked about
     and that this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` of
     indexes that leave rows out. `mark` says the format of duesweep's own tables. `is_unlogged`: a
-    crash of the server empties the table.
+    crash of the server empties the table. `has_rules`: rules or policies could change an INSERT.
     """
 
     is_table: bool
@@ -242,6 +242,7 @@ class FoundTable:
     indexed_in_part: frozenset[str] = field(default_factory=frozenset)
     mark: str | None = None
     is_unlogged: bool = False
+    has_rules: bool = False
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

@@ -46,9 +46,13 @@ def postgresql_queue(role: str, table: TableName) -> WantedTable:
 
 
 class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
-    """Delivers by binary COPY."""
+    """Delivers by binary COPY, which applies no rules and no policies; where a table has some, by
+    INSERT.
+    """
 
     _SYSTEM = "postgresql"
+    # The tables whose rules or policies have to apply.
+    _ruled: frozenset[TableName] = frozenset()
 
     def table(self, destination: Destination) -> Table | None:
         return None if self._own_transaction else destination
@@ -56,6 +60,7 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     def read_tables(self) -> None:
         rows = self._connection.rows("queue_tables", **column_lists(COLUMNS))
         self._known = {TableName(row.schema, row.table) for row in rows}
+        self._ruled = frozenset(TableName(r.schema, r.table) for r in rows if r.has_rules)
 
     def check_database(self, setting: str) -> None:
         refuse([writable(setting, self._connection.row("describe_session"))])
@@ -70,6 +75,7 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
             raise NotAQueueError(
                 f"{table} is not a queue table: it lacks {absent or 'rows of its own'}"
             )
+        self._ruled |= {table} if found.has_rules else frozenset()
         return found.missing_rights
 
     def _look_up(self, table: Destination) -> None:
@@ -79,7 +85,10 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         assert isinstance(destination, TableName)  # from `resolve`
         self._connection.execute("check_constraints_at_once")
         rows = [(message.headers_text, message.body) for message in messages]
-        self._connection.copy_messages(destination, rows)
+        if destination in self._ruled:
+            self._connection.insert_messages(destination, rows)
+        else:
+            self._connection.copy_messages(destination, rows)
 
 
 @dataclass(frozen=True, slots=True)

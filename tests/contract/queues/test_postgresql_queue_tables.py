@@ -334,3 +334,72 @@ def test_connection_that_breaks_off_within_a_message_is_a_passing_fault_of_the_s
 
     assert failure.value.transient
     assert not isinstance(failure.value, DestinationError)
+
+
+_REAL = "id, headers, body) VALUES (NEW.id, NEW.headers, NEW.body)"
+_UNUSUAL = '{"NServiceBus.SqlServer.ForwardDestination":"Billing","Colour":"blue"}'
+
+
+@pytest.mark.parametrize(
+    ("rule", "billed", "moved"),
+    [
+        (f"DO INSTEAD INSERT INTO public.real ({_REAL}", 0, 6),
+        (f"DO ALSO INSERT INTO public.real ({_REAL}", 6, 6),
+    ],
+    ids=["instead", "also"],
+)
+def test_rule_of_a_queue_table_applies_as_for_an_insert_of_nservicebus(
+    rule: str, billed: int, moved: int, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing", "real")
+    endpoint.execute(f'CREATE RULE elsewhere AS ON INSERT TO "Billing" {rule}')
+    for number in range(5):
+        endpoint.delay(body=f"{number}".encode())
+    endpoint.delay(body=b"5", headers=_UNUSUAL)
+
+    assert endpoint.document("sweep")["dispatched"] == 6
+
+    assert (len(endpoint.queue_rows("Billing")), len(endpoint.queue_rows("real"))) == (
+        billed,
+        moved,
+    )
+    assert endpoint.document("audit")["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "DO INSTEAD NOTHING",
+        # The server counts no rows that a rule with a condition puts elsewhere.
+        f"WHERE true DO INSTEAD INSERT INTO public.real ({_REAL}",
+    ],
+    ids=["nothing", "elsewhere"],
+)
+def test_messages_that_a_rule_may_have_dropped_stay_in_the_store(
+    rule: str, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing", "Shipping", "real")
+    endpoint.execute(f'CREATE RULE nothing AS ON INSERT TO "Billing" {rule}')
+    endpoint.delay_many(4, ["Billing", "Shipping"])
+
+    swept = endpoint.document("sweep", code=3)
+
+    assert (swept["dispatched"], swept["failed"]) == (2, 2)
+    assert endpoint.queue_rows("real") == []
+    assert all(
+        "rule on it that drops rows" in row.error_text for row in endpoint.attempts().values()
+    )
+
+
+def test_policy_of_rows_on_a_queue_lets_unusual_messages_arrive_too(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    rights = ("ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public")
+    dsn = endpoint.server.role("swept", *rights)
+    endpoint.execute('ALTER TABLE "Billing" ENABLE ROW LEVEL SECURITY')
+    endpoint.execute('CREATE POLICY every ON "Billing" USING (true) WITH CHECK (true)')
+    endpoint.delay_many(5)
+    endpoint.delay(headers=_UNUSUAL)
+
+    assert endpoint.document("sweep", store__dsn=dsn)["dispatched"] == 6
+
+    assert len(endpoint.queue_rows("Billing")) == 6

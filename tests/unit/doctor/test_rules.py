@@ -72,6 +72,7 @@ ROWS = {
             "missing_rights": [],
             "mark": None,
             "is_unlogged": False,
+            "has_rules": False,
         }
     ],
     "describe_indexes": [{"column_name": "Id", "is_partial": False}],

@@ -11,11 +11,13 @@ import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import psycopg
 from psycopg import generators, sql
@@ -43,6 +45,7 @@ from duesweep.drivers.postgresql.wire import (
     channel_binding,
     copy_chunks,
     jdbc_tls,
+    new_ids,
     tls_settings,
 )
 from duesweep.drivers.statements import (
@@ -215,12 +218,19 @@ class PostgreSqlSession(Session):
             with cursor.copy(text.encode()) as copy:
                 for chunk in copy_chunks(rows):
                     copy.write(chunk)
-            if cursor.rowcount != len(rows):
-                raise RefusedMessageError(
-                    f"Queue table {table} took {cursor.rowcount} of {len(rows)} rows, and "
-                    "raised no error",
-                    advice="look for a trigger on it that drops rows",
-                )
+            _check_count(table, cursor.rowcount, len(rows))
+
+    def insert_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
+        """Append rows as `copy_messages` does, to a table whose rules and policies apply."""
+        values = {
+            "ids": UuidArray.of([str(UUID(bytes=new)) for new in islice(new_ids(), len(rows))]),
+            "headers": [headers for headers, _ in rows],
+            "bodies": [body for _, body in rows],
+        }
+        text = self._text("insert_messages", {"queue": table})
+        with destination_errors(table):
+            count = self._raw.execute(text, values, binary=True).rowcount
+            _check_count(table, count, len(rows))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -305,6 +315,14 @@ class PostgreSqlSession(Session):
         return map_errors(
             describe_statement(name, text, self.names),
             lambda refusal: grant_of(refusal, self._raw.info.user, text, self.names),
+        )
+
+
+def _check_count(table: TableName, took: int, count: int) -> None:
+    if took != count:
+        raise RefusedMessageError(
+            f"Queue table {table} took {took} of {count} rows, and raised no error",
+            advice="look for a trigger or a rule on it that drops rows",
         )
 
 
@@ -529,6 +547,7 @@ def find_table(
         missing_rights=found.missing_rights,
         mark=found.mark,
         is_unlogged=found.is_unlogged,
+        has_rules=found.has_rules,
     )
 
 

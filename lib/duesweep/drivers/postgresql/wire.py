@@ -116,7 +116,7 @@ _FIRST_INDEX = f"{1:08x}"
 
 def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
     """The stream of (id, headers, body) for (headers, body) `rows`, each under a new id."""
-    parts, size, ids = [_HEADER], 0, _new_ids()
+    parts, size, ids = [_HEADER], 0, new_ids()
     for headers, body in rows:
         text = headers.encode()
         parts += (_ROW.pack(_FIELDS, 16, next(ids), len(text)), text)
@@ -137,7 +137,7 @@ def copy_chunks(rows: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes]:
     yield b"".join([*parts, _TRAILER])
 
 
-def _new_ids() -> Iterator[bytes]:
+def new_ids() -> Iterator[bytes]:
     """UUIDs of version 7, which begin with the time in milliseconds (RFC 9562, 5.7): so new rows
     are neighbours in the index of a long queue. The rest is random, from the kernel: forked workers
     would share a generator's state.

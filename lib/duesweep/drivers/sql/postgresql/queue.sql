@@ -10,9 +10,17 @@ HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> %(typed)s
    AND array_agg(a.attname::text) @> %(named)s::text[]
 
 -- name: queue_tables
--- Returns all tables of the database that have the columns of a queue table.
-SELECT n.nspname AS schema, c.relname AS table
+-- Returns all tables of the database that have the columns of a queue table, and whether a rule or a policy of
+-- rows could change an INSERT.
+SELECT n.nspname AS schema, c.relname AS table, bool_or(c.relhasrules OR c.relrowsecurity) AS has_rules
 {{from_queue_tables: n.nspname, c.relname}};
+
+-- name: insert_messages
+-- Appends messages to a queue table whose rules and policies have to apply: COPY ignores the ones and refuses
+-- the others.
+INSERT INTO {queue} (id, headers, body)
+SELECT m.id, m.headers, m.body
+FROM unnest(%(ids)s::uuid[], %(headers)s::text[], %(bodies)s::bytea[]) AS m (id, headers, body);
 
 -- name: lock_creation
 -- Waits for an advisory lock, and holds it until this transaction ends. Its result means nothing.

@@ -13,13 +13,14 @@ FROM pg_namespace
 WHERE nspname = %(schema)s::text;
 
 -- name: describe_table
--- Returns a table's kind, owner, comment and columns, whether it or a part of it is unlogged, and the rights
--- on it that the session lacks. No row: the table does not exist.
+-- Returns a table's kind, owner, comment and columns, whether it or a part of it is unlogged, whether rules or
+-- policies could change an INSERT, and the rights on it that the session lacks. No row: it does not exist.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
        c.relpersistence = 'u' OR EXISTS (
            SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
            WHERE p.relpersistence = 'u'
        ) AS is_unlogged,
+       c.relhasrules OR c.relrowsecurity AS has_rules,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
