@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from duesweep.core.world import micros
 from duesweep.ledger.base import (
@@ -103,6 +104,9 @@ class MemoryTables(LedgerTables):
             table = self.tables.get(name)
             rows = [] if table is None else table.rows
             return [row for row in rows if all(_fits(row, one) for one in conditions)]
+
+    def has(self, name: str, sweep_id: UUID) -> bool:
+        return bool(self._fitting(name, [Among("sweep_id", [str(sweep_id)])]))
 
     def size(self, name: str) -> TableSize | None:
         """No files."""

@@ -318,6 +318,9 @@ class LedgerTables(Protocol):
         how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
         """
 
+    def has(self, name: str, sweep_id: UUID) -> bool:
+        """Whether the table has rows of a sweep or a command."""
+
     def size(self, name: str) -> TableSize | None:
         """How large the table is; None: it is missing."""
 

@@ -15,6 +15,7 @@ from itertools import chain
 from operator import and_
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,6 +159,15 @@ class DeltaRsTables:
                 where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
                 for batch in query.execute(_count_statement(columns, where, least)):
                     yield from plain(pa.record_batch(batch))
+
+    def has(self, name: str, sweep_id: UUID) -> bool:
+        with self._reading(name):
+            # Delta remembers transactions for a time only.
+            if self._open(name).transaction_version(str(sweep_id)) is not None:
+                return True
+        return any(
+            True for _ in self.read(name, ["sweep_id"], [Among("sweep_id", [str(sweep_id)])])
+        )
 
     def arrow(self, name: str) -> pa.Table:
         """A whole table, in memory. Raises `ConfigError` if it is missing."""

@@ -24,6 +24,8 @@ from duesweep.ledger import durable
 from duesweep.ledger.base import (
     CHANGES,
     TABLES,
+    Among,
+    Between,
     Condition,
     LedgerPiece,
     LedgerRow,
@@ -46,6 +48,8 @@ ROLE_PROPERTY = "duesweep.table"
 _CHANGES_PROPERTY = "duesweep.hasChanges"
 # The format of all tables, see `core/account.py`.
 _FORMAT_PROPERTY = "duesweep.format"
+# And, by its name, the id of the journal that each source has.
+_JOURNAL_PROPERTY = "duesweep.journal."
 # JSON: the sources of which rows before an instant were removed.
 _KEPT_FROM_PROPERTY = "duesweep.keptFrom"
 
@@ -66,13 +70,14 @@ _log = structlog.get_logger(__name__)
 class Identity:
     """`ledger_id` None: there is no ledger. `missing` are the names of tables that do not exist.
     `stray` are the locations of tables with data but no log. `has_changes`: the table `changes`
-    belongs to the ledger.
+    belongs to the ledger. `journals` are the ids of the journals of sources, by the sources' names.
     """
 
     ledger_id: UUID | None
     missing: tuple[str, ...] = ()
     stray: tuple[str, ...] = ()
     has_changes: bool = False
+    journals: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_stray(self) -> None:
         """Raise `ConfigError` where a new table would take in data files that are there already."""
@@ -108,7 +113,11 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     ids: dict[str, UUID] = {}
     missing, stray = [], []
     has_changes = False
+    journals: dict[str, str] = {}
     for table in tables:
+        for key, journal_id in (table.properties or {}).items():
+            if key.startswith(_JOURNAL_PROPERTY):
+                journals[key.removeprefix(_JOURNAL_PROPERTY)] = journal_id
         mark = (table.properties or {}).get(_FORMAT_PROPERTY)
         if newer := unknown_format(f"The ledger's table at {table.location}", mark):
             raise ConfigError.of([newer])
@@ -129,7 +138,7 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
             ),
         )
     ledger_id = next(iter(ids.values()), None)
-    return Identity(ledger_id, tuple(missing), tuple(stray), has_changes)
+    return Identity(ledger_id, tuple(missing), tuple(stray), has_changes, journals)
 
 
 class _Write(NamedTuple):
@@ -228,6 +237,24 @@ class Ledger:
         with self.lock_for_writing(patience):
             for path in durable.drop_torn(folder):
                 _log.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
+
+    def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:
+        """Note that a source has this journal."""
+        with self.lock_for_writing(patience):
+            key = f"{_JOURNAL_PROPERTY}{source}"
+            self.tables.set_properties(TABLES[0], {key: str(journal_id)})
+
+    def has(self, sweep_id: UUID) -> bool:
+        """Whether the ledger has rows of a sweep or a command."""
+        return self.tables.has("sweeps", sweep_id) or self.tables.has(CHANGES, sweep_id)
+
+    def since(self, source: str, moment: datetime) -> Iterator[str]:
+        """The sweeps and commands of a source that ended after a moment."""
+        for name, column in (("sweeps", "end"), (CHANGES, "changed_at")):
+            found = Among("source", [source]), Between(column, moment)
+            yield from dict.fromkeys(
+                row["sweep_id"] for row in self.rows(name, ["sweep_id"], *found)
+            )
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""

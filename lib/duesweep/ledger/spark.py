@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -177,6 +178,11 @@ class SparkTables:
                 .filter(F.col(COUNT) >= least)
             )
             yield from _stream(counted_df, name, [*columns, COUNT])
+
+    def has(self, name: str, sweep_id: UUID) -> bool:
+        return any(
+            True for _ in self.read(name, ["sweep_id"], [Among("sweep_id", [str(sweep_id)])])
+        )
 
     def size(self, name: str) -> TableSize | None:
         row = None

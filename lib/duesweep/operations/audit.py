@@ -23,6 +23,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.settle import find_older_copy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ class AuditCheck(StrEnum):
     CANCELLED_DIFFERS = "cancelled-differs"
     STORED_AND_GONE = "stored-and-gone"
     COUNTER_LEFT = "counter-left"
+    OLDER_COPY = "older-copy"
     JOURNAL_OLD = "journal-old"
     JOURNAL_ORPHANED = "journal-orphaned"
 
@@ -77,6 +79,7 @@ _ADVICE: Mapping[AuditCheck, str] = {
     AuditCheck.STORED_AND_GONE: "pause its destination, and look whether the message arrived: a "
     "sweep would send it again (a restored backup of the store is the usual cause)",
     AuditCheck.COUNTER_LEFT: f"another process removed the message; {_SWEEP}",
+    AuditCheck.OLDER_COPY: "put the newer copy back, or accept this state with `setup --rebind`",
     AuditCheck.JOURNAL_OLD: f"the ledger lacks its results; {_SWEEP}",
     AuditCheck.JOURNAL_ORPHANED: "compare its rows of duesweep_journal and duesweep_changes with "
     "the ledger (column sweep_id), and delete them if the ledger has them",
@@ -210,6 +213,8 @@ def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
     account = LedgerAccount(ledger, session.source)
     counted = account.count()
     suspects = [*_sweeps(session, account, counted), *account.twice()]
+    if older := find_older_copy(session, ledger):
+        suspects.append(Suspect(AuditCheck.OLDER_COPY, session.source, str(older)))
     stored = 0
     with session.keys() as pages:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):

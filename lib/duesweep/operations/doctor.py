@@ -42,6 +42,7 @@ from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
+from duesweep.sweep.settle import find_older_copy
 
 # The doctor reads this many messages, and checks this many of their destinations.
 _MESSAGES, _MOST = 1_000, 50
@@ -134,7 +135,8 @@ def _ledger_without_spark(
         return
     context, root = examined.context, examined.context.ledger_root
     if resolve_writer(context.ledger_writer, root) is LedgerWriter.DELTA_RS:
-        yield ledger_finding(context.open_ledger(), binding)
+        ledger = context.open_ledger()
+        yield _older_copy(examined, ledger, ledger_finding(ledger, binding))
     else:
         yield skipped(Check.LEDGER, root, "Spark is its writer, and was not started")
 
@@ -159,8 +161,21 @@ def _examine_spark(
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark, needs)]
     if examined is not None:
-        findings.append(ledger_finding(examined.context.open_ledger(spark), binding))
+        ledger = examined.context.open_ledger(spark)
+        findings.append(_older_copy(examined, ledger, ledger_finding(ledger, binding)))
     return findings, None
+
+
+def _older_copy(examined: Examination, ledger: Ledger, found: Finding) -> Finding:
+    """The finding on the ledger, or that it or the journal is an older copy."""
+    if found.severity is not Severity.OK:
+        return found
+    try:
+        with examined.context.store.open_driver() as session:
+            problem = find_older_copy(session, ledger)
+    except DuesweepError as error:
+        problem = error.problem
+    return found if problem is None else fault_of(Check.LEDGER, ledger.root, problem)
 
 
 def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:

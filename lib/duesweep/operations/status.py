@@ -24,6 +24,7 @@ from duesweep.operations.look import DestinationOutlook, DueMessages, with_probl
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.settle import find_older_copy
 
 if TYPE_CHECKING:
     from duesweep.operations.duesweep import Duesweep
@@ -218,6 +219,9 @@ def status(of: "Duesweep", days: int) -> Status:
 
     def history() -> History:
         with reading_ledger(context) as ledger:
+            with context.store.open_driver() as session:
+                if older := find_older_copy(session, ledger):
+                    problems.append(str(older))
             return _read_history(ledger, source, days, objective)
 
     return Status(

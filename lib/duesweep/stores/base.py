@@ -228,6 +228,18 @@ class JdbcSource:
         return f"JdbcSource({self.url!r})"
 
 
+class JournalAge(NamedTuple):
+    """How far the ledger was. `journal_id` is the journal's own id, which a copy of the database
+    keeps. `settled` is the last sweep or command that the ledger got, by its end `settled_at`;
+    None: not noted yet. `is_freed`: an operator has freed the source from its ledger.
+    """
+
+    journal_id: UUID | None
+    settled: UUID | None
+    settled_at: datetime | None
+    is_freed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Unsettled:
     """A sweep or command whose outcomes the ledger may not have yet. `command` None: a sweep."""
@@ -522,6 +534,14 @@ class DriverSession(Protocol):
         """How much the journal holds of the source. Cheap."""
 
     # Answers that a store may leave as they are.
+
+    def age(self) -> "JournalAge | None":
+        """How far the ledger was when the journal forgot a sweep last. None: it is not kept."""
+        return None
+
+    def name_journal(self) -> None:
+        """Give the journal its id, unless it has one. Only if it keeps an age."""
+        raise not_supported("The id of a journal")
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the store's database."""

@@ -22,12 +22,14 @@ from duesweep.stores.base import (
     Backlog,
     DroppedSource,
     Horizon,
+    JournalAge,
     Piece,
     SweepRun,
     Unsettled,
 )
-from duesweep.stores.dialect import Location, sweep_lock
+from duesweep.stores.dialect import Location, journal_tables, sweep_lock
 from duesweep.stores.summary import aware, planned_slices, summary_of
+from duesweep.stores.tables import AGE_COLUMNS
 
 # About 150 MB, as rows.
 _MESSAGES_PER_PIECE = 500_000
@@ -35,6 +37,8 @@ _MESSAGES_PER_PIECE = 500_000
 _BYTES_PER_PIECE = 32_000_000
 _MOST_REASONS = 3
 _UNDO_WAIT_SECONDS = 5.0
+# The ledger of a source that was freed from its own.
+_FREED = UUID(int=0)
 # The binding is the last: as long as it is there, the source is known as one to forget.
 _ROWS_OF_A_SOURCE = ("forget_attempts", "forget_pauses", "forget_limits", "unbind")
 
@@ -52,6 +56,7 @@ class SqlJournal:
         self._kept: set[UUID] = set()
         self._is_settling = False
         self._zone: str | None = None
+        self._has_age: bool | None = None
 
     def __exit__(self, *error: object) -> None:
         self._session.__exit__(*error)
@@ -272,6 +277,8 @@ class SqlJournal:
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID) -> None:
         with self._session.transaction():
+            if self._keeps_age:
+                self._session.execute("note_settled", sweep_id=sweep_id)
             # A bounded number at a time: each statement has its time-out.
             for rows in ("delete_settled", "delete_changes"):
                 while self._session.execute(rows, sweep_id=sweep_id):
@@ -292,7 +299,39 @@ class SqlJournal:
                 f"The source {self.source} is {rows[0].delayed}, and cannot be {delayed} too",
                 advice="set another store.name",
             )
-        return UUID(str(rows[0].ledger_id)) if rows else None
+        ledger_id = UUID(str(rows[0].ledger_id)) if rows else _FREED
+        return None if ledger_id == _FREED else ledger_id
+
+    def age(self) -> JournalAge | None:
+        if not self._keeps_age:
+            return None
+        freed = self._session.rows("read_binding", source=self.source)
+        is_freed = bool(freed) and UUID(str(freed[0].ledger_id)) == _FREED
+        for row in self._session.rows("read_age", source=self.source):
+            return JournalAge(
+                _uuid(row.journal_id),
+                _uuid(row.settled_sweep),
+                None if row.settled_at is None else aware(row.settled_at),
+                is_freed,
+            )
+        return JournalAge(None, None, None)
+
+    @retry_lost_transactions
+    def name_journal(self) -> None:
+        if self._keeps_age:
+            new = self._location.world.new_id()
+            self._session.execute("name_journal", source=self.source, journal_id=new)
+
+    @property
+    def _keeps_age(self) -> bool:
+        """Whether the table of bindings has the columns for it, which older versions did not
+        create; asked once.
+        """
+        if self._has_age is None:
+            bindings = journal_tables(self._delayed)["bindings"]
+            columns = self._dialect.tables.columns(self._session, bindings) or ()
+            self._has_age = set(AGE_COLUMNS) <= set(columns)
+        return self._has_age
 
     @retry_lost_transactions
     def bind(self, ledger_id: UUID) -> None:
@@ -374,6 +413,10 @@ class SqlJournal:
 
     def _unlock(self, name: str) -> None:
         self._session.execute("unlock", **self._dialect.lock(name))
+
+
+def _uuid(value: object) -> UUID | None:
+    return None if value is None else UUID(str(value))
 
 
 def read_pauses(statements: Session, source: str) -> Sequence[Pause]:

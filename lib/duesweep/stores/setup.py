@@ -11,7 +11,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
-from duesweep.stores.tables import missing_index, newer_format, wanted_tables
+from duesweep.stores.tables import AGE_COLUMNS, missing_index, newer_format, wanted_tables
 
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]
@@ -81,7 +81,9 @@ class SqlSetup:
             if self.store.kind.create is not None:
                 yield {delayed: ()}, [create(self.store.kind.create, delayed=delayed)]
             journal = journal_tables(delayed)
-            yield dict.fromkeys(journal.values(), ()), [create("create_journal", **journal)]
+            lacking: dict[Any, Collection[str]] = dict.fromkeys(journal.values(), ())
+            lacking[journal["bindings"]] = AGE_COLUMNS
+            yield lacking, [create("create_journal", **journal)]
         if self.subscriptions is not None:
             text = create("create_subscriptions", subscriptions=self.subscriptions)
             yield {self.subscriptions: ()}, [text]
@@ -153,5 +155,7 @@ def _index_creation(store: Location, delayed: Any) -> Sequence[str]:
 def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:
     statements = session.named(store.names(delayed))
     rows = statements.rows("read_binding", source=store.source)
-    statements.execute("unbind", source=store.source)
-    return Unbound(store.source, UUID(str(rows[0].ledger_id)) if rows else None)
+    statements.execute("bind", source=store.source, delayed=delayed.sql, ledger_id=UUID(int=0))
+    statements.execute("free", source=store.source)
+    ledger_id = UUID(str(rows[0].ledger_id)) if rows else UUID(int=0)
+    return Unbound(store.source, ledger_id if ledger_id.int else None)

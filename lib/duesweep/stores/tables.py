@@ -79,6 +79,10 @@ class Grants:
     database: str | None = None
 
 
+# Columns of the table of bindings that `setup` adds to a journal of an earlier version.
+AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at")
+
+
 def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
     """The delayed table, with its index on Due, and the journal's."""
     kind = location.kind

@@ -22,10 +22,18 @@ from uuid import UUID
 import structlog
 
 from duesweep.core.account import BreakerState, SweepReport, SweepSummary
-from duesweep.core.errors import ConfigError, LedgerError, LedgerLockedError, StoreError, may_pass
+from duesweep.core.errors import (
+    ConfigError,
+    LedgerError,
+    LedgerLockedError,
+    Problem,
+    StoreError,
+    may_pass,
+)
+from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
-from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger
-from duesweep.stores.base import DriverSession, Store, SweepRun, Unsettled
+from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger
+from duesweep.stores.base import DriverSession, JournalAge, Store, SweepRun, Unsettled
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import CircuitBreaker
@@ -37,6 +45,8 @@ MOST_UNSETTLED_BYTES = 2_000_000_000
 # Due messages wait while dead sweeps are settled, so a long list of dead sweeps is settled step by
 # step.
 BRIEFLY_SECONDS = 1.0
+# To this precision servers keep the end of a sweep.
+_TICK = timedelta(milliseconds=1)
 
 
 def settle_first(
@@ -166,6 +176,81 @@ def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = N
         )
     identity.refuse_incomplete(ledger.root)
     ledger.check_writable()
+    _check_age_of_copies(journal, ledger, identity, patience)
+
+
+def _check_age_of_copies(
+    journal: DriverSession, ledger: Ledger, identity: Identity, patience: Patience
+) -> None:
+    """Raise `ConfigError` for a ledger of another store of the same name, and if ledger or journal
+    are an older copy. A ledger that has no id of the source's journal yet takes this one's.
+    """
+    if problem := find_older_copy(journal, ledger, identity):
+        raise ConfigError(problem.text, advice=problem.advice)
+    if journal.source not in identity.journals and journal.age() is not None:
+        _name_journal(journal, ledger, patience)
+
+
+def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) -> None:
+    """Let journal and ledger know each other."""
+    journal.name_journal()
+    age = journal.age()
+    if age is not None and age.journal_id is not None:
+        ledger.keep_journal(journal.source, age.journal_id, patience)
+
+
+def find_older_copy(
+    journal: DriverSession, ledger: Ledger, identity: Identity | None = None
+) -> Problem | None:
+    """Why journal and ledger are not of the same age, if so: one of them was put back to an earlier
+    state, or the ledger is another store's. Changes nothing.
+    """
+    identity = identity or ledger.read()
+    while True:
+        age = journal.age()
+        if age is None:
+            return None
+        found = _older_copy(journal, ledger, identity, age)
+        # While this one looked, another process may have settled.
+        if found is None or journal.age() == age:
+            return found
+
+
+def _older_copy(
+    journal: DriverSession, ledger: Ledger, identity: Identity, age: JournalAge
+) -> Problem | None:
+    source, known = journal.source, identity.journals.get(journal.source)
+    if known is not None and known != str(age.journal_id):
+        return Problem(
+            f"The ledger {identity.ledger_id} at {ledger.root} has the rows of another store, "
+            f"which is also named {source}",
+            "set another store.name for this one or, if it took the place of that one, run the "
+            "command `setup --rebind`",
+        )
+    if age.settled is None or age.settled_at is None:
+        return None
+    kept_from = ledger.kept_from(source)
+    is_cut = kept_from is not None and age.settled_at < kept_from
+    if not is_cut and not ledger.has(age.settled):
+        return Problem(
+            f"The ledger {identity.ledger_id} at {ledger.root} is an older copy: it lacks sweep or "
+            f"command {age.settled}, which it got from the journal of {source} with the state of "
+            f"{age.settled_at:%Y-%m-%d %H:%M:%S} UTC",
+            "put the newer ledger back. If it is lost, run the command `setup --rebind`, and know "
+            "that errors replayed and messages restored since then look as if they were not",
+        )
+    unsettled = {str(one.sweep_id) for one in journal.unsettled()}
+    newer = [each for each in ledger.since(source, age.settled_at + _TICK) if each not in unsettled]
+    if not newer:
+        return None
+    return Problem(
+        f"The database of {source} is an older copy: its journal ends at "
+        f"{age.settled_at:%Y-%m-%d %H:%M:%S} UTC, and the ledger has "
+        f"{count_text(len(newer), 'later sweep or command')}, such as {newer[0]}. Messages that "
+        "these delivered may be stored again",
+        "run `duesweep audit`, cancel or pause the messages that it names, and then run the "
+        "command `setup --rebind`",
+    )
 
 
 def _bind(journal: DriverSession, ledger: Ledger, patience: Patience) -> bool:
@@ -177,9 +262,19 @@ def _bind(journal: DriverSession, ledger: Ledger, patience: Patience) -> bool:
     with settling(journal, patience):
         if journal.binding() is not None:
             return False
-        is_new = ledger.read().ledger_id is None
+        found = ledger.read()
+        age = journal.age()
+        if (
+            age is not None
+            and not age.is_freed
+            and (problem := find_older_copy(journal, ledger, found))
+        ):
+            raise ConfigError(problem.text, advice=problem.advice)
         journal.bind(ledger.create(patience))
-        return is_new
+        if age is not None and age.is_freed:
+            # An operator says that this journal takes the place of another.
+            _name_journal(journal, ledger, patience)
+        return found.ledger_id is None
 
 
 def check_backlog(journal: DriverSession, error: LedgerError) -> None:

@@ -191,6 +191,10 @@ CREATE TABLE IF NOT EXISTS {limits} (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
+-- Which journal this is, and which sweep or command the ledger got last. Without these columns, sweeps of a
+-- journal that an earlier version created work as before.
+ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
+    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
@@ -201,14 +205,38 @@ ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger, unless it is bound already. Waits for a session
+-- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Waits for a session
 -- that binds the same source.
-INSERT INTO {bindings} (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
-ON CONFLICT (source) DO NOTHING;
+INSERT INTO {bindings} AS bound (source, delayed, ledger_id) VALUES (%(source)s, %(delayed)s, %(ledger_id)s)
+ON CONFLICT (source) DO UPDATE SET ledger_id = excluded.ledger_id
+WHERE bound.ledger_id = '00000000-0000-0000-0000-000000000000';
 
 -- name: unbind
 -- Removes a source's binding to its ledger.
 DELETE FROM {bindings} WHERE source = %(source)s;
+
+-- name: free
+-- Frees a source from its ledger. The journal's id stays; the ledger is nil until the next sweep binds it.
+UPDATE {bindings}
+SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
+WHERE source = %(source)s;
+
+-- name: read_age
+-- Returns which journal this is, and which sweep or command of a source the ledger got last.
+SELECT journal_id, settled_sweep, settled_at FROM {bindings} WHERE source = %(source)s;
+
+-- name: name_journal
+-- Gives a source's journal its id, unless it has one.
+UPDATE {bindings} SET journal_id = %(journal_id)s WHERE source = %(source)s AND journal_id IS NULL;
+
+-- name: note_settled
+-- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.
+UPDATE {bindings} b
+SET settled_sweep = s.sweep_id, settled_at = s.closed_at
+FROM {sweeps} s
+WHERE s.sweep_id = %(sweep_id)s AND b.source = s.source
+  AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
+  AND (s.command IS NULL OR EXISTS (SELECT FROM {changes} c WHERE c.sweep_id = s.sweep_id));
 
 -- name: doctor_server
 -- Returns the server's version, whether it is a replica, whether it writes commits to its disk, and this

@@ -274,6 +274,12 @@ CREATE TABLE {limits} (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
 END;
+-- Which journal this is, and which sweep or command the ledger got last. Without these columns, sweeps of a
+-- journal that an earlier version created work as before.
+IF COL_LENGTH(N'{bindings_literal}', 'journal_id') IS NULL
+BEGIN
+ALTER TABLE {bindings} ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
+END;
 -- The format of all these tables. What another version has noted stays.
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
@@ -290,8 +296,10 @@ END;
 SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM {bindings} b WHERE b.source = @source;
 
 -- name: bind
--- Binds a source, which is a delayed table, to a ledger, unless it is bound already. Locks its place in the
--- table until the transaction ends, so that two sessions cannot both bind it.
+-- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Locks its place in
+-- the table until the transaction ends, so that two sessions cannot both bind it.
+UPDATE {bindings} SET ledger_id = @ledger_id
+WHERE source = @source AND ledger_id = '00000000-0000-0000-0000-000000000000';
 INSERT INTO {bindings} (source, delayed, ledger_id)
 SELECT @source, @delayed, @ledger_id
 WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = @source);
@@ -299,6 +307,33 @@ WHERE NOT EXISTS (SELECT 1 FROM {bindings} b WITH (UPDLOCK, HOLDLOCK) WHERE b.so
 -- name: unbind
 -- Removes a source's binding to its ledger.
 DELETE FROM {bindings} WHERE source = @source;
+
+-- name: free
+-- Frees a source from its ledger. The journal's id stays; the ledger is nil until the next sweep binds it.
+UPDATE {bindings}
+SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
+WHERE source = @source;
+
+-- name: read_age
+-- Returns which journal this is, and which sweep or command of a source the ledger got last.
+SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at
+FROM {bindings} b
+WHERE b.source = @source;
+
+-- name: name_journal
+-- Gives a source's journal its id, unless it has one.
+UPDATE {bindings} SET journal_id = @journal_id WHERE source = @source AND journal_id IS NULL;
+
+-- name: note_settled
+-- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.
+UPDATE b
+SET settled_sweep = s.sweep_id, settled_at = s.closed_at
+FROM {bindings} b
+JOIN {sweeps} s ON s.source = b.source
+WHERE s.sweep_id = @sweep_id
+  AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
+  AND (s.command IS NULL OR EXISTS (SELECT 1 FROM {changes} c WHERE c.sweep_id = s.sweep_id));
 
 -- name: doctor_server
 -- Returns the server's version, the database's name, compatibility level, isolation of readers from writers
