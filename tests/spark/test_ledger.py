@@ -468,3 +468,23 @@ def test_both_writers_read_instants_outside_of_pythons_years(
             assert [row["due_before"] for row in read] == kept
             grouped = tables.count("changes", ["due_before"], [], 1)
             assert {row["due_before"] for row in grouped} == set(kept)
+
+
+@pytest.mark.on_spark
+def test_readers_follow_a_writer_that_knows_more_features(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(2, ["Billing", "Nowhere"])
+    run_sweep(endpoint, retry__max_attempts=1)
+    table = f"delta.`{endpoint.ledger.root}/errors`"
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+
+    for command in (("errors", "list"), ("audit",)):
+        assert endpoint.run(*command, ledger__writer="spark").code == 0
+    refused = endpoint.run("errors", "list")
+    found = endpoint.run("doctor", "--no-spark")
+
+    assert (refused.code, 'Set ledger.writer = "spark"' in refused.err) == (2, True)
+    assert "deletionVectors of the table errors" in " ".join(found.told.split())
+    assert found.code == 3

@@ -237,13 +237,15 @@ Condition = Among | Between
 @dataclass(frozen=True, slots=True)
 class LedgerTableFacts:
     """The state of the location of the table `name`. `properties` None: no Delta table; then
-    `holds_data` says whether there are data files without a log.
+    `holds_data` says whether there are data files without a log. `beyond` are features of the
+    table that this writer cannot read.
     """
 
     name: str
     location: str
     properties: Mapping[str, str] | None = None
     holds_data: bool = False
+    beyond: Sequence[str] = ()
 
 
 class TableSize(NamedTuple):

@@ -75,6 +75,9 @@ _ROWS_WITH_BODIES, _ROWS = 64, 8_192
 _ROWS_PER_PASS = 1_000_000
 _MOST_PASSES = 1_000
 _INSTANT = pa.timestamp("us", tz="UTC")
+_MAPPING = "delta.columnMapping.mode"
+# Of https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+_READABLE = {"timestampNtz", "variantType", "variantType-preview"}
 # Properties of a table that name its CHECK constraints.
 _RULE = "delta.constraints."
 # A group of rows is in memory until it is written: 500,000 at once took 200 MB, these take 80. With
@@ -100,10 +103,11 @@ class DeltaRsTables:
         location = self._location(name)
         with self._map_errors(name, "is unreadable"):
             try:
-                properties = self._open(name).metadata().configuration
+                table = self._open(name)
+                properties = table.metadata().configuration
             except TableNotFoundError:
                 return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
-        return LedgerTableFacts(name, location, properties)
+        return LedgerTableFacts(name, location, properties, beyond=_beyond(table, properties))
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         # The loser of a race finds the other one's table.
@@ -368,6 +372,14 @@ def _remove(root: str, options: dict[str, str] | None) -> None:
 
     with suppress(OSError, NotImplementedError):
         DeltaStorageHandler(root, options).delete_root_dir_contents()
+
+
+def _beyond(table: DeltaTable, properties: Mapping[str, str]) -> list[str]:
+    """The features of a table that delta-rs cannot read as a data set."""
+    needed = set(table.protocol().reader_features or ())
+    if properties.get(_MAPPING, "none") != "none":
+        needed.add("columnMapping")
+    return sorted(needed - _READABLE)
 
 
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:

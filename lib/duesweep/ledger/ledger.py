@@ -71,6 +71,7 @@ class Identity:
     """`ledger_id` None: there is no ledger. `missing` are the names of tables that do not exist.
     `stray` are the locations of tables with data but no log. `has_changes`: the table `changes`
     belongs to the ledger. `journals` are the ids of the journals of sources, by the sources' names.
+    `beyond` are features of tables that this reader does not have.
     """
 
     ledger_id: UUID | None
@@ -78,6 +79,7 @@ class Identity:
     stray: tuple[str, ...] = ()
     has_changes: bool = False
     journals: Mapping[str, str] = field(default_factory=dict)
+    beyond: tuple[str, ...] = ()
 
     def refuse_stray(self) -> None:
         """Raise `ConfigError` where a new table would take in data files that are there already."""
@@ -114,7 +116,9 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
     missing, stray = [], []
     has_changes = False
     journals: dict[str, str] = {}
+    beyond: list[str] = []
     for table in tables:
+        beyond += [f"{feature} of the table {table.name}" for feature in table.beyond]
         for key, journal_id in (table.properties or {}).items():
             if key.startswith(_JOURNAL_PROPERTY):
                 journals[key.removeprefix(_JOURNAL_PROPERTY)] = journal_id
@@ -138,7 +142,7 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
             ),
         )
     ledger_id = next(iter(ids.values()), None)
-    return Identity(ledger_id, tuple(missing), tuple(stray), has_changes, journals)
+    return Identity(ledger_id, tuple(missing), tuple(stray), has_changes, journals, tuple(beyond))
 
 
 class _Write(NamedTuple):

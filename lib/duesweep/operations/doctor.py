@@ -190,6 +190,13 @@ def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:
     except DuesweepError as error:
         advice = "Check ledger.root, and who may read and write it"
         return fault_of(check, root, error.problem, advice)
+    if identity.beyond:
+        return fault(
+            check,
+            root,
+            f"The ledger has {' and '.join(identity.beyond)}, which delta-rs cannot read",
+            'Set ledger.writer = "spark", with which all commands read it',
+        )
     found, bound = identity.ledger_id, binding.ledger_id
     if binding.problem is not None:
         there = "no ledger yet" if found is None else f"ledger {found}"

@@ -158,8 +158,10 @@ class Duesweep:
     def show(self, key: str | None = None, *, message_id: str | None = None) -> "Shown":
         """A message that waits, whole, and its history in the ledger. Locks nothing."""
         from duesweep.operations.messages import show_message
+        from duesweep.operations.opening import reading_ledger
 
-        return show_message(self.context, key, message_id)
+        context, spark = self.context, self.spark
+        return show_message(context, key, message_id, lambda: reading_ledger(context, spark))
 
     def choose(
         self,

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from duesweep.core.quantities import short_time
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.ledger.base import Among, LedgerRow
-from duesweep.ledger.ledger import Ledger, open_for_reading
+from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
@@ -457,9 +457,14 @@ class Shown:
     exit_code: ExitCode = field(repr=False)
 
 
-def show_message(context: SweepContext, key: str | None, message_id: str | None) -> Shown:
+def show_message(
+    context: SweepContext,
+    key: str | None,
+    message_id: str | None,
+    open_history: Callable[[], AbstractContextManager[Ledger]],
+) -> Shown:
     """Show a message by its key, or by its message id. The exit code is 3 if neither the store nor
-    the ledger knows it.
+    the ledger, to be read with `open_history`, knows it.
     """
     if (key is None) == (message_id is None):
         raise ConfigError(
@@ -482,8 +487,8 @@ def show_message(context: SweepContext, key: str | None, message_id: str | None)
     events: Sequence[Event] = ()
     problem: DuesweepError | None = None
     try:
-        ledger = open_for_reading(context.ledger_root, context.timeouts)
-        events = read_history(ledger, context.store.source, keyed, ids)
+        with open_history() as ledger:
+            events = read_history(ledger, context.store.source, keyed, ids)
     except (ConfigError, LedgerError) as error:
         problem = error
     code = ExitCode.DONE if found or events else ExitCode.MESSAGES_FAILED

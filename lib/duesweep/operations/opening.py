@@ -120,10 +120,15 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
 
 @contextmanager
 def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -> Iterator[Ledger]:
-    """The same to read only: without Spark for a local folder, with either writer."""
+    """The same to read only: without Spark for a local folder, with either writer. If Spark writes
+    it, and gave a table features that delta-rs cannot read, Spark reads it too.
+    """
     root = context.ledger_root
     if spark is None and local_folder(root) is not None and can_delta_rs_reach(root):
-        yield open_for_reading(root, context.timeouts)
-        return
+        ledger = open_for_reading(root, context.timeouts)
+        is_sparks = context.ledger_writer is LedgerWriter.SPARK
+        if not is_sparks or not ledger.read().beyond:
+            yield ledger
+            return
     with command_ledger(context, spark) as ledger:
         yield ledger

@@ -75,7 +75,10 @@ class _Ledger:
         if isinstance(self._found, LedgerError):
             raise self._found
         return SimpleNamespace(
-            ledger_id=self._found, refuse_stray=lambda: None, refuse_incomplete=lambda _: None
+            ledger_id=self._found,
+            beyond=(),
+            refuse_stray=lambda: None,
+            refuse_incomplete=lambda _: None,
         )
 
 
