@@ -1,4 +1,4 @@
-"""A ledger or a database that was put back to an earlier state, and two stores of one name."""
+"""A ledger or a database that was restored from an older copy, and two stores of one name."""
 
 import shutil
 from pathlib import Path

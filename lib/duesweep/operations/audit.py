@@ -79,7 +79,7 @@ _ADVICE: Mapping[AuditCheck, str] = {
     AuditCheck.STORED_AND_GONE: "pause its destination, and look whether the message arrived: a "
     "sweep would send it again (a restored backup of the store is the usual cause)",
     AuditCheck.COUNTER_LEFT: f"another process removed the message; {_SWEEP}",
-    AuditCheck.OLDER_COPY: "put the newer copy back, or accept this state with `setup --rebind`",
+    AuditCheck.OLDER_COPY: "restore the newer copy, or accept this state with `setup --rebind`",
     AuditCheck.JOURNAL_OLD: f"the ledger lacks its results; {_SWEEP}",
     AuditCheck.JOURNAL_ORPHANED: "compare its rows of duesweep_journal and duesweep_changes with "
     "the ledger (column sweep_id), and delete them if the ledger has them",

@@ -202,8 +202,8 @@ def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) ->
 def find_older_copy(
     journal: DriverSession, ledger: Ledger, identity: Identity | None = None
 ) -> Problem | None:
-    """Why journal and ledger are not of the same age, if so: one of them was put back to an earlier
-    state, or the ledger is another store's. Changes nothing.
+    """Why journal and ledger do not belong together, if so: one of them is an older copy, or the
+    ledger is another store's. Changes nothing.
     """
     identity = identity or ledger.read()
     while True:
@@ -236,7 +236,7 @@ def _older_copy(
             f"The ledger {identity.ledger_id} at {ledger.root} is an older copy: it lacks sweep or "
             f"command {age.settled}, which it got from the journal of {source} with the state of "
             f"{age.settled_at:%Y-%m-%d %H:%M:%S} UTC",
-            "put the newer ledger back. If it is lost, run the command `setup --rebind`, and know "
+            "restore the newer ledger. If it is lost, run the command `setup --rebind`, and know "
             "that errors replayed and messages restored since then look as if they were not",
         )
     unsettled = {str(one.sweep_id) for one in journal.unsettled()}
