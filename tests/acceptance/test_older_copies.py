@@ -2,9 +2,11 @@
 
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from duesweep.core.world import NO_PATIENCE
 from support.commands import Ran
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
@@ -116,8 +118,10 @@ def test_second_store_of_a_name_is_refused_unless_it_took_the_place_of_the_first
 ) -> None:
     endpoint.set_up("Billing").delay("Billing")
     run_sweep(endpoint)
-    # The journal of another server, with the same names.
+    # As if the first sweep was of a store on another server, with the same names.
     bindings = endpoint.own_table("bindings")
+    source, ledger = endpoint.context().store.source, endpoint.context().open_ledger()
+    ledger.keep_journal(source, uuid4(), NO_PATIENCE)
     endpoint.execute(f"DELETE FROM {bindings}")
     endpoint.delay("Billing")
 

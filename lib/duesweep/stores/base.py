@@ -234,7 +234,7 @@ class JournalAge(NamedTuple):
     None: not noted yet. `is_freed`: an operator has freed the source from its ledger.
     """
 
-    journal_id: UUID | None
+    journal_id: UUID
     settled: UUID | None
     settled_at: datetime | None
     is_freed: bool = False

@@ -25,7 +25,7 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A queue's table that was there, to which `setup` added the columns that it lacked."""
+    """A table that was there, to which `setup` added the columns that it lacked."""
 
     table: object
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
@@ -309,18 +309,25 @@ class SqlJournal:
         is_freed = bool(freed) and UUID(str(freed[0].ledger_id)) == _FREED
         for row in self._session.rows("read_age", source=self.source):
             return JournalAge(
-                _uuid(row.journal_id),
+                _uuid(row.journal_id) or self._own_id(),
                 _uuid(row.settled_sweep),
                 None if row.settled_at is None else aware(row.settled_at),
                 is_freed,
             )
-        return JournalAge(None, None, None)
+        return JournalAge(self._own_id(), None, None)
+
+    def _own_id(self) -> UUID:
+        """The id of a journal that has none yet. One that is created again in its database gets the
+        same; afterwards it is a row of the journal, and goes wherever the database goes.
+        """
+        identity = self._session.row("server_identity").identity
+        return uuid5(_FREED, f"{identity}/{self.source}")
 
     @retry_lost_transactions
     def name_journal(self) -> None:
         if self._keeps_age:
-            new = self._location.world.new_id()
-            self._session.execute("name_journal", source=self.source, journal_id=new)
+            own_id = self._own_id()
+            self._session.execute("name_journal", source=self.source, journal_id=own_id)
 
     @property
     def _keeps_age(self) -> bool:

@@ -195,7 +195,7 @@ def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) ->
     """Let journal and ledger know each other."""
     journal.name_journal()
     age = journal.age()
-    if age is not None and age.journal_id is not None:
+    if age is not None:
         ledger.keep_journal(journal.source, age.journal_id, patience)
 
 

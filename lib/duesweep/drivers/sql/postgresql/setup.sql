@@ -225,6 +225,12 @@ WHERE source = %(source)s;
 -- Returns which journal this is, and which sweep or command of a source the ledger got last.
 SELECT journal_id, settled_sweep, settled_at FROM {bindings} WHERE source = %(source)s;
 
+-- name: server_identity
+-- Returns what tells this database from one of the same name on another server.
+SELECT s.system_identifier::text || '/' || d.oid::text AS identity
+FROM pg_control_system() s, pg_database d
+WHERE d.datname = current_database();
+
 -- name: name_journal
 -- Gives a source's journal its id, unless it has one.
 UPDATE {bindings} SET journal_id = %(journal_id)s WHERE source = %(source)s AND journal_id IS NULL;

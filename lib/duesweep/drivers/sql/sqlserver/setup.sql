@@ -321,6 +321,10 @@ SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
 FROM {bindings} b
 WHERE b.source = @source;
 
+-- name: server_identity
+-- Returns what tells this database from one of the same name on another server.
+SELECT CONCAT(CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')), N'/', DB_NAME()) AS [identity];
+
 -- name: name_journal
 -- Gives a source's journal its id, unless it has one.
 UPDATE {bindings} SET journal_id = @journal_id WHERE source = @source AND journal_id IS NULL;
