@@ -365,7 +365,9 @@ def _escaped(text: str) -> str:
 
 # The transport adds this header as the last one. To search all headers of a paused message takes
 # three times as long; a destination that is not found here is found by the claim.
-_LAST_HEADERS = "substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)"
+_LAST_HEADERS = (
+    "substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)"
+)
 _POSITION = f"nullif(position('{FORWARDED_TO}'::bytea in {_LAST_HEADERS}), 0)"
 _FORWARDED_TO = f"substring({_LAST_HEADERS} from {_POSITION} + {len(FORWARDED_TO)})"
 
@@ -443,7 +445,7 @@ _POSTGRESQL_TIMEOUTS = TableKind(
         "due_type": "timestamp",
         "utc": " AT TIME ZONE 'UTC'",
         "destination": 'd."Destination"',
-        "pausable": """convert_to(d."Destination", 'UTF8')""",
+        "pausable": """convert_to(d."Destination", getdatabaseencoding())""",
         # NULL is an address that names no queue.
         "forward": """coalesce(d."Destination", '')""",
         "headers_before": 'd."Headers"',

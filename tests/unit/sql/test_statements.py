@@ -31,6 +31,7 @@ POSTGRESQL_NAMES = {
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
     **dict.fromkeys(("forward", "headers_before", "headers_end", "planned_forward"), "'text'"),
     "is_whole": "true",
+    **{"text_begin": "replace(", "text_end": r", chr(129), E'\\x81')"},
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }
 LOCKING = re.compile(

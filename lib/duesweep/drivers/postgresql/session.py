@@ -83,6 +83,13 @@ _DURABLE = {"synchronous_commit": "on"}
 _LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
 
 
+# Each character of these has an equivalent in UTF-8. Some characters of several bytes have none,
+# but chr() does not make them.
+_WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
+_WIDE_ENCODINGS = ("EUC", "MULE")
+_found_unreadable: dict[str, Sequence[int]] = {}
+
+
 class BoundedConnection(psycopg.Connection[Any]):
     """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
     an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
@@ -151,6 +158,7 @@ class PostgreSqlSession(Session):
         super().__init__(limits, names)
         self._raw = raw
         self.start = start
+        self._text_names = start.text_names()
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
@@ -168,7 +176,7 @@ class PostgreSqlSession(Session):
 
     def query(self, name: str, /, **literals: str) -> str:
         quoted = {key: literal(value) for key, value in literals.items()}
-        return text_of(name, {**self.names, **quoted})
+        return text_of(name, {**self._text_names, **self.names, **quoted})
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
@@ -305,7 +313,7 @@ class PostgreSqlSession(Session):
 
     def _text(self, name: str, more: Names = MappingProxyType({})) -> bytes:
         # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-        names = {**self.names, **more}
+        names = {**self._text_names, **self.names, **more}
         escaped = {key: str(each).replace("%", "%%") for key, each in names.items()}
         return text_of(name, escaped).encode()
 
@@ -415,11 +423,18 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Facts of a new session: whether a pooler is before the server (it invents the process id that
-    a client gets), and the search path with which the session began.
+    a client gets), the search path with which the session began, and the characters of the
+    database's encoding that the server cannot send.
     """
 
     is_pooled: bool
     search_path: str
+    unreadable: Sequence[int] = ()
+
+    def text_names(self) -> dict[str, str]:
+        """The names in statements around a stored text, which escape its unreadable characters."""
+        ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in self.unreadable)
+        return {"text_begin": "replace(" * len(self.unreadable), "text_end": "".join(ends)}
 
     def jdbc_path(self) -> dict[str, str]:
         """The setting by which the JDBC driver begins with our search path: Spark runs a statement
@@ -455,7 +470,27 @@ def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) ->
     while cursor.nextset():
         pass
     ((backend, path),) = cursor.fetchall()
-    return SessionStart(backend != raw.info.backend_pid, path)
+    encoding = raw.info.parameter_status("server_encoding") or "UTF8"
+    return SessionStart(backend != raw.info.backend_pid, path, _unreadable(raw, encoding))
+
+
+def _unreadable(raw: BoundedConnection, encoding: str) -> Sequence[int]:
+    """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
+    server is asked for each, once in a process.
+    """
+    if encoding in _WHOLE_ENCODINGS or encoding.startswith(_WIDE_ENCODINGS):
+        return ()
+    if encoding not in _found_unreadable:
+        _found_unreadable[encoding] = [code for code in range(128, 256) if not _can_send(raw, code)]
+    return _found_unreadable[encoding]
+
+
+def _can_send(raw: BoundedConnection, code: int) -> bool:
+    try:
+        raw.execute("SELECT chr(%s::int)", [code])
+    except psycopg.errors.UntranslatableCharacter:
+        return False
+    return True
 
 
 def _set_up_query(settings: Mapping[str, str]) -> str:

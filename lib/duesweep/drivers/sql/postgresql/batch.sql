@@ -1,6 +1,11 @@
 -- Batch: the statements of a task's transaction, in its order: fence, claim, finish, the end of a slice; and
 -- statements for single messages.
 
+-- fragment: readable
+-- A stored text with escapes, such as \x81, for characters of the database's encoding that have no equivalent in
+-- UTF-8. The server refuses to send these, and with them all other rows.
+{text_begin}$1{text_end}
+
 -- fragment: micros
 (extract(epoch FROM $1) * 1000000)::bigint
 
@@ -42,7 +47,7 @@ FOR KEY SHARE OF s;
 -- name: claim
 -- Returns and locks the messages of these claim keys that are still there and still due; skips rows that
 -- others hold.
-SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
@@ -241,7 +246,7 @@ INSERT INTO {journal} (
 
 -- name: fetch_next_due
 -- Returns and locks the eligible message that has been due longest; skips rows that others hold.
-SELECT d.{id}::text AS id, d.{headers} AS headers, d.{body} AS body, {destination} AS destination,
+SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}

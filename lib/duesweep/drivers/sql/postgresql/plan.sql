@@ -34,7 +34,7 @@ SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
 -- fragment: not_paused
 ($1::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
-  SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($1::jsonb) p
+  SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($1::jsonb) p
 )))
 
 -- fragment: not_in_back_off
@@ -99,7 +99,7 @@ SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamp
 -- each: at most 100, the most frequent first.
 SELECT destination, count(*) AS messages
 FROM (
-    SELECT {destination} AS destination
+    SELECT {{readable: {destination}}} AS destination
     FROM {delayed} d
     WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
       AND {destination} <> ''
@@ -114,10 +114,10 @@ LIMIT 100;
 -- name: stored_destinations
 -- Returns the destinations of all messages with a Due, and how many go to each: at most 1,000, in
 -- descending order of their messages. Reads the whole table.
-SELECT {destination} AS destination, count(*) AS messages
+SELECT {{readable: {destination}}} AS destination, count(*) AS messages
 FROM {delayed} d
 WHERE {destination} <> '' AND d.{due} IS NOT NULL
-GROUP BY {destination}
+GROUP BY 1
 ORDER BY messages DESC, destination
 LIMIT 1000;
 
@@ -168,7 +168,7 @@ LEFT JOIN LATERAL (
         SELECT pending.id, pending.place, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
-            SELECT d.{id} AS id, d.{due} AS due, {forward} AS forward,
+            SELECT d.{id} AS id, d.{due} AS due, {{readable: {forward}}} AS forward,
                    -- Rows in parts of the table have no place in all of it.
                    CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
                        ELSE encode(tidsend(d.ctid), 'hex') END AS place,

@@ -314,7 +314,7 @@ ORDER BY q.schema, q.table;
 
 -- name: doctor_waiting
 -- Returns the headers of the messages that are due first, and their destinations if these are a column.
-SELECT d.{headers} AS headers, {destination} AS destination
+SELECT {{readable: d.{headers}}} AS headers, {{readable: {destination}}} AS destination
 FROM {delayed} d
 WHERE d.{due} IS NOT NULL
 ORDER BY d.{due}

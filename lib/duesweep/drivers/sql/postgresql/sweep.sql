@@ -230,7 +230,8 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
        {{micros: j.first_failed_at}} AS first_failed_at,
        {{micros: j.dispatched_at}} AS last_failed_at,
-       j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
+       j.error_class, j.error_text, j.stack, {{readable: j.headers}} AS headers,
+       {{readable: j.headers}} AS headers_text, j.body
 FROM {journal} j
 WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
   AND j.id BETWEEN {first_id}::bigint AND {last_id}::bigint
@@ -240,7 +241,7 @@ WHERE j.sweep_id = {sweep_id}::uuid AND j.kind = 'exhausted'
 SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
        s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
        c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
-       c.headers, c.headers AS headers_text, c.body, c.body_bytes
+       {{readable: c.headers}} AS headers, {{readable: c.headers}} AS headers_text, c.body, c.body_bytes
 FROM {changes} c
 JOIN {sweeps} s ON s.sweep_id = c.sweep_id
 WHERE c.sweep_id = {sweep_id}::uuid AND c.id BETWEEN {first_id}::bigint AND {last_id}::bigint
