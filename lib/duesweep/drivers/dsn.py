@@ -61,6 +61,8 @@ _NET_PAIR = re.compile(
 _QUOTES = (("double", '"'), ("single", "'"))
 _AMQP = re.compile(r"\s*amqps?:", re.IGNORECASE)
 _LONGEST_LABEL, _LONGEST_HOST = 63, 253
+# PostgreSQL cuts longer ones, and opens a session as another user, or with another database.
+_CUT, _LONGEST_NAME = {"dbname", "user"}, 63
 _LABEL = re.compile(r"[\w-]+")
 # They separate options in this grammar or in another one.
 _SEPARATORS = re.compile(r"[;=\s]")
@@ -363,6 +365,11 @@ def check_libpq(values: Mapping[str, Value]) -> None:
             # An unknown keyword may be a part of a password.
             name = _SHOWN.get(keyword, "an option of it")
             raise DsnError(f"{name} holds ; or =", HOW_TO_LIBPQ)
+        if keyword in _CUT and len(value.text.encode("utf-8", "replace")) > _LONGEST_NAME:
+            raise DsnError(
+                f"{_SHOWN[keyword]} has a name over {_LONGEST_NAME} bytes, which servers cut",
+                "correct it",
+            )
     for host in values["host"].text.split(",") if "host" in values else ():
         # Else it is a folder of sockets, or an abstract socket.
         if host and not host.startswith(("/", "@")):

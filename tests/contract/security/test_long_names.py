@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from support.commands import run
 from support.config_files import add_routes
@@ -124,3 +125,14 @@ def test_setup_names_a_table_only_if_it_is_there(endpoint: Endpoint) -> None:
 
     assert (ran.code, ran.out) == (2, "")
     assert 'it created "public"."error", but there is no such table' in ran.err
+
+
+@pytest.mark.parametrize("keyword", ["dbname", "user"])
+def test_longer_database_or_user_of_a_dsn_is_refused(keyword: str, beside: Endpoint) -> None:
+    dsn = make_conninfo(beside.dsn, **{keyword: f"{LONG}A1"})
+
+    ran = beside.run("sweep", store__dsn=dsn)
+
+    assert (ran.code, ran.out) == (2, "")
+    named = "database" if keyword == "dbname" else "user"
+    assert f"its {named} has a name over 63 bytes" in ran.err
