@@ -101,8 +101,9 @@ SELECT sweep_id FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 AND closed_a
 
 -- name: bind
 -- $1 ?, $2 ?, $3 uuid
-INSERT INTO "public"."duesweep_bindings" (source, delayed, ledger_id) VALUES ($1, $2, $3)
-ON CONFLICT (source) DO NOTHING;
+INSERT INTO "public"."duesweep_bindings" AS bound (source, delayed, ledger_id) VALUES ($1, $2, $3)
+ON CONFLICT (source) DO UPDATE SET ledger_id = excluded.ledger_id
+WHERE bound.ledger_id = '<uuid>';
 
 -- name: changes_pieces
 -- $1 int4, $2 uuid
@@ -302,6 +303,8 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_limits" (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
+ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uuid,
+    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';
@@ -379,6 +382,7 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
            WHERE p.relpersistence = 'u'
        ) AS is_unlogged,
+       c.relhasrules OR c.relrowsecurity AS has_rules,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -636,6 +640,12 @@ DELETE FROM "public"."duesweep_limits" WHERE source = $1;
 -- $1 ?
 DELETE FROM "public"."duesweep_pauses" WHERE source = $1;
 
+-- name: free
+-- $1 ?
+UPDATE "public"."duesweep_bindings"
+SET ledger_id = '<uuid>', settled_sweep = NULL, settled_at = NULL
+WHERE source = $1;
+
 -- name: gone_counters
 -- $1 ?, $2 int2 or int4
 SELECT a.message_key::text AS message_key
@@ -789,6 +799,10 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
 FROM moved m;
 
+-- name: name_journal
+-- $1 uuid, $2 ?
+UPDATE "public"."duesweep_bindings" SET journal_id = $1 WHERE source = $2 AND journal_id IS NULL;
+
 -- name: next_due
 -- $1 ?, $2 ?
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
@@ -800,6 +814,15 @@ FROM (
     FROM "public"."Sales.Orders.Delayed" d
     WHERE d.due >= $2::timestamptz AND isfinite(d.due)
 ) earliest;
+
+-- name: note_settled
+-- $1 uuid
+UPDATE "public"."duesweep_bindings" b
+SET settled_sweep = s.sweep_id, settled_at = s.closed_at
+FROM "public"."duesweep_sweeps" s
+WHERE s.sweep_id = $1 AND b.source = s.source
+  AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
+  AND (s.command IS NULL OR EXISTS (SELECT FROM "public"."duesweep_changes" c WHERE c.sweep_id = s.sweep_id));
 
 -- name: open_command
 -- $1 uuid, $2 ?, $3 timestamptz, $4 ?, $5 ?, $6 ?
@@ -903,7 +926,7 @@ WHERE id = ANY(ARRAY(
 
 -- name: queue_tables
 -- $1 ?, $2 ?
-SELECT n.nspname AS schema, c.relname AS table
+SELECT n.nspname AS schema, c.relname AS table, bool_or(c.relhasrules OR c.relrowsecurity) AS has_rules
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -932,6 +955,10 @@ ON CONFLICT (source, message_key) DO UPDATE SET
     next_attempt_at = excluded.next_attempt_at,
     error_class = excluded.error_class,
     error_text = excluded.error_text;
+
+-- name: read_age
+-- $1 ?
+SELECT journal_id, settled_sweep, settled_at FROM "public"."duesweep_bindings" WHERE source = $1;
 
 -- name: read_attempts
 -- $1 ?, $2 uuid[]
@@ -1144,6 +1171,11 @@ VALUES (
     )
 );
 
+-- name: server_identity
+SELECT s.system_identifier::text || '/' || d.oid::text AS identity
+FROM pg_control_system() s, pg_database d
+WHERE d.datname = current_database();
+
 -- name: session_zone
 SELECT setting AS zone, source FROM pg_settings WHERE name = 'TimeZone';
 
@@ -1246,4 +1278,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations

@@ -37,7 +37,9 @@ FROM [nsb].[dbo].[sweeps] s
 WHERE s.sweep_id = ?;
 
 -- name: bind
--- source, delayed, ledger_id, source
+-- ledger_id, source, source, delayed, ledger_id, source
+UPDATE [nsb].[dbo].[bindings] SET ledger_id = ?
+WHERE source = ? AND ledger_id = '00000000-0000-0000-0000-000000000000';
 INSERT INTO [nsb].[dbo].[bindings] (source, delayed, ledger_id)
 SELECT ?, ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[bindings] b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = ?);
@@ -380,6 +382,10 @@ CREATE TABLE [nsb].[dbo].[limits] (
     free_us bigint NOT NULL
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON [nsb].[dbo].[limits] (source, pattern);
+END;
+IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'journal_id') IS NULL
+BEGIN
+ALTER TABLE [nsb].[dbo].[bindings] ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
 END;
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
@@ -766,6 +772,12 @@ DELETE FROM [nsb].[dbo].[limits] WHERE source = ?;
 -- source
 DELETE FROM [nsb].[dbo].[pauses] WHERE source = ?;
 
+-- name: free
+-- source
+UPDATE [nsb].[dbo].[bindings]
+SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
+WHERE source = ?;
+
 -- name: gone_counters
 -- most, source
 SELECT TOP (?) a.message_key
@@ -948,11 +960,25 @@ ORDER BY m.[Due]
 OPTION (HASH JOIN);
 SELECT @@ROWCOUNT AS messages;
 
+-- name: name_journal
+-- journal_id, source
+UPDATE [nsb].[dbo].[bindings] SET journal_id = ? WHERE source = ? AND journal_id IS NULL;
+
 -- name: next_due
 -- since
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due
 FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
+-- name: note_settled
+-- sweep_id
+UPDATE b
+SET settled_sweep = s.sweep_id, settled_at = s.closed_at
+FROM [nsb].[dbo].[bindings] b
+JOIN [nsb].[dbo].[sweeps] s ON s.source = b.source
+WHERE s.sweep_id = ?
+  AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
+  AND (s.command IS NULL OR EXISTS (SELECT 1 FROM [nsb].[dbo].[changes] c WHERE c.sweep_id = s.sweep_id));
 
 -- name: open_command
 -- sweep_id, source, horizon, command, given_by, given_reason
@@ -1151,6 +1177,13 @@ SET RetryCount = RetryCount + 1
 WHERE [RowVersion] IN (
     SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
+
+-- name: read_age
+-- source
+SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at
+FROM [nsb].[dbo].[bindings] b
+WHERE b.source = ?;
 
 -- name: read_attempts
 -- keys, separator, source
@@ -1430,6 +1463,9 @@ VALUES (
     CAST(? AS varbinary(max))
 );
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
+
+-- name: server_identity
+SELECT CONCAT(CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')), N'/', DB_NAME()) AS [identity];
 
 -- name: set_planned
 -- planned, horizon, sweep_id
