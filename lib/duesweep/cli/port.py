@@ -22,7 +22,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -150,14 +150,16 @@ class FreshPage:
 
 
 @contextmanager
-def serving(host: str, port: int, pages: Pages) -> Iterator[int]:
-    """Serve pages within the block, in a thread; yields the port, which is a free one for 0.
-    Raises `ConfigError` if the port cannot be had.
+def serving(
+    host: str, port: int, pages: Pages, *, request_seconds: float = _REQUEST_SECONDS
+) -> Iterator[int]:
+    """Serve pages within the block, in a thread; yields the port, which is a free one for 0. Each
+    request and its answer have `request_seconds`. Raises `ConfigError` if the port cannot be had.
     """
-    names = _own_names(host)
-    handler = type("_Handler", (_Handler,), {"pages": pages, "own_names": names})
+    own = {"pages": pages, "own_names": _own_names(host), "timeout": request_seconds}
+    handler = type("_Handler", (_Handler,), own)
     try:
-        server = _Server((host, port), handler)
+        server = _Server((host, port), handler, request_seconds)
     except OSError as error:
         raise ConfigError(
             f"Port {port} of {host} {_fault_of(error)}",
@@ -189,11 +191,14 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: type["_Handler"], request_seconds: float
+    ) -> None:
+        self._request_seconds = request_seconds
         self._guard = threading.Lock()
         # With the times of their ends, the oldest first.
         self._held: dict[socket.socket, float] = {}
-        super().__init__(*arguments)
+        super().__init__(address, handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """The next connection. Without a descriptor for it, all others end."""
@@ -208,7 +213,7 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         self._keep(_MOST_CONNECTIONS - 1)
         with self._guard:
-            self._held[request] = time.monotonic() + _REQUEST_SECONDS
+            self._held[request] = time.monotonic() + self._request_seconds
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -251,7 +256,7 @@ def _fault_of(error: OSError) -> str:
 class _Handler(BaseHTTPRequestHandler):
     pages: Pages
     own_names: Collection[str]
-    timeout = _REQUEST_SECONDS
+    timeout: ClassVar[float]
     server_version, sys_version = "duesweep", ""
 
     def do_GET(self) -> None:

@@ -51,6 +51,18 @@ def test_recorded_tests_are_there() -> None:
     assert {file: names for file, names in lost.items() if names} == {}
 
 
+def test_recorded_tests_use_no_private_names() -> None:
+    """Such a test detects nothing, and all others run in vain."""
+    used = {}
+    for one in MUTANTS:
+        if one.test:
+            file, _, name = one.test.partition("::")
+            test = name.partition("[")[0].rpartition("::")[2]
+            used[one.id] = private_names(ROOT / file, test)
+
+    assert {mutant_id: names for mutant_id, names in used.items() if names} == {}
+
+
 def test_mutant_whose_text_is_not_there_once_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("one two two", "utf-8")
 
