@@ -144,9 +144,18 @@ def test_journal_of_an_earlier_version_works_until_setup_adds_the_columns(
         endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN {column}")
     assert endpoint.run("sweep").code == 0
     assert endpoint.run("audit").code == 0
+    told = endpoint.document("doctor", "--no-spark", code=3)["findings"]
+    warned = [each["found"] for each in told if each["severity"] == "warning"]
+    dsn = endpoint.server.role("guest", "ALL ON ALL TABLES IN SCHEMA public")
 
+    refused = endpoint.run("setup", store__dsn=dsn)
     completed: Ran = endpoint.run("setup")
 
+    assert len(warned) == 1
+    assert "older copy of ledger or database is not recognised" in warned[0]
+    assert (refused.code, refused.out) == (2, "")
+    assert "duesweep_bindings" in refused.err
+    assert "duesweep setup --print-sql" in refused.err
     assert "added the columns that" in completed.out
     endpoint.delay("Billing")
     assert endpoint.run("sweep").code == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import TableName, quote_name
-from duesweep.core.errors import ConfigError, Problem, StoreError
+from duesweep.core.errors import ConfigError, MissingRightError, Problem, StoreError
 from duesweep.core.finding import (
     Check,
     Finding,
@@ -112,10 +112,17 @@ def _create(
     for schema in sorted({table.schema for table in new}):
         _check_schema(session, schema, [t for t in new if t.schema == schema], named_by)
     for tables, texts in scripts:
-        with session.transaction():
-            for table in tables:
-                session.rows("lock_creation", lock_key=_creation_lock(str(table)))
-            session.script("".join(texts))
+        try:
+            with session.transaction():
+                for table in tables:
+                    session.rows("lock_creation", lock_key=_creation_lock(str(table)))
+                session.script("".join(texts))
+        except MissingRightError as error:
+            raise ConfigError(
+                f"{', '.join(map(str, tables))} cannot be created or altered: {error.text}",
+                advice="have their owner run `duesweep setup`, or an administrator the output of "
+                "`duesweep setup --print-sql`",
+            ) from error
 
 
 def _creation_lock(qualified_name: str) -> int:

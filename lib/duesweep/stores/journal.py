@@ -320,7 +320,14 @@ class SqlJournal:
         """The id of a journal that has none yet. One that is created again in its database gets the
         same; afterwards it is a row of the journal, and goes wherever the database goes.
         """
-        identity = self._session.row("server_identity").identity
+        try:
+            identity = self._session.row("server_identity").identity
+        except StoreError as error:
+            if error.transient:
+                raise
+            # Some managed servers do not tell it.
+            bound = self._session.rows("read_binding", source=self.source)
+            identity = bound[0].bound_at if bound else None
         return uuid5(_FREED, f"{identity}/{self.source}")
 
     @retry_lost_transactions

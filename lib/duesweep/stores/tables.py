@@ -156,6 +156,8 @@ def table_findings(
     yield from newer or [_shape(wanted, found)]
     if found.is_unlogged:
         yield _unlogged(wanted)
+    if wanted.is_journal and "ledger_id" in wanted.columns:
+        yield _age(wanted, found)
     yield _rights(wanted, found, grants)
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
@@ -266,6 +268,13 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
     return Finding(
         check, Severity.FAULT, name, text, advice=advice, statements=statements, refusal=refusal
     )
+
+
+def _age(wanted: WantedTable, found: FoundTable) -> Finding:
+    if set(AGE_COLUMNS) <= set(found.columns):
+        return ok(Check.SETUP, wanted.name, "It keeps how far the ledger was")
+    text = "An earlier version created it: an older copy of ledger or database is not recognised"
+    return warning(Check.SETUP, wanted.name, text, "Run the command `setup`")
 
 
 def _unlogged(wanted: WantedTable) -> Finding:

@@ -375,10 +375,27 @@ def server_time_zone(dsn: str, limits: Limits) -> str | None:
 def database_of(dsn: str) -> str:
     """The name of the database that `dsn` means; `ConfigError` if it cannot be read."""
     with connect_errors(dsn):
-        defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
         given = conninfo_to_dict(for_libpq(dsn))
+        with _service(given.get("service")):
+            # These include the options that a service's file has.
+            defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
     name = given.get("dbname") or _decode(defaults.get("dbname")) or given.get("user")
     return str(name or _decode(defaults.get("user")))
+
+
+@contextmanager
+def _service(name: object) -> Iterator[None]:
+    """The environment with this service of libpq, if it is one."""
+    before = os.environ.get("PGSERVICE")
+    if name:
+        os.environ["PGSERVICE"] = str(name)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["PGSERVICE"] = before
+        elif name:
+            del os.environ["PGSERVICE"]
 
 
 def text_of(name: str, names: Names) -> str:

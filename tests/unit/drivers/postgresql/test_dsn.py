@@ -2,6 +2,7 @@
 nothing.
 """
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,21 @@ from duesweep.stores.base import JdbcSource
 def _no_libpq_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PGDATABASE", "PGSERVICE", "PGUSER"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "database"),
+    [("service=a", "nsb"), ("service=b", "crm"), ("service=b dbname=x", "x"), ("dbname=y", "y")],
+)
+def test_database_of_a_service_is_the_one_in_its_file(
+    dsn: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = tmp_path / "services.conf"
+    services.write_text("[a]\ndbname=nsb\n[b]\ndbname=crm\n", "utf-8")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+
+    assert database_of(dsn) == database
+    assert "PGSERVICE" not in os.environ
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,8 @@ ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 
 -- name: read_binding
--- Returns a source's delayed table and the ledger that the source is bound to.
-SELECT delayed, ledger_id FROM {bindings} WHERE source = %(source)s;
+-- Returns a source's delayed table, the ledger that the source is bound to, and since when it has been bound.
+SELECT delayed, ledger_id, bound_at FROM {bindings} WHERE source = %(source)s;
 
 -- name: bind
 -- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Waits for a session

@@ -292,8 +292,10 @@ BEGIN
 END;
 
 -- name: read_binding
--- Returns a source's delayed table and the ledger that the source is bound to.
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM {bindings} b WHERE b.source = @source;
+-- Returns a source's delayed table, the ledger that the source is bound to, and since when it has been bound.
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+FROM {bindings} b
+WHERE b.source = @source;
 
 -- name: bind
 -- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Locks its place in
