@@ -72,6 +72,8 @@ _UTC_SETTINGS = {
     "DateStyle": "ISO",
     "client_encoding": "UTF8",
     "default_transaction_isolation": "read committed",
+    # It also quotes the names of types, which are compared.
+    "quote_all_identifiers": "off",
 }
 # A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
 # stays as it is set.
