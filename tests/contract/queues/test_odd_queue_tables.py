@@ -82,7 +82,8 @@ def test_delayed_table_of_two_levels_of_parts_with_a_computed_column_is_swept(
     for statement in [
         f"DROP TABLE {_DELAYED}",
         f"CREATE TABLE {_DELAYED} (due timestamptz NOT NULL, body bytea, headers text,"
-        " size int GENERATED ALWAYS AS (octet_length(body)) STORED, id uuid NOT NULL DEFAULT gen_random_uuid())"
+        " size int GENERATED ALWAYS AS (octet_length(body)) STORED,"
+        " id uuid NOT NULL DEFAULT gen_random_uuid())"
         " PARTITION BY RANGE (due)",
         f"CREATE TABLE old PARTITION OF {_DELAYED} FOR VALUES FROM (MINVALUE) TO ('2020-01-01')"
         " PARTITION BY HASH (id)",

@@ -1,6 +1,7 @@
 """Headers that attack statements, separators and parsers: each costs its own message alone."""
 
 import json
+
 from duesweep.core.headers import FORWARD_DESTINATION, remove_forward_destination
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
