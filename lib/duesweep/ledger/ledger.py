@@ -284,6 +284,8 @@ class Ledger:
         writes = _writes_of(journal, summary, exhausted, retries_changed=retries_changed)
         for together in _groups(writes):
             self._write(together, patience)
+            # Before the next piece is read: bodies may be large.
+            together.clear()
 
     def write_command(
         self,
@@ -297,17 +299,21 @@ class Ledger:
         """
         from duesweep.ledger import rows  # noqa: PLC0415 - see `_writes_of`
 
+        is_cancel = command.command.name is CommandName.CANCEL
         changes = journal.pieces(sweep_id, command=True)
         if not changes:
             return
         with self.lock_for_writing(patience):
             self._require_changes()
         for number, piece in enumerate(changes, start=1):
-            tombstones, changed = rows.changes(journal, piece)
-            if command.command.name is CommandName.CANCEL:
-                cancelled = LedgerPiece(tombstones, sweep_id, number)
-                self._write([_Write("tombstones", cancelled)], patience)
-            self._write([_Write(CHANGES, LedgerPiece(changed, sweep_id, number))], patience)
+            for name, changed in zip(
+                ("tombstones", CHANGES), rows.changes(journal, piece), strict=True
+            ):
+                if is_cancel or name == CHANGES:
+                    write = _Write(name, LedgerPiece(changed, sweep_id, number))
+                    self._write([write], patience)
+            # Before the next piece is read: bodies may be large.
+            del changed, write
         if command.attempts_changed:
             retries = LedgerPiece(rows.retries(journal), sweep_id)
             self._write([_Write("retries", retries, replaces=journal.source)], patience)
@@ -416,13 +422,18 @@ def _writes_of(
             part = (sweep_id, of_exhausted, "exhausted")
             yield _Write("tombstones", LedgerPiece(tombstones, *part))
             yield _Write("errors", LedgerPiece(errors, *part))
+        del tombstones, errors
 
 
-def _groups(writes: Iterable[_Write]) -> Iterator[Sequence[_Write]]:
-    """Pieces to write together, so that small ones share a commit."""
+def _groups(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
+    """Pieces to write together, so that small ones share a commit. The reader clears each list, so
+    that the pieces of one are in memory at a time.
+    """
     group: list[_Write] = []
     for write in writes:
         group.append(write)
+        # Otherwise it would be there until the next piece is read.
+        del write
         if sum(one.piece.rows.bytes for one in group) >= BYTES_TOGETHER:
             yield group
             group = []

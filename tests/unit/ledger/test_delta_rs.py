@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
 from duesweep.core.account import SweepSummary
+from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.errors import LedgerError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import Patience, micros
@@ -23,7 +24,7 @@ from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPiece
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.rows import ERRORS, TOMBSTONES, exhausted
+from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, exhausted
 from duesweep.stores.base import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
@@ -96,12 +97,8 @@ def test_all_pieces_of_a_sweep_are_written_once(
         for row in rows
     ]
     journal: Any = SimpleNamespace(source="a", batches=lambda _: ([one] for one in delivered))
-    values: dict[str, Any] = dict.fromkeys((field.name for field in fields(SweepSummary)), 0)
-    texts = dict.fromkeys(("source", "outcome", "reason", "engine"), "a")
-    times = dict.fromkeys(("start", "end", "horizon"), DUE)
-    summary = SweepSummary(**values | texts | times | {"sweep_id": str(sweep_id)})
-
     for _ in range(2):
+        summary = _summary(sweep_id)
         ledger.write_sweep(journal, summary, [], Patience(60), retries_changed=False)
 
     reader = LedgerReader(Path(ledger.root))
@@ -109,6 +106,60 @@ def test_all_pieces_of_a_sweep_are_written_once(
         row.key for row in rows
     )
     assert [row.sweep_id for row in reader.rows("sweeps")] == [str(sweep_id)]
+
+
+def _summary(sweep_id: UUID) -> SweepSummary:
+    values: dict[str, Any] = dict.fromkeys((field.name for field in fields(SweepSummary)), 0)
+    texts = dict.fromkeys(("source", "outcome", "reason", "engine"), "a")
+    times = dict.fromkeys(("start", "end", "horizon"), DUE)
+    return SweepSummary(**values | texts | times | {"sweep_id": str(sweep_id)})
+
+
+_LARGE = 5_000_000
+
+
+class _LargeBodies:
+    """A journal of four messages with large bodies, a piece each. Notes what Arrow held when a
+    piece was read.
+    """
+
+    source = "a"
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+
+    def batches(self, _: UUID) -> list[list[bytes]]:
+        return []
+
+    def pieces(self, sweep_id: UUID, *, command: bool) -> list[Piece]:
+        return [Piece(sweep_id, command, number, number, 1) for number in range(4)]
+
+    def piece_rows(self, piece: Piece) -> list[SimpleNamespace]:
+        self.held.append(pa.total_allocated_bytes())
+        row = SimpleNamespace(**dict.fromkeys([*TOMBSTONES.names, *ERRORS.names, *CHANGES.names]))
+        row.message_key, row.body, row.change = str(piece.first_id), b"x" * _LARGE, "cancelled"
+        return [row]
+
+
+@pytest.mark.parametrize("of_command", [False, True], ids=["sweep", "command"])
+def test_bodies_of_one_piece_are_in_memory_at_a_time(ledger: Ledger, *, of_command: bool) -> None:
+    journal: Any = _LargeBodies()
+    sweep_id, patience = uuid4(), Patience(60)
+    before = pa.total_allocated_bytes()
+
+    if of_command:
+        command = UnsettledCommand(Command(CommandName.CANCEL, "a", "b"), attempts_changed=False)
+        ledger.write_command(journal, sweep_id, command, patience)
+    else:
+        pieces = journal.pieces(sweep_id, command=False)
+        ledger.write_sweep(journal, _summary(sweep_id), pieces, patience, retries_changed=False)
+
+    assert len(journal.held) == 4
+    assert max(journal.held) - before < _LARGE
+    table = "changes" if of_command else "errors"
+    rows = LedgerReader(Path(ledger.root)).rows(table)
+    assert sorted(row.message_key for row in rows) == ["0", "1", "2", "3"]
+    assert {len(row.body) for row in rows} == {_LARGE}
 
 
 def test_race_for_a_transaction_is_won_once(ledger: Ledger) -> None:
