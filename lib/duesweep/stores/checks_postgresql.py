@@ -26,16 +26,15 @@ from duesweep.core.finding import (
 )
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.session import (
-    SEARCH_PATH,
     PostgreSqlSession,
     column_lists,
     connect,
     connect_as_server,
     find_table,
-    literal,
     similar_tables,
     text_of,
 )
+from duesweep.drivers.postgresql.start import SEARCH_PATH, literal
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind

@@ -15,11 +15,8 @@ from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import Limits
 from duesweep.drivers.postgresql.errors import row_errors
-from duesweep.drivers.postgresql.session import (
-    PostgreSqlSession,
-    connect,
-    literal,
-)
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
+from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.postgresql.wire import (
     PlaceArray,
     UuidArray,

@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from duesweep.core.address import quote_name
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.postgresql.session import SessionStart, connect, connect_as_server
+from duesweep.drivers.postgresql.session import connect, connect_as_server
+from duesweep.drivers.postgresql.start import SessionStart
 from duesweep.drivers.statements import TOPICS, read_topic
 from support.commands import Ran
 from support.endpoint import Endpoint

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import ceil
 from time import monotonic
@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import psycopg
-from psycopg import generators, sql
+from psycopg import generators
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
@@ -36,6 +36,17 @@ from duesweep.drivers.postgresql.errors import (
     grant_of,
     map_errors,
     unusual_errors,
+)
+from duesweep.drivers.postgresql.start import (
+    DURABLE,
+    LARGE_STATEMENTS,
+    UTC_SETTINGS,
+    SessionStart,
+    literal,
+    set_up,
+    set_up_query,
+    settings_query,
+    time_outs,
 )
 from duesweep.drivers.postgresql.wire import (
     PlaceArray,
@@ -63,33 +74,6 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 _AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
-# Unqualified functions and operators are the server's own. Otherwise a role that may create one in
-# a schema of the path could have it run with this role's rights.
-SEARCH_PATH = "pg_catalog, pg_temp"
-# These override the settings of the role, the database and the dsn.
-_UTC_SETTINGS = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO",
-    "client_encoding": "UTF8",
-    "default_transaction_isolation": "read committed",
-    # It also quotes the names of types, which are compared.
-    "quote_all_identifiers": "off",
-}
-# A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
-# stays as it is set.
-_DURABLE = {"synchronous_commit": "on"}
-# For statements about all that is due: memory in which a million keys are sorted, and no nested
-# loops. If the planner does not know yet how many retry counters there are, it would compare
-# each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
-# and would compile such a statement for a second.
-_LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
-
-
-# Each character of these has an equivalent in UTF-8. Some characters of several bytes have none,
-# but chr() does not make them.
-_WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
-_WIDE_ENCODINGS = ("EUC", "MULE")
-_found_unreadable: dict[str, Sequence[int]] = {}
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -155,7 +139,7 @@ class PostgreSqlSession(Session):
     """
 
     def __init__(
-        self, raw: BoundedConnection, limits: Limits, names: Names, start: "SessionStart"
+        self, raw: BoundedConnection, limits: Limits, names: Names, start: SessionStart
     ) -> None:
         super().__init__(limits, names)
         self._raw = raw
@@ -268,10 +252,10 @@ class PostgreSqlSession(Session):
     def wait_longer(self, seconds: float) -> Iterator[None]:
         """A transaction for large statements, in which one answer may take `seconds`."""
         limits = replace(self.limits, answer_seconds=seconds)
-        settings = _time_outs(limits) | _LARGE_STATEMENTS
+        settings = time_outs(limits) | LARGE_STATEMENTS
         with self.transaction():
             with map_errors():
-                self._raw.execute(_settings_query(settings, in_transaction=True).encode())
+                self._raw.execute(settings_query(settings, in_transaction=True).encode())
             self._raw.answer_seconds = seconds
             try:
                 yield
@@ -300,7 +284,7 @@ class PostgreSqlSession(Session):
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
-            "sessionInitStatement": _set_up_query(_time_outs(limits) | _LARGE_STATEMENTS),
+            "sessionInitStatement": set_up_query(time_outs(limits) | LARGE_STATEMENTS),
             **jdbc_tls(self.tls),
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
@@ -344,7 +328,8 @@ def connect(dsn: str, limits: Limits) -> PostgreSqlSession:
     """
     with connect_errors(dsn):
         raw = _open(dsn, limits)
-        start = _set_up(raw, _UTC_SETTINGS | _DURABLE | _time_outs(limits), limits)
+        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(limits))
+        raw.answer_seconds = limits.answer_seconds
     return PostgreSqlSession(raw, limits, {}, start)
 
 
@@ -352,7 +337,8 @@ def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlSession:
     """Open a session that sets no time zone, so that it has the server's."""
     with connect_errors(dsn), _hide_own_zone():
         raw = _open(dsn, limits, options=" ")
-        start = _set_up(raw, _DURABLE | _time_outs(limits), limits)
+        start = set_up(raw, DURABLE | time_outs(limits))
+        raw.answer_seconds = limits.answer_seconds
     return PostgreSqlSession(raw, limits, {}, start)
 
 
@@ -405,11 +391,6 @@ def text_of(name: str, names: Names) -> str:
     return statement("postgresql", name).format(**names)
 
 
-def literal(value: str) -> str:
-    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
-    return sql.Literal(value).as_string(None)
-
-
 def _decode(value: bytes | None) -> str:
     return value.decode() if value else ""
 
@@ -439,86 +420,6 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
     return raw
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStart:
-    """Facts of a new session: whether a pooler is before the server (it invents the process id that
-    a client gets), the search path with which the session began, and the characters of the
-    database's encoding that the server cannot send.
-    """
-
-    is_pooled: bool
-    search_path: str
-    unreadable: Sequence[int] = ()
-
-    def text_names(self) -> dict[str, str]:
-        """The names in statements around a stored text, which escape its unreadable characters."""
-        ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in self.unreadable)
-        return {"text_begin": "replace(" * len(self.unreadable), "text_end": "".join(ends)}
-
-    def jdbc_path(self) -> dict[str, str]:
-        """The setting by which the JDBC driver begins with our search path: Spark runs a statement
-        of its own before `sessionInitStatement`.
-
-        Poolers refuse it. Then the path has to have the server's own names first: raises
-        `ConfigError` where another schema precedes them.
-        """
-        if not self.is_pooled:
-            return {"currentSchema": SEARCH_PATH}
-        names = [name.strip(' "') for name in self.search_path.split(",")]
-        if "pg_catalog" in names[1:]:
-            raise ConfigError(
-                f"The search_path of the sweeper's role is {self.search_path}, so functions of "
-                "other schemas would run instead of the server's, and a pooler lets Spark set none",
-                advice=f"run ALTER ROLE … SET search_path = {SEARCH_PATH} for the sweeper's role, "
-                "or connect to the server itself",
-            )
-        return {}
-
-
-def _set_up(raw: BoundedConnection, settings: dict[str, str], limits: Limits) -> SessionStart:
-    """Set up a session in one round trip."""
-    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
-    try:
-        # The first statement removes a time-out that could end the others.
-        text = f"SET statement_timeout = 0; {_set_up_query(settings)}; {started}"
-        cursor = raw.execute(text.encode())
-    except psycopg.Error:
-        raw.close()
-        raise
-    raw.answer_seconds = limits.answer_seconds
-    while cursor.nextset():
-        pass
-    ((backend, path),) = cursor.fetchall()
-    encoding = raw.info.parameter_status("server_encoding") or "UTF8"
-    return SessionStart(backend != raw.info.backend_pid, path, _unreadable(raw, encoding))
-
-
-def _unreadable(raw: BoundedConnection, encoding: str) -> Sequence[int]:
-    """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
-    server is asked for each, once in a process.
-    """
-    if encoding in _WHOLE_ENCODINGS or encoding.startswith(_WIDE_ENCODINGS):
-        return ()
-    if encoding not in _found_unreadable:
-        _found_unreadable[encoding] = [code for code in range(128, 256) if not _can_send(raw, code)]
-    return _found_unreadable[encoding]
-
-
-def _can_send(raw: BoundedConnection, code: int) -> bool:
-    try:
-        raw.execute("SELECT chr(%s::int)", [code])
-    except psycopg.errors.UntranslatableCharacter:
-        return False
-    return True
-
-
-def _set_up_query(settings: Mapping[str, str]) -> str:
-    """Statements that set the search path, then these settings. The first one has no function that
-    another schema could replace.
-    """
-    return f"SET search_path = {SEARCH_PATH}; {_settings_query(settings)}"
-
-
 @contextmanager
 def _hide_own_zone() -> Iterator[None]:
     # libpq sends PGTZ with the start-up packet. There is no other way to keep it from that.
@@ -528,39 +429,6 @@ def _hide_own_zone() -> Iterator[None]:
     finally:
         if zone is not None:
             os.environ["PGTZ"] = zone
-
-
-def _time_outs(limits: Limits) -> dict[str, str]:
-    """All time-outs that a role or a database can set for its sessions."""
-    return {
-        "lock_timeout": _milliseconds(limits.lock_seconds),
-        "statement_timeout": _milliseconds(limits.statement_seconds),
-        "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
-        # These would end a session while the driver waits for tasks or for the ledger.
-        "idle_session_timeout": "0",
-        "transaction_timeout": "0",
-        # If the driver's machine is lost, the server must not keep its sweep's lock for hours.
-        "tcp_keepalives_idle": "15",
-        "tcp_keepalives_interval": "5",
-        "tcp_keepalives_count": "3",
-    }
-
-
-def _settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
-    """A query that sets them, for the session or in this transaction only, except limits that this
-    version of the server does not know. Commits that are already durable stay as they are.
-    """
-    rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
-    return (
-        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
-        f" FROM (VALUES {rows}) AS wanted (name, value)"
-        " JOIN pg_settings USING (name)"
-        " WHERE name <> 'synchronous_commit' OR setting = 'off'"
-    )
-
-
-def _milliseconds(seconds: float) -> str:
-    return str(round(seconds * 1_000))
 
 
 def _jdbc_settings(limits: Limits) -> dict[str, str]:

@@ -11,7 +11,8 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.postgresql.session import connect, database_of, literal
+from duesweep.drivers.postgresql.session import connect, database_of
+from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.postgresql.wire import channel_binding, jdbc_tls, tls_settings
 from duesweep.stores.base import JdbcSource
 

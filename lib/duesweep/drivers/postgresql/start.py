@@ -1,0 +1,156 @@
+"""The start of a session: whatever a role, a database, a server or a dsn has set, names mean the
+server's own, commits are durable, no wait lasts for ever, and times are in UTC.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from duesweep.core.errors import ConfigError
+from duesweep.core.policy import Limits
+
+# Unqualified functions and operators are the server's own. Otherwise a role that may create one in
+# a schema of the path could have it run with this role's rights.
+SEARCH_PATH = "pg_catalog, pg_temp"
+# These override the settings of the role, the database and the dsn.
+UTC_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "client_encoding": "UTF8",
+    "default_transaction_isolation": "read committed",
+    # It also quotes the names of types, which are compared.
+    "quote_all_identifiers": "off",
+}
+# A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
+# stays as it is set.
+DURABLE = {"synchronous_commit": "on"}
+# For statements about all that is due: memory in which a million keys are sorted, and no nested
+# loops. If the planner does not know yet how many retry counters there are, it would compare
+# each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
+# and would compile such a statement for a second.
+LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
+# Each character of these has an equivalent in UTF-8. Some characters of several bytes have none,
+# but chr() does not make them.
+_WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
+_WIDE_ENCODINGS = ("EUC", "MULE")
+_found_unreadable: dict[str, Sequence[int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """Facts of a new session: whether a pooler is before the server (it invents the process id that
+    a client gets), the search path with which the session began, and the characters of the
+    database's encoding that the server cannot send.
+    """
+
+    is_pooled: bool
+    search_path: str
+    unreadable: Sequence[int] = ()
+
+    def text_names(self) -> dict[str, str]:
+        """The names in statements around a stored text, which escape its unreadable characters."""
+        ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in self.unreadable)
+        return {"text_begin": "replace(" * len(self.unreadable), "text_end": "".join(ends)}
+
+    def jdbc_path(self) -> dict[str, str]:
+        """The setting by which the JDBC driver begins with our search path: Spark runs a statement
+        of its own before `sessionInitStatement`.
+
+        Poolers refuse it. Then the path has to have the server's own names first: raises
+        `ConfigError` where another schema precedes them.
+        """
+        if not self.is_pooled:
+            return {"currentSchema": SEARCH_PATH}
+        names = [name.strip(' "') for name in self.search_path.split(",")]
+        if "pg_catalog" in names[1:]:
+            raise ConfigError(
+                f"The search_path of the sweeper's role is {self.search_path}, so functions of "
+                "other schemas would run instead of the server's, and a pooler lets Spark set none",
+                advice=f"run ALTER ROLE … SET search_path = {SEARCH_PATH} for the sweeper's role, "
+                "or connect to the server itself",
+            )
+        return {}
+
+
+def set_up(raw: psycopg.Connection[Any], settings: Mapping[str, str]) -> SessionStart:
+    """Set up a session in one round trip."""
+    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
+    try:
+        # The first statement removes a time-out that could end the others.
+        text = f"SET statement_timeout = 0; {set_up_query(settings)}; {started}"
+        cursor = raw.execute(text.encode())
+    except psycopg.Error:
+        raw.close()
+        raise
+    while cursor.nextset():
+        pass
+    ((backend, path),) = cursor.fetchall()
+    encoding = raw.info.parameter_status("server_encoding") or "UTF8"
+    return SessionStart(backend != raw.info.backend_pid, path, _unreadable(raw, encoding))
+
+
+def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
+    """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
+    server is asked for each, once in a process.
+    """
+    if encoding in _WHOLE_ENCODINGS or encoding.startswith(_WIDE_ENCODINGS):
+        return ()
+    if encoding not in _found_unreadable:
+        _found_unreadable[encoding] = [code for code in range(128, 256) if not _can_send(raw, code)]
+    return _found_unreadable[encoding]
+
+
+def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
+    try:
+        raw.execute("SELECT chr(%s::int)", [code])
+    except psycopg.errors.UntranslatableCharacter:
+        return False
+    return True
+
+
+def set_up_query(settings: Mapping[str, str]) -> str:
+    """Statements that set the search path, then these settings. The first one has no function that
+    another schema could replace.
+    """
+    return f"SET search_path = {SEARCH_PATH}; {settings_query(settings)}"
+
+
+def time_outs(limits: Limits) -> dict[str, str]:
+    """All time-outs that a role or a database can set for its sessions."""
+    return {
+        "lock_timeout": _milliseconds(limits.lock_seconds),
+        "statement_timeout": _milliseconds(limits.statement_seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
+        # These would end a session while the driver waits for tasks or for the ledger.
+        "idle_session_timeout": "0",
+        "transaction_timeout": "0",
+        # If the driver's machine is lost, the server must not keep its sweep's lock for hours.
+        "tcp_keepalives_idle": "15",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "3",
+    }
+
+
+def settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
+    """A query that sets them, for the session or in this transaction only, except limits that this
+    version of the server does not know. Commits that are already durable stay as they are.
+    """
+    rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
+    return (
+        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
+        f" FROM (VALUES {rows}) AS wanted (name, value)"
+        " JOIN pg_settings USING (name)"
+        " WHERE name <> 'synchronous_commit' OR setting = 'off'"
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1_000))
+
+
+def literal(value: str) -> str:
+    """`value` as an SQL literal, for the queries that Spark runs over JDBC."""
+    return sql.Literal(value).as_string(None)
