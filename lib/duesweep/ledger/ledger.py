@@ -256,9 +256,9 @@ class Ledger:
         """The sweeps and commands of a source that ended after a moment."""
         for name, column in (("sweeps", "end"), (CHANGES, "changed_at")):
             found = Among("source", [source]), Between(column, moment)
-            yield from dict.fromkeys(
-                row["sweep_id"] for row in self.rows(name, ["sweep_id"], *found)
-            )
+            # Each sweep asks so. A query loads less than a look at rows, which loads pandas.
+            counted = self.count(name, ["sweep_id"], *found)
+            yield from (row["sweep_id"] for row in counted)
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""

@@ -81,7 +81,7 @@ def settle_last(
     summary = ledger_error = None
     try:
         # Check again: if a table was lost since the sweep began, an append would create it again.
-        check_binding(journal, ledger, patience)
+        _check_tables(journal, ledger, patience)
         with settling(journal, patience):
             summary = _settle(journal, ledger, sweep_id, patience)
             _settle_dead(journal, ledger, patience, seconds)
@@ -155,7 +155,21 @@ def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
 
 
 def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
-    """Raise `ConfigError` unless the journal belongs to this ledger; bind it where it is new."""
+    """Raise `ConfigError` unless the journal belongs to this ledger, and neither is an older copy;
+    bind the journal where it is new.
+    """
+    identity = _check_tables(journal, ledger, patience)
+    if problem := find_older_copy(journal, ledger, identity):
+        raise ConfigError(problem.text, advice=problem.advice)
+    if journal.source not in identity.journals and journal.age() is not None:
+        # A ledger that has no id of the source's journal yet takes this one's.
+        _name_journal(journal, ledger, patience)
+
+
+def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) -> Identity:
+    """Raise `ConfigError` unless the journal belongs to this ledger and its tables are there; bind
+    the journal where it is new.
+    """
     ledger.recover(patience)
     is_new = journal.binding() is None and _bind(journal, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
@@ -176,19 +190,7 @@ def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = N
         )
     identity.refuse_incomplete(ledger.root)
     ledger.check_writable()
-    _check_age_of_copies(journal, ledger, identity, patience)
-
-
-def _check_age_of_copies(
-    journal: DriverSession, ledger: Ledger, identity: Identity, patience: Patience
-) -> None:
-    """Raise `ConfigError` for a ledger of another store of the same name, and if ledger or journal
-    are an older copy. A ledger that has no id of the source's journal yet takes this one's.
-    """
-    if problem := find_older_copy(journal, ledger, identity):
-        raise ConfigError(problem.text, advice=problem.advice)
-    if journal.source not in identity.journals and journal.age() is not None:
-        _name_journal(journal, ledger, patience)
+    return identity
 
 
 def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) -> None:
