@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from duesweep.core.errors import ConfigError, make_printable
+from duesweep.core.errors import ConfigError, make_printable, shorten
 from duesweep.core.quantities import time_text
 from duesweep.operations.status import Status, Statuses, Step
 from duesweep.report.text import Cell, Row
@@ -22,6 +22,8 @@ from duesweep.report.views import status as views
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 380, 180, 48, 10, 156
 # The number of characters of labels that fit into a row, and the width of one.
 _MOST_CHARACTERS, _CHARACTER = 42, 6.5
+# Of a cell of a table. Several reasons may be in one.
+_LONGEST = 2_000
 
 
 def render(
@@ -75,7 +77,8 @@ def _environment() -> Environment:
 
 
 def _cells(row: Row) -> Sequence[Cell]:
-    return [Cell(each) if isinstance(each, str) else each for each in row]
+    """Names of messages may be as long as a message; commands stay whole."""
+    return [Cell(shorten(each, _LONGEST)) if isinstance(each, str) else each for each in row]
 
 
 def _printable(value: Any) -> Any:

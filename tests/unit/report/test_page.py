@@ -171,6 +171,14 @@ def test_texts_of_others_are_escaped_in_every_block_and_commands_name_the_endpoi
     assert command.endswith("--config &#39;/a b.toml&#39; --endpoint Sales")
 
 
+def test_name_of_1_mb_makes_no_large_page() -> None:
+    name = "n" * 1_000_000
+    page = _page(_status(waiting=_waiting(due=1, destinations=[_due(name, eligible=1)])))
+
+    assert len(page) < 50_000
+    assert "more characters]" in page
+
+
 def test_only_a_served_page_asks_for_itself_again() -> None:
     assert 'http-equiv="refresh"' not in _page(_status())
     assert '<meta http-equiv="refresh" content="30">' in _page(_status(), refresh_seconds=30)
