@@ -173,8 +173,9 @@ def find_damage(table: Path) -> str | None:
 
 def actions_of(commit: Path) -> Iterator[dict[str, Any]]:
     """The actions of a commit. Raises `ValueError` for a torn or empty one."""
-    lines = commit.read_text(encoding="utf-8").splitlines()
-    if not lines:
+    # Not `splitlines`: texts of messages may hold other line separators, such as U+2028.
+    lines = commit.read_bytes().rstrip(b"\n").split(b"\n")
+    if lines == [b""]:
         raise ValueError(commit)
     for line in lines:
         yield json.loads(line)

@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -51,26 +51,46 @@ def make_durable(root: Path) -> None:
             for folder in (root, *root.absolute().parents):
                 _sync_folder(folder)
         _write_mark(root, found)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        cause = error.strerror if isinstance(error, OSError) else f"{error} is empty or torn"
         raise LedgerError(
-            f"The ledger under {root} could not be brought to the disk: {error.strerror}; the "
-            "journal keeps the rows",
+            f"The ledger under {root} could not be brought to the disk: {cause}; the journal keeps "
+            "the rows",
             transient=True,
         ) from error
 
 
-def drop_torn(root: Path) -> list[str]:
+def drop_torn(root: Path, unsettled: Collection[str]) -> list[str]:
     """Drop the commits that are not known to be on the disk, starting with the first of a table
     that is damaged; their paths. The caller is the ledger's only writer.
 
-    The journal still has their rows: it forgets none before `make_durable`.
+    The journal has the rows of `unsettled` sweeps and commands: it forgets none before
+    `make_durable`. A table with other rows in these commits stays as it is: another program, or an
+    earlier version, may have written and forgotten them. A table without data has no rows to lose.
     """
-    dropped = [path for name, torn in _all_torn(root) for path in _drop(root, name, torn)]
+    dropped = [
+        path
+        for name, torn in _all_torn(root)
+        if not holds_data(root / name)
+        or (unsettled and all(_is_kept(commit, unsettled) for commit in torn))
+        for path in _drop(root, name, torn)
+    ]
     for path in list(_torn_checksums(root)):
         # Without it, Hadoop reads a file unchecked.
         path.unlink()
         dropped.append(path)
     return [str(path) for path in dropped]
+
+
+def _is_kept(commit: Path, unsettled: Collection[str]) -> bool:
+    """Whether a commit is torn itself, or has rows of these sweeps and commands only."""
+    try:
+        actions = list(actions_of(commit))
+    except ValueError:
+        return True
+    owners = [action["txn"]["appId"].partition("/")[0] for action in actions if "txn" in action]
+    adds = any("add" in action for action in actions)
+    return set(owners) <= set(unsettled) and (bool(owners) or not adds)
 
 
 def _torn_checksums(root: Path) -> Iterator[Path]:
@@ -105,9 +125,12 @@ def has_torn(root: Path) -> bool:
 
 def repair(root: Path) -> str:
     """The advice for a damaged file."""
+    restore = "restore it from a backup of the ledger, and run `duesweep audit`"
     if has_torn(root):
-        return "run `duesweep sweep`, which drops that commit: the journal has its rows"
-    return "restore it from a backup of the ledger, and run `duesweep audit`"
+        return (
+            f"run `duesweep sweep`, which drops a commit whose rows the journal has. Else {restore}"
+        )
+    return restore
 
 
 def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
@@ -194,6 +217,9 @@ def _torn(table: Path, last: int) -> list[Path]:
     later commit has removed may be gone.
     """
     log = table / "_delta_log"
+    if last >= 0 and not _commit(log, last).exists():
+        # Delta has cleaned its log up to a later version since.
+        return []
     commits = list(_commits(log, last))
     beyond = last + len(commits) + 2
     after_gap = [_commit(log, version) for version in range(beyond, beyond + _MOST_UNSYNCED)]
@@ -213,8 +239,17 @@ def _torn(table: Path, last: int) -> list[Path]:
                 files.pop(removed, None)
     for number, files in enumerate(added):
         if not all(_is_whole(table / unquote(name), size) for name, size in files.items()):
-            return commits[number:]
-    return commits[len(added) :]
+            return _unless_checkpointed(log, commits[number:])
+    return _unless_checkpointed(log, commits[len(added) :])
+
+
+def _unless_checkpointed(log: Path, commits: list[Path]) -> list[Path]:
+    """These commits; none if a checkpoint holds rows of theirs, so that a reader does without."""
+    if not commits:
+        return []
+    first = int(commits[0].stem)
+    versions = (int(path.name.partition(".")[0]) for path in log.glob("[0-9]*.checkpoint*"))
+    return [] if any(version >= first for version in versions) else commits
 
 
 def _is_whole(data: Path, size: int) -> bool:

@@ -5,7 +5,7 @@ and which writer a ledger has.
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -233,13 +233,15 @@ class Ledger:
         if folder is not None:
             durable.make_durable(folder)
 
-    def recover(self, patience: Patience) -> None:
-        """Drop commits that a power failure tore, of a local root. The journal has their rows."""
+    def recover(self, unsettled: Callable[[], Collection[str]], patience: Patience) -> None:
+        """Drop commits that a power failure tore, of a local root. `unsettled` returns the ids of
+        the sweeps and commands whose rows the journal has.
+        """
         folder = local_folder(self.root)
         if folder is None or not durable.has_torn(folder):
             return
         with self.lock_for_writing(patience):
-            for path in durable.drop_torn(folder):
+            for path in durable.drop_torn(folder, unsettled()):
                 _log.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
 
     def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:

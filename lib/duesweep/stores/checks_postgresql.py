@@ -34,7 +34,7 @@ from duesweep.drivers.postgresql.session import (
     similar_tables,
     text_of,
 )
-from duesweep.drivers.postgresql.start import SEARCH_PATH, literal
+from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind
@@ -329,6 +329,14 @@ def _durability(setting: str, server: Any) -> Finding:
 
 
 def _encoding(setting: str, session: Any) -> Finding:
+    if session.encoding.startswith(WIDE_ENCODINGS):
+        return warning(
+            Check.TEXT_ENCODING,
+            setting,
+            f"Text is {session.encoding}: headers with a character that has no equivalent in UTF-8 "
+            "would stop all messages",
+            "Move the endpoint to a database encoded in UTF8",
+        )
     if session.encoding != "SQL_ASCII":
         return ok(Check.TEXT_ENCODING, setting, f"Text is {session.encoding}")
     refusal = Problem(

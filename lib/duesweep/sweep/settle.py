@@ -170,7 +170,7 @@ def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) ->
     """Raise `ConfigError` unless the journal belongs to this ledger and its tables are there; bind
     the journal where it is new.
     """
-    ledger.recover(patience)
+    ledger.recover(lambda: {str(one.sweep_id) for one in journal.unsettled()}, patience)
     is_new = journal.binding() is None and _bind(journal, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
     bound = journal.binding()

@@ -167,6 +167,7 @@ _TWO_BACKENDS = {
         (_changed("describe_table", is_unlogged=True), {Check.DURABILITY: WARNING}),
         (_changed("describe_session", is_read_only=True), {Check.SERVER_WRITABLE: FAULT}),
         (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
+        (_changed("describe_session", encoding="EUC_JP"), {Check.TEXT_ENCODING: WARNING}),
         (_TWO_BACKENDS, {Check.POOLER: FAULT}),
         ({"doctor_sequences": []}, {}),
         (_changed("doctor_sequences", may_use=False), {Check.TABLE_RIGHTS: FAULT}),

@@ -263,7 +263,10 @@ _QUEUE_STATES = {
         "", "grant INSERT on it (and USAGE on its sequence and schema) to the sweeper's role"
     ),
     "25006": Problem("; the server is read-only", "connect to the primary server"),
-    "42P01": Problem("; the table, or one that its triggers write to, is gone"),
+    "42P01": Problem(
+        "; the table is gone, or its trigger names another one without a schema",
+        "run ALTER FUNCTION … SET search_path for the trigger's function (docs/security.md)",
+    ),
 }
 # A read-only server: after a failover it may take writes. Not time-outs of locks and statements:
 # each try would hold up the messages for other queues as long again.

@@ -35,7 +35,7 @@ LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
 # Each character of these has an equivalent in UTF-8. Some characters of several bytes have none,
 # but chr() does not make them.
 _WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
-_WIDE_ENCODINGS = ("EUC", "MULE")
+WIDE_ENCODINGS = ("EUC", "MULE")
 _found_unreadable: dict[str, Sequence[int]] = {}
 
 
@@ -96,7 +96,7 @@ def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
     """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
     server is asked for each, once in a process.
     """
-    if encoding in _WHOLE_ENCODINGS or encoding.startswith(_WIDE_ENCODINGS):
+    if encoding in _WHOLE_ENCODINGS or encoding.startswith(WIDE_ENCODINGS):
         return ()
     if encoding not in _found_unreadable:
         _found_unreadable[encoding] = [code for code in range(128, 256) if not _can_send(raw, code)]
