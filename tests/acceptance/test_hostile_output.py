@@ -11,7 +11,7 @@ _WHY = ("--reason", _HARM)
 
 
 def _obeyed(text: str) -> set[str]:
-    """What a terminal would obey or hide, but for ends of lines."""
+    """Characters that a terminal obeys or hides, but for ends of lines."""
     return {c for c in text.replace("\n", "") if unicodedata.category(c) in {"Cc", "Cf"}}
 
 

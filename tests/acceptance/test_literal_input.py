@@ -1,4 +1,4 @@
-"""What an operator types is taken as it is: only `*` stands for other characters."""
+"""Operators' input is literal: only `*` stands for other characters."""
 
 import pytest
 

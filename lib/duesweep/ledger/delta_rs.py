@@ -84,7 +84,7 @@ _RULE = "delta.constraints."
 # A group of rows is in memory until it is written: 500,000 at once took 200 MB, these take 80. With
 # properties of one's own there is no compression unless one says which; this is the default.
 #
-# Nobody looks for a body or finds two that are equal: its dictionary and its statistics only hold
+# No query looks for a body or finds two that are equal: its dictionary and its statistics only hold
 # copies of it. Two bodies of 16 MB took 300 MB, and take 160.
 _FILES = WriterProperties(
     max_row_group_size=100_000,

@@ -1,4 +1,4 @@
-"""What an administrator sets for all sessions of a database changes no result of a command."""
+"""Settings of a database change no result of a command."""
 
 import pytest
 
@@ -34,7 +34,7 @@ _BODY = bytes(range(256))
 
 
 def _set(endpoint: Endpoint, **settings: str) -> None:
-    """For all sessions that begin from now on."""
+    """For all new sessions."""
     database = endpoint.server.admin.info.dbname
     for name, value in settings.items():
         endpoint.execute(f"ALTER DATABASE {quote_name(database)} SET {name} = '{value}'")
