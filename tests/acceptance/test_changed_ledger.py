@@ -1,4 +1,4 @@
-"""A ledger whose tables other programs changed by Delta's rules: sweeps continue, and its numbers agree."""
+"""A ledger that other programs changed by Delta's rules: sweeps continue, and its numbers agree."""
 
 from collections.abc import Callable
 from pathlib import Path
