@@ -145,7 +145,7 @@ MESSAGES = 8_000
 _END_SESSION = """
 SELECT slice, claim_keys, sizes, total
 FROM (SELECT q.*, row_number() OVER (PARTITION BY slice) AS number FROM ({query}) q) numbered
-WHERE slice <> 0 OR number <> {row} OR nextval('kills') > {kills}
+WHERE slice <> 0 OR number <> {row} OR nextval('public.kills') > {kills}
    OR pg_terminate_backend(pg_backend_pid())
 """
 

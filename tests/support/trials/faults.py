@@ -30,6 +30,7 @@ STAGES = {
     "first ledger": (
         *("LedgerTables.create(tombstones)", CREATE_RETRIES, "LedgerTables.create(errors)"),
         *("LedgerTables.create(sweeps)", "DriverSession.bind"),
+        "LedgerTables.set_properties(tombstones)",
     ),
 }
 # Reached by the process that dispatches a slice: on Spark by its workers.

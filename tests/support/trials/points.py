@@ -35,7 +35,7 @@ _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     TaskSession: ("claim", "finish", "transaction", "end_slice", "move", "finish_moved"),
     QueueSession: ("deliver", "confirm", "commit"),
     DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
-    LedgerTables: ("create", "append", "replace_source"),
+    LedgerTables: ("create", "set_properties", "append", "replace_source"),
 }
 # More methods that an operator's command calls.
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
@@ -50,6 +50,7 @@ METHODS: Mapping[type, Collection[str]] = {
 # A method of the ledger's tables has points of its own for each table that it is called for.
 _TABLES_OF_SWEEPS: Mapping[str, Sequence[str]] = {
     "create": ("tombstones", "errors", "retries", "sweeps"),
+    "set_properties": ("tombstones",),
     "append": ("tombstones", "errors", "sweeps"),
     "replace_source": ("retries",),
 }
@@ -88,7 +89,8 @@ def _names(
 # The methods that have points, by the names that the points have.
 NAMES = tuple(_names(_OF_SWEEPS, _TABLES_OF_SWEEPS))
 COMMAND_NAMES = tuple(_names(_OF_COMMANDS, _TABLES_OF_COMMANDS))
-POINTS = tuple(f"{when} {name}" for name in (*NAMES, *COMMAND_NAMES) for when in WHEN)
+_ALL_NAMES = tuple(dict.fromkeys((*NAMES, *COMMAND_NAMES)))
+POINTS = tuple(f"{when} {name}" for name in _ALL_NAMES for when in WHEN)
 
 
 class InjectedFaultError(Exception):
