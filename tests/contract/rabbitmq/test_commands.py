@@ -192,7 +192,7 @@ def test_user_of_the_management_api_may_be_another(shared: Broker) -> None:
     ("url", "code", "says"),
     [
         ("http://127.0.0.1:1", 4, "cannot be reached"),
-        ("127.0.0.1:15672", 2, "is not of the form"),
+        ("127.0.0.1:15672", 2, "write it as https://user:password@host:port"),
         ("http://127.0.0.1:{management}/nowhere", 2, "answers 404"),
         ("http://127.0.0.1:{amqp}", 4, "cannot be reached"),
     ],

@@ -73,13 +73,13 @@ SAVEPOINT "_pg3_2"
 SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
 SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
@@ -167,8 +167,8 @@ FROM (
     SELECT
     FROM "public"."Sales.Orders.Delayed" d
     WHERE d.due < $1::timestamptz AND d.due >= $2::timestamptz
-      AND ($3::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($3::jsonb) p
+      AND ($3::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
       )))
       AND NOT EXISTS (
         SELECT FROM "public"."duesweep_attempts" a
@@ -618,8 +618,8 @@ SELECT d.id::text AS id FROM "public"."Sales.Orders.Delayed" d WHERE d.id = $1::
 SELECT CASE WHEN d.due >= timestamptz '0001-01-02 00:00:00+00' THEN d.due END AS due
 FROM "public"."Sales.Orders.Delayed" d
 WHERE d.due < $1::timestamptz
-  AND ($2::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-    SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($2::jsonb) p
+  AND ($2::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($2::jsonb) p
   )))
   AND NOT EXISTS (
     SELECT FROM "public"."duesweep_attempts" a
@@ -873,8 +873,8 @@ FROM (
                count(*) OVER () AS total
         FROM "public"."Sales.Orders.Delayed" d
         WHERE d.due < $4::timestamptz AND d.due >= $5::timestamptz
-          AND ($6::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-            SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($6::jsonb) p
+          AND ($6::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+            SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($6::jsonb) p
           )))
           AND NOT EXISTS (
             SELECT FROM "public"."duesweep_attempts" a
@@ -980,7 +980,7 @@ LIMIT (
 
 -- name: read_binding
 -- $1 ?
-SELECT delayed, ledger_id FROM "public"."duesweep_bindings" WHERE source = $1;
+SELECT delayed, ledger_id, bound_at FROM "public"."duesweep_bindings" WHERE source = $1;
 
 -- name: read_command
 -- $1 uuid
@@ -1011,7 +1011,7 @@ SELECT * FROM (
 SELECT c.id, c.sweep_id::text AS sweep_id, s.command, c.change, c.changed_us AS changed_at, s.given_by,
        s.given_reason AS reason, c.message_key, c.message_id, c.message_type, c.destination,
        c.due_before_us AS due_before, c.due_after_us AS due_after, c.queue, c."of", c.new_key, c.attempts,
-       c.headers, c.headers AS headers_text, c.body, c.body_bytes
+       c.headers AS headers, c.headers AS headers_text, c.body, c.body_bytes
 FROM "public"."duesweep_changes" c
 JOIN "public"."duesweep_sweeps" s ON s.sweep_id = c.sweep_id
 WHERE c.sweep_id = '<uuid>'::uuid AND c.id BETWEEN '1'::bigint AND '1'::bigint
@@ -1028,7 +1028,8 @@ SELECT j.id, j.sweep_id::text AS sweep_id, j.message_key::text AS message_key, j
        j.attempts, coalesce(octet_length(j.body), 0)::bigint AS body_bytes,
        (extract(epoch FROM j.first_failed_at) * 1000000)::bigint AS first_failed_at,
        (extract(epoch FROM j.dispatched_at) * 1000000)::bigint AS last_failed_at,
-       j.error_class, j.error_text, j.stack, j.headers, j.headers AS headers_text, j.body
+       j.error_class, j.error_text, j.stack, j.headers AS headers,
+       j.headers AS headers_text, j.body
 FROM "public"."duesweep_journal" j
 WHERE j.sweep_id = '<uuid>'::uuid AND j.kind = 'exhausted'
   AND j.id BETWEEN '7'::bigint AND '10'::bigint
@@ -1073,8 +1074,8 @@ LEFT JOIN LATERAL (
             FROM "public"."Sales.Orders.Delayed" d
             WHERE d.due < '<instant>'::timestamptz
               AND (d.due, d.id) >= (s.first_due, s.first_id) AND (d.due, d.id) < (s.end_due, s.end_id)
-              AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, 'UTF8') from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
+              AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
               )))
               AND NOT EXISTS (
                 SELECT FROM "public"."duesweep_attempts" a

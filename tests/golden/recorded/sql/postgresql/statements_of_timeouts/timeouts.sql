@@ -67,8 +67,8 @@ FROM (
     SELECT
     FROM "public"."Sales_Orders_TimeoutData" d
     WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
-      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($3::jsonb) p
+      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
       )))
       AND NOT EXISTS (
         SELECT FROM "public"."duesweep_attempts" a
@@ -96,8 +96,8 @@ FROM (
     FROM "public"."Sales_Orders_TimeoutData" d
     WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
       AND d."Destination" <> ''
-      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
-        SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($3::jsonb) p
+      AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+        SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
       )))
       AND NOT EXISTS (
         SELECT FROM "public"."duesweep_attempts" a
@@ -162,8 +162,8 @@ SELECT d."Id"::text AS id FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id
 SELECT CASE WHEN d."Time" AT TIME ZONE 'UTC' >= timestamptz '0001-01-02 00:00:00+00' THEN d."Time" AT TIME ZONE 'UTC' END AS due
 FROM "public"."Sales_Orders_TimeoutData" d
 WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC'
-  AND ($2::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
-    SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($2::jsonb) p
+  AND ($2::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($2::jsonb) p
   )))
   AND NOT EXISTS (
     SELECT FROM "public"."duesweep_attempts" a
@@ -285,8 +285,8 @@ FROM (
                count(*) OVER () AS total
         FROM "public"."Sales_Orders_TimeoutData" d
         WHERE d."Time" < $4::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $5::timestamptz AT TIME ZONE 'UTC'
-          AND ($6::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
-            SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text($6::jsonb) p
+          AND ($6::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+            SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($6::jsonb) p
           )))
           AND NOT EXISTS (
             SELECT FROM "public"."duesweep_attempts" a
@@ -336,8 +336,8 @@ LEFT JOIN LATERAL (
             FROM "public"."Sales_Orders_TimeoutData" d
             WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
               AND (d."Time", d."Id") >= (s.first_due, s.first_id) AND (d."Time", d."Id") < (s.end_due, s.end_id)
-              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", 'UTF8'), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, 'UTF8') FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
+              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
               )))
               AND NOT EXISTS (
                 SELECT FROM "public"."duesweep_attempts" a
@@ -379,6 +379,6 @@ VALUES (
 SELECT d."Destination" AS destination, count(*) AS messages
 FROM "public"."Sales_Orders_TimeoutData" d
 WHERE d."Destination" <> '' AND d."Time" IS NOT NULL
-GROUP BY d."Destination"
+GROUP BY 1
 ORDER BY messages DESC, destination
 LIMIT 1000;

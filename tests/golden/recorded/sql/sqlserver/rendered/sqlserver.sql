@@ -1211,7 +1211,9 @@ ORDER BY j.id;
 
 -- name: read_binding
 -- source
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM [nsb].[dbo].[bindings] b WHERE b.source = ?;
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+FROM [nsb].[dbo].[bindings] b
+WHERE b.source = ?;
 
 -- name: read_changes
 SELECT c.id, LOWER(CONVERT(varchar(36), c.sweep_id)) AS sweep_id, s.command, c.change,
