@@ -127,6 +127,7 @@ def test_power_failure_while_a_command_is_settled_loses_no_change(
 
 
 @pytest.mark.on_spark
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(
     "point", ["after LedgerTables.append(tombstones)", "after DriverSession.delete_settled"]
 )
