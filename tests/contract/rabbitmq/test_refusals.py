@@ -228,6 +228,12 @@ def _culprit(number: int = 0) -> DelayedRow:
 
 
 @pytest.fixture
+def _unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of the culprit's header before the broker closes the channel."""
+    monkeypatch.setattr("duesweep.queues.rabbitmq.wire._LISTS", ())
+
+
+@pytest.fixture
 def _short_messages_only(billing: Broker) -> Iterator[None]:
     limit = "application:set_env(rabbit, max_message_size, {})."
     billing.server.control("eval", limit.format(_LONGEST))
@@ -244,9 +250,11 @@ def test_culprit_is_charged_and_the_others_arrive(billing: Broker, more: dict[st
 
     assert end.reason is None
     assert set(world.store.rows) == set(world.store.attempts) == {culprit.key}
-    assert set(arrived(billing, "Billing", len(good))) == bodies(good)
+    times = arrived(billing, "Billing", len(good))
+    assert (set(times), max(times.values())) == (bodies(good), 1)
 
 
+@pytest.mark.usefixtures("_unknown")
 def test_many_culprits_double_each_of_the_others_once_at_the_most(billing: Broker) -> None:
     good = numbered(900)
     culprits = [_culprit(number) for number in range(6)]
@@ -277,6 +285,7 @@ def test_messages_that_are_too_long_do_not_end_a_slice(billing: Broker) -> None:
     assert max(times.values()) <= 2
 
 
+@pytest.mark.usefixtures("_unknown")
 def test_culprit_that_is_tried_again_leaves_the_others_alone(billing: Broker) -> None:
     culprit = _culprit()
     world = world_on(queue_of(billing.url), culprit)
@@ -294,6 +303,7 @@ def test_culprit_that_is_tried_again_leaves_the_others_alone(billing: Broker) ->
     assert max(times.values()) == 1
 
 
+@pytest.mark.usefixtures("_unknown")
 def test_without_the_right_to_look_for_the_culprit_no_message_is_charged(billing: Broker) -> None:
     good = numbered(20)
     world = world_on(queue_of(billing.url), *good[:10], _culprit(), *good[10:])

@@ -42,6 +42,8 @@ _NOT_SENT = {_NOT_PERSISTENT, FORWARD_DESTINATION, DELAY_HEADER, *BROKER_HEADERS
 # With these a sender asks the broker for copies. It reads them as lists of routing keys, and closes
 # the channel for text, which all headers of NServiceBus are.
 _LISTS = ("CC", "BCC")
+# It stands for the consumer of a request on the same channel; the broker refuses it without one.
+_DIRECT_REPLY = "amq.rabbitmq.reply-to"
 _UNTYPED = "application/octet-stream"
 _TRANSIENT, _PERSISTENT = 1, 2
 # A broker counts milliseconds in 32 bits.
@@ -82,7 +84,7 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
     assert not isinstance(message.headers, MessageError)  # such messages are not delivered
     stored = message.headers
     headers = {name: value for name, value in stored.items() if name not in _NOT_SENT}
-    _refuse_lists(headers)
+    _refuse_known(headers)
     content_type, types = headers.get(_CONTENT_TYPE), headers.get(ENCLOSED_MESSAGE_TYPES)
     properties = {
         # Receivers refuse a message without an id.
@@ -96,8 +98,13 @@ def _headers_and_properties(message: Message) -> tuple[Mapping[str, Any], dict[s
     return headers, {name: value for name, value in properties.items() if value is not None}
 
 
-def _refuse_lists(headers: Mapping[str, str | None]) -> None:
-    """Raise `RefusedMessageError` for a header that is no text in RabbitMQ."""
+def _refuse_known(headers: Mapping[str, str | None]) -> None:
+    """Raise `RefusedMessageError` for a header for which the broker would close the channel."""
+    if headers.get(_REPLY_TO) == _DIRECT_REPLY:
+        raise RefusedMessageError(
+            f"The message has {_DIRECT_REPLY} as its reply address, which RabbitMQ takes only from "
+            "the channel of the request: it would close the channel"
+        )
     for name in _LISTS:
         if name in headers:
             raise RefusedMessageError(
