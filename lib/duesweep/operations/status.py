@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
 from duesweep.core.account import HeldBack
-from duesweep.core.errors import DuesweepError, ExitCode, shorten
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
 from duesweep.core.policy import Pause
@@ -219,7 +220,8 @@ def status(of: "Duesweep", days: int) -> Status:
 
     def history() -> History:
         with reading_ledger(context) as ledger:
-            with context.store.open_driver() as session:
+            # That the store is out of reach is a problem of its own.
+            with suppress(StoreError, ConfigError), context.store.open_driver() as session:
                 if older := find_older_copy(session, ledger):
                     problems.append(str(older))
             return _read_history(ledger, source, days, objective)
