@@ -23,14 +23,14 @@ from support.random_headers import random_headers
 from support.sweeps import dispatch_without_settling
 
 _ARCHIVES = (
-    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$BEGIN"
     " IF pg_trigger_depth() > 1 THEN RETURN OLD; END IF;"
     ' INSERT INTO archived SELECT OLD.id; DELETE FROM "Sales.Orders.Delayed" WHERE id = OLD.id;'
     " RETURN NULL; END$$"
 )
 _KEEPS = "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
 _HIDES = (
-    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+    "CREATE FUNCTION archive() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$BEGIN"
     " UPDATE \"Sales.Orders.Delayed\" SET due = 'infinity' WHERE id = OLD.id; RETURN NULL; END$$"
 )
 _TRIGGER = (
@@ -362,7 +362,8 @@ def test_time_of_a_moved_batch_is_after_its_messages_arrived(endpoint: Endpoint)
     endpoint.set_up("Billing")
     endpoint.execute("CREATE TABLE arrivals (us bigint)")
     endpoint.execute(
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO arrivals"
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS"
+        " $$BEGIN INSERT INTO arrivals"
         " VALUES (extract(epoch FROM clock_timestamp()) * 1000000); RETURN NEW; END$$"
     )
     endpoint.execute(
@@ -395,7 +396,8 @@ def _lose(endpoint: Endpoint, table: str, when: str, state: str, times: int) -> 
     """The first `times` changes of a table's rows are given up. Sequences keep their counts."""
     endpoint.execute("CREATE SEQUENCE losses")
     endpoint.execute(
-        "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+        "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS"
+        " $$BEGIN"
         f" IF nextval('losses') <= {times} THEN"
         f" RAISE EXCEPTION 'given up' USING ERRCODE = '{state}'; END IF; RETURN NEW; END$$"
     )
