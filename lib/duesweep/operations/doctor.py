@@ -346,8 +346,8 @@ class _Destinations:
 
 def examination(config: Config) -> Examination:
     """The things to check: each database that the configuration names, with its queues: the
-    endpoint's own, the error queue, the destinations of waiting messages, and queues that a [[route]]
-    names. Connects to nothing; raises `ConfigError` as a sweep does.
+    endpoint's own, the error queue, the destinations of waiting messages, and queues that a
+    [[route]] names. Connects to nothing; raises `ConfigError` as a sweep does.
     """
     required = required_queues(config)
     return Examination(
