@@ -113,9 +113,9 @@ def test_reason_is_told_for_each_group_of_due_messages_that_is_not_delivered(
     )
     assert "1 of them limited: Mails, 5 messages a second at most" in text
     assert "Nowhere 1 up to 1 d: 1 1 would fail: There is no queue" in text
-    assert "1 due message would fail: There is no queue" in text
+    assert "1 due message for Nowhere would fail: There is no queue" in text
     assert "longer than slo.lateness_seconds (3600 s)" in text
-    assert "a pause holds back 2 due messages" in text
+    assert "paused: 2 due messages for Shipping" in text
 
 
 def test_destination_that_took_nothing_in_the_last_sweep_is_told_with_its_reason(

@@ -42,6 +42,8 @@ _COLUMNS = (
     *("lateness_p95_ms", "reason"),
 )
 _SHOWN_SWEEPS = 20
+# A concern names this many destinations. All are in the table below it.
+_MOST_NAMED = 3
 _CUT_SHORT = {"incomplete", "abandoned"}
 # To read the lateness of this many messages takes about a second.
 _MOST_MESSAGES = 200_000
@@ -252,8 +254,10 @@ def _concerns(found: Status) -> Iterator[Concern]:
 def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Concern]:
     failing = [one for one in waiting.destinations if one.problem is not None and one.eligible]
     if failing:
-        count = count_text(sum(one.eligible for one in failing), "due message")
-        yield Concern(Severity.FAULT, f"{count} would fail: {failing[0].problem}")
+        worst = max(failing, key=lambda one: one.eligible)
+        whose = "" if len(failing) == 1 else f"; {_name(worst)}"
+        count = _due_text([(_name(one), one.eligible) for one in failing])
+        yield Concern(Severity.FAULT, f"{count} would fail{whose}: {worst.problem}")
     oldest = waiting.oldest_eligible
     patience = _PATIENCE if objective is None else timedelta(seconds=objective)
     if oldest is not None and waiting.now - oldest > patience:
@@ -263,9 +267,9 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
         else:
             limit = f"longer than slo.lateness_seconds ({objective:g} s)"
             yield Concern(Severity.FAULT, f"{text}, {limit}")
-    if paused := sum(one.paused for one in waiting.destinations):
-        count = count_text(paused, "due message")
-        yield Concern(Severity.WARNING, f"a pause holds back {count}")
+    paused = [(_name(one), one.paused) for one in waiting.destinations if one.paused]
+    if paused:
+        yield Concern(Severity.WARNING, f"paused: {_due_text(paused)}")
     since = waiting.unsettled_since
     if since is not None and waiting.now - since > _PATIENCE:
         yield Concern(
@@ -273,6 +277,21 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
             f"the ledger lacks {count_text(waiting.unsettled, 'sweep or command')}; the first "
             f"began at {time_text(since)}",
         )
+
+
+def _due_text(counts: Sequence[tuple[str, int]]) -> str:
+    """How many due messages, and for which destinations: three of them, with the most messages."""
+    total = count_text(sum(count for _, count in counts), "due message")
+    if len(counts) == 1:
+        return f"{total} for {counts[0][0]}"
+    most = sorted(counts, key=lambda each: -each[1])[:_MOST_NAMED]
+    named = ", ".join(f"{name}: {count:,}" for name, count in most)
+    more = f", and {len(counts) - len(most)} more" if len(counts) > len(most) else ""
+    return f"{total} for {len(counts)} destinations ({named}{more})"
+
+
+def _name(of: DestinationOutlook) -> str:
+    return shorten(of.destination or "(cannot be read)")
 
 
 def _history_concerns(history: History, objective: float | None) -> Iterator[Concern]:
