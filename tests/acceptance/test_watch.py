@@ -68,7 +68,7 @@ def test_messages_leave_when_they_are_due_and_sigterm_ends_it_with_0(
         metrics = watcher.metrics()
         page = watcher.page("/")
         assert "Comes due in the next 24 hours" in page
-        assert 'http-equiv="refresh"' in page
+        assert "refreshes itself every 30 seconds" in page
         assert watcher.end() == 0
 
     assert (status, health["is_well"], health["sources"][0]["error"]) == (200, True, None)

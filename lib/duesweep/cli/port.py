@@ -50,11 +50,14 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer of a path. `kind` is the content's type."""
+    """The answer of a path. `kind` is the content's type. A browser asks again after
+    `refresh_seconds`, unless its reader wants to have time: with the query `still`.
+    """
 
     body: bytes
     kind: str
     status: HTTPStatus = HTTPStatus.OK
+    refresh_seconds: int | None = None
 
 
 Pages = Mapping[str, Callable[[], Page]]
@@ -85,10 +88,11 @@ def pages_of(
 
 
 _LATER = Page(
-    b"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=3><title>duesweep</title>"
+    b"<!doctype html><html lang=en><meta charset=utf-8><title>duesweep</title>"
     b"<p>The report is being made. This page asks again.",
     "text/html; charset=utf-8",
     HTTPStatus.SERVICE_UNAVAILABLE,
+    refresh_seconds=3,
 )
 
 
@@ -146,7 +150,8 @@ class FreshPage:
 
         facts = [each.status(days=_DAYS) for each in self._endpoints]
         page = render(facts, datetime.now(UTC), refresh_seconds=_REFRESH_SECONDS)
-        return Page(page.encode(), "text/html; charset=utf-8")
+        kind = "text/html; charset=utf-8"
+        return Page(page.encode(), kind, refresh_seconds=_REFRESH_SECONDS)
 
 
 @contextmanager
@@ -265,20 +270,23 @@ class _Handler(BaseHTTPRequestHandler):
         if name and self.own_names and asked not in self.own_names:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, "Ask for localhost or 127.0.0.1")
             return
-        page = self.pages.get(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        page = self.pages.get(path)
         if page is None:
             self.send_error(HTTPStatus.NOT_FOUND, f"There is: {' '.join(sorted(self.pages))}")
             return
-        self._answer(page())
+        self._answer(page(), is_still=query == "still")
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def _answer(self, page: Page) -> None:
+    def _answer(self, page: Page, *, is_still: bool) -> None:
         self.send_response(page.status)
         self.send_header("Content-Type", page.kind)
         self.send_header("Content-Length", str(len(page.body)))
         self.send_header("Cache-Control", "no-store")
+        if page.refresh_seconds is not None and not is_still:
+            self.send_header("Refresh", str(page.refresh_seconds))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(page.body)

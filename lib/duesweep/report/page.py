@@ -29,7 +29,9 @@ _LONGEST = 2_000
 def render(
     sources: Sequence[Status], made_at: datetime, *, refresh_seconds: int | None = None
 ) -> str:
-    """One document of HTML, with all that it needs. A page that is served is to refresh itself."""
+    """One document of HTML, with all that it needs. A page that is served says how often it is to
+    be asked for again, which is its server's to say to browsers.
+    """
     template = files("duesweep.report").joinpath("page.html").read_text(encoding="utf-8")
     title = sources[0].source if len(sources) == 1 else f"{len(sources)} endpoints"
     return (
@@ -65,7 +67,7 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True
     )
-    environment.globals["bars"] = lambda steps: Markup(bars(steps))  # noqa: S704 - of numbers
+    environment.globals["bars"] = lambda steps, title: Markup(bars(steps, title))  # noqa: S704 - of ours
     filters: Mapping[str, Callable[..., object]] = {
         "count": lambda number: f"{number:,}",
         "time": time_text,
@@ -85,12 +87,12 @@ def _printable(value: Any) -> Any:
     return make_printable(value) if type(value) is str else value
 
 
-def bars(steps: Sequence[Step]) -> str:
+def bars(steps: Sequence[Step], title: str) -> str:
     """An SVG element with a bar for each step, and labels for as many of them as have room."""
     top = _round_up(max(step.messages for step in steps))
     wide = (_WIDTH - _LEFT) / len(steps)
     scale = (_BOTTOM - _TOP) / top
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">']
+    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">']
     for number in (0, top // 2, top):
         y = _BOTTOM - number * scale
         parts.append(f'<path d="M{_LEFT} {y:.1f}H{_WIDTH}"/>')

@@ -192,7 +192,7 @@ def test_sweeps_outside_the_time_are_in_no_step() -> None:
 
 
 def test_plot_has_a_bar_for_each_step_and_even_numbers_up_to_the_highest() -> None:
-    svg = bars([Step("08:00", 0), Step("09:00", 130), Step("10:00", 65)])
+    svg = bars([Step("08:00", 0), Step("09:00", 130), Step("10:00", 65)], "Due")
 
     assert re.findall(r'class="n">([\d,]+)<', svg) == ["0", "100", "200"]
     assert re.findall(r"<title>(.*?)</title>", svg) == ["08:00: 0", "09:00: 130", "10:00: 65"]
@@ -201,7 +201,7 @@ def test_plot_has_a_bar_for_each_step_and_even_numbers_up_to_the_highest() -> No
 
 
 def test_plot_has_no_more_labels_than_fit() -> None:
-    svg = bars([Step(f"23 Nov {hour:02}:00", hour) for hour in range(24)])
+    svg = bars([Step(f"23 Nov {hour:02}:00", hour) for hour in range(24)], "Due")
 
     assert re.findall(r'y="174">([^<]+)<', svg) == [
         "23 Nov 00:00",

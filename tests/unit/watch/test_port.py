@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import closing
 from http import HTTPStatus
 
 import pytest
@@ -106,3 +107,21 @@ def test_report_that_takes_long_holds_no_clients(monkeypatch: pytest.MonkeyPatch
         until(lambda: _ask(port, "/") == (200, b"report"))
 
     assert made == [1]
+
+
+@pytest.mark.parametrize(("query", "refresh"), [("", "30"), ("?still", None)])
+def test_page_that_refreshes_itself_leaves_a_reader_time_who_asks_for_it(
+    query: str, refresh: str | None
+) -> None:
+    pages = {"/": lambda: Page(b"<p>", "text/html", refresh_seconds=30)}
+    with serving("127.0.0.1", 0, pages) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with closing(connection):
+            connection.request("GET", f"/{query}")
+            answer = connection.getresponse()
+
+            assert (answer.status, answer.headers["Refresh"], answer.read()) == (
+                200,
+                refresh,
+                b"<p>",
+            )

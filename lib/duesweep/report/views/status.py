@@ -43,7 +43,7 @@ _FAILING = (
 _SWEEPS = (
     Column("began (UTC)", least=None),
     Column("took", is_number=True),
-    Column("outcome"),
+    Column("outcome", least=None),
     *(Column(each, is_number=True) for each in ("due", "dispatched", "failed", "exhausted")),
     *(Column(each, is_number=True) for each in ("left", "95 % up to")),
     Column("reason"),
