@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.drivers.statements import FoundTable
 from duesweep.queues.base import Destination
 from duesweep.queues.transport import (
     Handle,
@@ -81,9 +82,10 @@ class MemorySession(TransportSession):
             raise
         self._end(is_committed=True)
 
-    def columns(self, table: Destination) -> set[str]:
+    def find(self, table: Destination) -> FoundTable | None:
+        columns = dict.fromkeys(("id", "expires", "headers", "body"), "")
         is_there = _name(table) in self._transport.queues
-        return {"id", "expires", "headers", "body"} if is_there else set()
+        return FoundTable(is_table=True, columns=columns) if is_there else None
 
     def named(self, role: str, table: Destination) -> Any:
         return MemoryStatements(self, {role: table})

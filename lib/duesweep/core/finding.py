@@ -58,6 +58,7 @@ class Check(StrEnum):
     TABLE_SHAPE = "table-shape"
     TABLE_INDEX = "table-index"
     TABLE_RIGHTS = "table-rights"
+    ROW_SECURITY = "row-security"
     HEADERS_UNICODE = "headers-unicode"
     SEQ_HEADROOM = "seq-headroom"
     FEATURE_FLAGS = "feature-flags"

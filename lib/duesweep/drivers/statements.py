@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial, wraps
 from importlib.resources import files
 from textwrap import dedent
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
-from duesweep.core.errors import TransactionLostError
+from duesweep.core.errors import Problem, TransactionLostError
 from duesweep.core.policy import Limits
 from duesweep.core.world import Clock
 
@@ -233,6 +233,7 @@ class FoundTable:
     and that this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` of
     indexes that leave rows out. `mark` says the format of duesweep's own tables. `is_unlogged`: a
     crash of the server empties the table. `has_rules`: rules or policies could change an INSERT.
+    `hidden`: how row-level security hides rows from this user, or refuses some; None: it does not.
     """
 
     is_table: bool
@@ -243,6 +244,19 @@ class FoundTable:
     mark: str | None = None
     is_unlogged: bool = False
     has_rules: bool = False
+    hidden: "HiddenRows | None" = None
+
+
+class HiddenRows(NamedTuple):
+    """The effect of a table's row-level security, and statements of which any one ends that."""
+
+    text: str
+    statements: Sequence[str]
+
+    @property
+    def problem(self) -> Problem:
+        """The same for people."""
+        return Problem(self.text, f"run {', or '.join(self.statements)}")
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

@@ -297,10 +297,11 @@ def find_by_keys(
 def open_look(store: Store) -> Iterator[OperatorDriver]:
     """A session that shows waiting messages. Raises `ConfigError` if the store has none, and in
     place of an error of the store if tables or rights are not as a sweep needs them. They are not
-    checked before: to look needs fewer rights.
+    checked before, since to look needs fewer rights; only that no rows are hidden.
     """
     with operators_of(store, "to show messages").open_driver() as session:
         try:
+            session.check_sight()
             yield session
         except StoreError as error:
             if not error.transient:

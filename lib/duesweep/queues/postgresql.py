@@ -5,11 +5,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
-from duesweep.core.errors import NotAQueueError, QueueNotFoundError
+from duesweep.core.errors import (
+    DestinationError,
+    MessageError,
+    NotAQueueError,
+    QueueNotFoundError,
+)
 from duesweep.core.finding import refuse
 from duesweep.core.message import Message
 from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, find_table
-from duesweep.drivers.statements import Columns, Session
+from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
 from duesweep.stores.base import Table
@@ -65,7 +70,7 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     def check_database(self, setting: str) -> None:
         refuse([writable(setting, self._connection.row("describe_session"))])
 
-    def missing_rights(self, table: Destination) -> Sequence[str]:
+    def examined(self, table: Destination) -> FoundTable:
         assert isinstance(table, TableName)  # from `addresses`
         found = find_table(self._connection, table, POSTGRESQL_QUEUE_RIGHTS)
         if found is None:
@@ -76,10 +81,21 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
                 f"{table} is not a queue table: it lacks {absent or 'rows of its own'}"
             )
         self._ruled |= {table} if found.has_rules else frozenset()
-        return found.missing_rights
+        return found
 
     def _look_up(self, table: Destination) -> None:
-        self.missing_rights(table)
+        self.examined(table)
+
+    def _find_fault(self, destination: Destination) -> MessageError | None:
+        try:
+            found = self.examined(destination)
+        except MessageError:
+            return super()._find_fault(destination)
+        if found.hidden is not None:
+            # Its refusals have the state of a missing right, and no GRANT helps.
+            problem = found.hidden.problem
+            raise DestinationError(problem.text, transient=False, advice=problem.advice)
+        return None
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, TableName)  # from `resolve`

@@ -17,9 +17,9 @@ from duesweep.core.errors import (
 from duesweep.core.finding import refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
-from duesweep.drivers.sqlserver.catalog import find_table, missing_rights
+from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
-from duesweep.drivers.statements import Columns, Session
+from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
 from duesweep.stores.base import Table
@@ -139,10 +139,12 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
     def check_database(self, setting: str) -> None:
         refuse(check_session(self._connection, setting))
 
-    def missing_rights(self, table: Destination) -> Sequence[str]:
+    def examined(self, table: Destination) -> FoundTable:
         self._look_up(table)
         assert isinstance(table, SqlServerTable)  # from `addresses`
-        return missing_rights(self._connection, table, SQL_SERVER_QUEUE_RIGHTS)
+        found = find_table(self._connection, table, SQL_SERVER_QUEUE_RIGHTS)
+        assert found is not None  # it was just looked up
+        return found
 
     def _look_up(self, table: Destination) -> None:
         assert isinstance(table, SqlServerTable)  # from `addresses`

@@ -21,7 +21,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.statements import Session
+from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import TaskSession
 from duesweep.stores.batch import SqlTask
@@ -100,8 +100,8 @@ class QueueTableSession(QueueSession, Generic[Connection]):
         """Raise `ConfigError` for a database, which `setting` names, that cannot take messages."""
 
     @abstractmethod
-    def missing_rights(self, table: Destination) -> Sequence[str]:
-        """The rights that the sweeper lacks on a queue table. Raises as `_look_up` does."""
+    def examined(self, table: Destination) -> FoundTable:
+        """A queue table, and the rights that the sweeper lacks on it. Raises as `_look_up` does."""
 
     @abstractmethod
     def _look_up(self, table: Destination) -> None:
@@ -231,13 +231,16 @@ class QueueTables(Queue):
         what = f"retry.error_queue is {address!r}"
         try:
             table = self.addresses.parse(address)
-            missing = session.missing_rights(table)
+            found = session.examined(table)
         except (MessageError, DestinationError) as error:
             is_missing = isinstance(error, QueueNotFoundError)
             advice = _SETUP if is_missing else "correct the setting"
             raise ConfigError(f"{what}: {error}", advice=advice) from error
-        if missing:
+        if missing := found.missing_rights:
             raise ConfigError(
                 f"{what}: the sweeper's {self._GRANTEE} lacks {', '.join(missing)} on {table}",
                 advice=self._GRANT,
             )
+        if found.hidden is not None:
+            problem = found.hidden.problem
+            raise ConfigError(f"{what}: {problem.text}", advice=problem.advice)

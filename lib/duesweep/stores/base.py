@@ -624,6 +624,10 @@ class OperatorDriver(DriverSession, Protocol):
     for, and waits for no lock of others. Dues are instants.
     """
 
+    def check_sight(self) -> None:
+        """Raise `ConfigError` if the server hides rows from this user. Needs no rights."""
+        return
+
     def look(self, span: DueSpan) -> AbstractContextManager[Iterator[Sequence[WaitingMessage]]]:
         """The messages that are due in the span, the earliest Due first, in pages; the
         first page comes quickly, however many wait. Without bodies.

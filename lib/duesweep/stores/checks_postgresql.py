@@ -31,6 +31,7 @@ from duesweep.drivers.postgresql.session import (
     connect,
     connect_as_server,
     find_table,
+    hidden_rows,
     similar_tables,
     text_of,
 )
@@ -209,6 +210,7 @@ POSTGRESQL_TABLES = Tables(
     columns=_columns,
     estimate_rows=_estimate_rows,
     similar=similar_tables,
+    hidden_rows=hidden_rows,
     creation=_creation,
     script=_script,
     script_of=lambda _, texts: "\n".join(texts),

@@ -31,6 +31,7 @@ from duesweep.core.policy import (
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
+    hidden_rows,
     is_there,
     similar_tables,
     with_indexes,
@@ -149,6 +150,7 @@ SQL_SERVER_TABLES = Tables(
     columns=_columns,
     estimate_rows=_estimate_rows,
     similar=similar_tables,
+    hidden_rows=hidden_rows,
     creation=_creation,
     script=_script,
     script_of=lambda table, texts: script(table.catalog, texts),

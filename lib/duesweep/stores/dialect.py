@@ -18,7 +18,7 @@ from duesweep.core.finding import Finding
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
-from duesweep.drivers.statements import FoundTable, Session
+from duesweep.drivers.statements import FoundTable, HiddenRows, Session
 from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
@@ -224,6 +224,7 @@ class Tables:
     which of some rights the session lacks on it; None if there is no such table. `with_indexes`
     adds its indexes. `columns`: the columns of a table that is there, else None. `estimate_rows`:
     about how many rows it has. `similar`: tables that may be meant if one is missing.
+    `hidden_rows`: which of some tables of one schema have rows that this user may not see.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them, and `script_of` for
@@ -243,6 +244,7 @@ class Tables:
     columns: Callable[[Any, Any], Collection[str] | None]
     estimate_rows: Callable[[Any, Any], int]
     similar: Callable[[Any, Any], Sequence[str]]
+    hidden_rows: Callable[[Any, Sequence[Any]], Sequence[HiddenRows]]
     creation: Callable[..., str]
     script: Callable[[str, Iterable[Sequence[str]]], str]
     script_of: Callable[[Any, Sequence[str]], str]

@@ -16,7 +16,7 @@ from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun, Work
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
-from duesweep.stores.tables import check_tables, missing_index
+from duesweep.stores.tables import check_tables, missing_index, refuse_hidden_rows
 
 _ALL = 2**62
 # More than any server rounds a Due: a message must not be left out because of that.
@@ -47,6 +47,9 @@ class SqlDriver(SqlJournal, OperatorDriver):
     def check(self) -> None:
         check_tables(self._session, self._location, self._delayed)
         self.jdbc()
+
+    def check_sight(self) -> None:
+        refuse_hidden_rows(self._session, self._location, self._delayed)
 
     def jdbc(self) -> JdbcSource:
         seconds = self._location.timeouts.read_seconds(self._found)

@@ -4,13 +4,13 @@ shows all; a sweep is refused by the first that stops it.
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from duesweep.core.account import unknown_format
 from duesweep.core.address import bracket_name
-from duesweep.core.errors import Problem
+from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
@@ -22,7 +22,13 @@ from duesweep.core.finding import (
     stop,
     warning,
 )
-from duesweep.drivers.statements import Columns, FoundTable, Session, journal_columns
+from duesweep.drivers.statements import (
+    Columns,
+    FoundTable,
+    HiddenRows,
+    Session,
+    journal_columns,
+)
 from duesweep.stores.dialect import Dialect, Location, WantedIndex, journal_tables
 from duesweep.stores.kinds import destinations
 
@@ -159,6 +165,8 @@ def table_findings(
     if wanted.is_journal and "ledger_id" in wanted.columns:
         yield _age(wanted, found)
     yield _rights(wanted, found, grants)
+    if found.hidden is not None:
+        yield row_security(wanted.name, found.hidden)
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
         if index.column in found.columns:
@@ -181,6 +189,13 @@ def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Fi
         found = tables.find(session, wanted.table, wanted.rights)
         others = partial(tables.similar, session, wanted.table)
         yield from table_findings(wanted, found, others=others)
+
+
+def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` if row-level security hides rows of the store from this user."""
+    tables = [delayed, *journal_tables(delayed).values()]
+    for hidden in location.dialect.tables.hidden_rows(session, tables):
+        raise ConfigError(hidden.problem.text, advice=hidden.problem.advice)
 
 
 def newer_format(name: str, found: FoundTable | None) -> Sequence[Finding]:
@@ -268,6 +283,12 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
     return Finding(
         check, Severity.FAULT, name, text, advice=advice, statements=statements, refusal=refusal
     )
+
+
+def row_security(name: str, hidden: HiddenRows) -> Finding:
+    """A table whose rows this user does not see, or may not write: a store could look empty."""
+    found = stop(Check.ROW_SECURITY, name, hidden.problem)
+    return replace(found, statements=hidden.statements[:1])
 
 
 def _age(wanted: WantedTable, found: FoundTable) -> Finding:

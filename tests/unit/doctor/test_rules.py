@@ -73,6 +73,8 @@ ROWS = {
             "mark": None,
             "is_unlogged": False,
             "has_rules": False,
+            "hidden_by": None,
+            "role": "sweeper",
         }
     ],
     "describe_indexes": [{"column_name": "Id", "is_partial": False}],

@@ -32,7 +32,8 @@ class Server:
         if name == "describe_table":
             columns = self.kind.columns.items()
             return [
-                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None) for n, t in columns
+                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None, policies=0)
+                for n, t in columns
             ]
         assert name == "describe_indexes"
         # Some servers tell the column in lower case.

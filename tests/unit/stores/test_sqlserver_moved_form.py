@@ -329,7 +329,7 @@ class Catalog:
         assert name == "describe_table"
         columns = {column: next(iter(types)) for column, types in COLUMNS.items()}
         return [
-            SimpleNamespace(name=column, type=kind, kind="BASE TABLE", mark=None)
+            SimpleNamespace(name=column, type=kind, kind="BASE TABLE", mark=None, policies=0)
             for column, kind in (columns | {"Headers": "nvarchar"}).items()
         ]
 

@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from duesweep.core.address import TableName
+from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
 from duesweep.drivers.dsn import for_libpq
@@ -62,6 +62,7 @@ from duesweep.drivers.postgresql.wire import (
 from duesweep.drivers.statements import (
     Columns,
     FoundTable,
+    HiddenRows,
     Names,
     Session,
     describe_statement,
@@ -470,7 +471,27 @@ def find_table(
         mark=found.mark,
         is_unlogged=found.is_unlogged,
         has_rules=found.has_rules,
+        hidden=None if found.hidden_by is None else _hidden(table, found),
     )
+
+
+def hidden_rows(session: PostgreSqlSession, tables: Sequence[TableName]) -> Sequence[HiddenRows]:
+    """Which of these tables, all of one schema, have rows that this role may not see."""
+    names = [table.table for table in tables]
+    rows = session.rows("hidden_tables", schema=tables[0].schema, tables=names)
+    return [_hidden(TableName(tables[0].schema, row.table), row) for row in rows]
+
+
+def _hidden(table: TableName, row: Any) -> HiddenRows:
+    role = quote_name(row.role)
+    by = f", by its restrictive policy {row.hidden_by[0]}" if row.hidden_by else ""
+    text = f"Row-level security hides or refuses rows of {table} for role {role}{by}"
+    statements = [f"ALTER ROLE {role} BYPASSRLS"]
+    if not by:
+        # It does not lift a restrictive one.
+        policy = f"CREATE POLICY duesweep ON {table} TO {role} USING (true) WITH CHECK (true)"
+        statements.insert(0, policy)
+    return HiddenRows(text, statements)
 
 
 def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[str]:

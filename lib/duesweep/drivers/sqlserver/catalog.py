@@ -1,11 +1,11 @@
 """What SQL Server's catalog says of a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.drivers.statements import FoundTable, Session
+from duesweep.drivers.statements import FoundTable, HiddenRows, Session
 
 
 def is_there(session: Session, table: SqlServerTable) -> bool:
@@ -28,7 +28,33 @@ def find_table(
         columns={row.name: row.type.lower() for row in rows},
         missing_rights=missing_rights(session, table, rights) if rights else (),
         mark=rows[0].mark,
+        hidden=next(_hidden(catalog, [table]), None) if rows[0].policies else None,
     )
+
+
+def hidden_rows(
+    session: SqlServerSession, tables: Sequence[SqlServerTable]
+) -> Sequence[HiddenRows]:
+    """Which of these tables, all of one schema, have rows that this user may not see, as far as it
+    sees policies.
+    """
+    catalog = session.named({"catalog": bracket_name(tables[0].catalog)})
+    first = tables[0]
+    rows = catalog.rows("describe_table", schema=first.schema, table=first.table, name=first.sql)
+    return list(_hidden(catalog, tables)) if rows and rows[0].policies else ()
+
+
+def _hidden(catalog: SqlServerSession, tables: Sequence[SqlServerTable]) -> Iterator[HiddenRows]:
+    known = {table.table.lower(): table for table in tables}
+    for row in catalog.rows("hidden_tables", schema=tables[0].schema):
+        if (table := known.get(row.table.lower())) is not None:
+            policy = f"{bracket_name(row.policy_schema)}.{bracket_name(row.policy)}"
+            does, kind = ("filters", "FILTER") if row.is_filtered else ("blocks", "BLOCK")
+            beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+            yield HiddenRows(
+                f"The security policy {policy} {does} rows of {table.sql}",
+                [f"ALTER SECURITY POLICY {policy} DROP {kind} PREDICATE ON {beside}"],
+            )
 
 
 def similar_tables(session: SqlServerSession, table: SqlServerTable) -> Sequence[str]:

@@ -51,6 +51,7 @@ _QUEUE_FAULTS = {
     ),
     229: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     230: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
+    33504: Problem("", "let its security policy accept the sweeper's rows"),
     916: Problem("", "map the sweeper's login to a user of its database"),
     3906: Problem("; its database is read-only", "connect to the primary replica"),
     208: Problem("; the table, or one that its triggers write to, is gone"),

@@ -4,7 +4,7 @@ table of subscriptions. On one session, in transactions that the caller may open
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,7 +14,7 @@ from duesweep.core.headers import set_forward_destination, write_json
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.times import Parts, split_duration
-from duesweep.drivers.statements import Session
+from duesweep.drivers.statements import FoundTable, HiddenRows, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE, Addresses
 from duesweep.stores.dialect import Dialect, Location
@@ -38,10 +38,13 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class QueueStatements:
-    """The names of the statements that send to a queue table and receive from it."""
+    """The names of the statements that send to a queue table and receive from it, and what hides
+    rows of it.
+    """
 
     send: str = "send"
     receive: str = "receive"
+    hidden: HiddenRows | None = None
 
 
 class TransportSession:
@@ -88,8 +91,11 @@ class TransportSession:
 
     def columns(self, table: Destination) -> set[str]:
         """The columns' names, in lower case; none if there is no such table."""
-        found = self._dialect.tables.find(self._connection, table, ())
-        return set() if found is None else {name.lower() for name in found.columns}
+        return _columns_of(self.find(table))
+
+    def find(self, table: Destination) -> FoundTable | None:
+        """The table; None if it is missing."""
+        return self._dialect.tables.find(self._connection, table, ("SELECT",))
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a
@@ -195,7 +201,7 @@ class QueueTable:
 
         A poison message is returned like any other. The caller has to keep it somewhere.
         """
-        statement = self._own_statements().receive
+        statement = self._visible_statements().receive
         while True:
             with self._session.transaction():
                 row = self._receive_row(statement)
@@ -233,13 +239,23 @@ class QueueTable:
         return purged
 
     def check(self) -> None:
-        """Raise unless this is a queue table. Asks the database once in each session."""
-        self._own_statements()
+        """Raise unless this is a queue table whose rows can be seen. Asks the database once in each
+        session.
+        """
+        self._visible_statements()
+
+    def _visible_statements(self) -> QueueStatements:
+        statements = self._own_statements()
+        if statements.hidden is not None:
+            problem = statements.hidden.problem
+            raise ConfigError(problem.text, advice=problem.advice)
+        return statements
 
     def _own_statements(self) -> QueueStatements:
         if self.destination not in self._known:
-            columns = self._session.columns(self.destination)
-            if not columns:
+            found = self._session.find(self.destination)
+            columns = _columns_of(found)
+            if found is None or not columns:
                 raise QueueNotFoundError(
                     f"There is no queue table {self.destination}",
                     advice="correct the address, or create it",
@@ -248,7 +264,8 @@ class QueueTable:
                 raise NotAQueueError(
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )
-            self._known[self.destination] = self._session.statements_for(columns)
+            statements = self._session.statements_for(columns)
+            self._known[self.destination] = replace(statements, hidden=found.hidden)
         return self._known[self.destination]
 
     def _append(
@@ -300,6 +317,10 @@ class QueueTable:
             self._known.pop(self.destination, None)
             raise
         return rows[0] if rows else None
+
+
+def _columns_of(found: FoundTable | None) -> set[str]:
+    return set() if found is None else {name.lower() for name in found.columns}
 
 
 class Subscriptions:

@@ -12,15 +12,40 @@ SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE'
 FROM pg_namespace
 WHERE nspname = %(schema)s::text;
 
+-- fragment: hidden_by
+-- The restrictive policies of rows of a table `c`; NULL if no policy could hide a row from this role, or refuse one,
+-- for these rights. A policy that is `true` does neither.
+CASE WHEN row_security_active(c.oid) AND EXISTS (
+    SELECT
+    FROM unnest($1) AS wanted (privilege)
+    LEFT JOIN LATERAL (
+        SELECT p.polpermissive AS is_permissive,
+               (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
+               AND (
+                   wanted.privilege IN ('SELECT', 'DELETE')
+                   OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
+               ) AS is_open
+        FROM pg_policy p
+        WHERE p.polrelid = c.oid
+          AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
+          AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
+    ) policy ON true
+    GROUP BY wanted.privilege
+    HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
+) THEN ARRAY(
+    SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
+) END
+
 -- name: describe_table
--- Returns a table's kind, owner, comment and columns, whether it or a part of it is unlogged, whether rules or
--- policies could change an INSERT, and the rights on it that the session lacks. No row: it does not exist.
+-- Returns a table's kind, owner, comment, columns, this role, the rights on it that the role lacks, whether any part
+-- is unlogged, whether rules or policies could change an INSERT, and what hides rows. No row: it does not exist.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
        c.relpersistence = 'u' OR EXISTS (
            SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
            WHERE p.relpersistence = 'u'
        ) AS is_unlogged,
-       c.relhasrules OR c.relrowsecurity AS has_rules,
+       c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
+       {{hidden_by: %(rights)s::text[]}} AS hidden_by,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -39,6 +64,15 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
        ) AS missing_rights
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text;
+
+-- name: hidden_tables
+-- Returns which of these tables have rows that this role may not see, the policies that do so, and this role.
+SELECT c.relname AS table, hidden.by AS hidden_by, current_user::text AS role
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (SELECT {{hidden_by: ARRAY['SELECT']}} AS by) hidden
+WHERE n.nspname = %(schema)s::text AND c.relname = ANY(%(tables)s::text[]) AND hidden.by IS NOT NULL
+ORDER BY c.relname;
 
 -- name: similar_tables
 -- Returns the schemas and names of tables whose names end alike, at most 1,000.

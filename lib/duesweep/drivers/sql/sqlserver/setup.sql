@@ -26,8 +26,8 @@ SELECT j.[value] FROM OPENJSON(@numbers) j;
 SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
--- Returns a table's columns, its kind, and the format that it is marked with. No row: the table does not
--- exist, or this user may not see it. The views are not joined, for which some servers take a second.
+-- Returns a table's columns, its kind, its format's mark, and whether the database has security policies. No row: it
+-- does not exist, or this user may not see it. The views are not joined, for which some servers take a second.
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT t.TABLE_TYPE
         FROM {catalog}.INFORMATION_SCHEMA.TABLES t
@@ -35,10 +35,25 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM {catalog}.sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(@name, 'U') AND p.minor_id = 0
-          AND p.name = N'duesweep.format') AS mark
+          AND p.name = N'duesweep.format') AS mark,
+       (SELECT COUNT(*) FROM {catalog}.sys.objects o WHERE o.type = 'SP') AS policies
 FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
+
+-- name: hidden_tables
+-- Returns the tables of a schema whose rows a security policy filters or blocks, for any user, and the policy. Only
+-- for a database with policies that this user sees: not all servers know them.
+SELECT t.name AS [table], ps.name AS policy_schema, p.name AS policy,
+       MAX(CASE WHEN d.predicate_type = 0 THEN 1 ELSE 0 END) AS is_filtered
+FROM {catalog}.sys.security_predicates d
+JOIN {catalog}.sys.security_policies p ON p.object_id = d.object_id
+JOIN {catalog}.sys.schemas ps ON ps.schema_id = p.schema_id
+JOIN {catalog}.sys.objects t ON t.object_id = d.target_object_id
+JOIN {catalog}.sys.schemas s ON s.schema_id = t.schema_id
+WHERE p.is_enabled = 1 AND s.name = @schema
+GROUP BY t.name, ps.name, p.name
+ORDER BY t.name;
 
 -- name: similar_tables
 -- Returns the schemas and names of tables whose names end alike, at most 1,000.
