@@ -382,7 +382,27 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
            WHERE p.relpersistence = 'u'
        ) AS is_unlogged,
-       c.relhasrules OR c.relrowsecurity AS has_rules,
+       c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
+       CASE WHEN row_security_active(c.oid) AND EXISTS (
+           SELECT
+           FROM unnest($1::text[]) AS wanted (privilege)
+           LEFT JOIN LATERAL (
+               SELECT p.polpermissive AS is_permissive,
+                      (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
+                      AND (
+                          wanted.privilege IN ('SELECT', 'DELETE')
+                          OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
+                      ) AS is_open
+               FROM pg_policy p
+               WHERE p.polrelid = c.oid
+                 AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
+                 AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
+           ) policy ON true
+           GROUP BY wanted.privilege
+           HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
+       ) THEN ARRAY(
+           SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
+       ) END AS hidden_by,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -653,6 +673,34 @@ FROM "public"."duesweep_attempts" a
 WHERE a.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.id = a.message_key)
 ORDER BY a.message_key
 LIMIT $2;
+
+-- name: hidden_tables
+-- $1 ?, $2 ?
+SELECT c.relname AS table, hidden.by AS hidden_by, current_user::text AS role
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (SELECT CASE WHEN row_security_active(c.oid) AND EXISTS (
+    SELECT
+    FROM unnest(ARRAY['SELECT']) AS wanted (privilege)
+    LEFT JOIN LATERAL (
+        SELECT p.polpermissive AS is_permissive,
+               (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
+               AND (
+                   wanted.privilege IN ('SELECT', 'DELETE')
+                   OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
+               ) AS is_open
+        FROM pg_policy p
+        WHERE p.polrelid = c.oid
+          AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
+          AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
+    ) policy ON true
+    GROUP BY wanted.privilege
+    HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
+) THEN ARRAY(
+    SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
+) END AS by) hidden
+WHERE n.nspname = $1::text AND c.relname = ANY($2::text[]) AND hidden.by IS NOT NULL
+ORDER BY c.relname;
 
 -- name: hold
 -- $1 ?, $2 uuid[]

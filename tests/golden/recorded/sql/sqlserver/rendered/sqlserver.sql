@@ -528,7 +528,8 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM [nsb].sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
-          AND p.name = N'duesweep.format') AS mark
+          AND p.name = N'duesweep.format') AS mark,
+       (SELECT COUNT(*) FROM [nsb].sys.objects o WHERE o.type = 'SP') AS policies
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
@@ -787,6 +788,19 @@ WHERE a.source = ? AND NOT EXISTS (
     WHERE d.[RowVersion] = CONVERT(bigint, a.message_key)
 )
 ORDER BY a.message_key;
+
+-- name: hidden_tables
+-- schema
+SELECT t.name AS [table], ps.name AS policy_schema, p.name AS policy,
+       MAX(CASE WHEN d.predicate_type = 0 THEN 1 ELSE 0 END) AS is_filtered
+FROM [nsb].sys.security_predicates d
+JOIN [nsb].sys.security_policies p ON p.object_id = d.object_id
+JOIN [nsb].sys.schemas ps ON ps.schema_id = p.schema_id
+JOIN [nsb].sys.objects t ON t.object_id = d.target_object_id
+JOIN [nsb].sys.schemas s ON s.schema_id = t.schema_id
+WHERE p.is_enabled = 1 AND s.name = ?
+GROUP BY t.name, ps.name, p.name
+ORDER BY t.name;
 
 -- name: hold
 -- messages
