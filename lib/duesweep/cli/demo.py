@@ -69,11 +69,9 @@ def demo(
     """
     from duesweep import config as configuration
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.report.progress import configure_logging
     from duesweep_testing.folder import clear_folder, lock_folder, write_config
     from duesweep_testing.server import EmbeddedServer
 
-    configure_logging()
     folder = folder.absolute()
     restart = shlex.join([sys.executable, "-m", "duesweep_testing.server", str(folder)])
     with ExitStack() as running:

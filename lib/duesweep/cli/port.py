@@ -24,15 +24,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from typing import Any, ClassVar
 
-import structlog
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from duesweep.core import logs
 from duesweep.core.errors import ConfigError
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.health import Health
 from duesweep.report.metrics import Metrics, exposed_text
-
-_log = structlog.get_logger(__name__)
 
 _MOST_CONNECTIONS = 16
 # For a whole request and its answer.
@@ -251,7 +249,7 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - its signature
         """Nothing of a client that hung up; anything else is a line of the log."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            _log.exception("page_failed")
+            logs.exception("page_failed")
 
 
 def _fault_of(error: OSError) -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import structlog
-
 from duesweep import config as configuration
 from duesweep.cli.port import Pages, pages_of, serving
 from duesweep.cli.signals import note_sighup, stop_on_signals
+from duesweep.core import logs
 from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
 from duesweep.operations.burst import Burst
@@ -20,9 +19,6 @@ from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.opening import endpoints_of
 from duesweep.operations.watch import Log, Observer, Ticker, reload, watch, watch_all
 from duesweep.report.metrics import Metrics
-from duesweep.report.progress import configure_logging
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,6 @@ def run(
     """Watch until a signal. Returns 0, or the worst exit code of the endpoints of a fleet that
     could not be watched. Raises the error if no endpoint can be.
     """
-    configure_logging()
     stop = Stop()
     with stop_on_signals(stop, "the next watcher or sweep continues"), note_sighup() as is_hung_up:
         read = partial(configuration.settings_of, files, endpoint)
@@ -49,7 +44,7 @@ def run(
         for source, error in failures:
             if not endpoints:
                 raise error
-            _log.error("not_watched", source=source, error=make_printable(str(error)))
+            logs.error("not_watched", source=source, error=make_printable(str(error)))
 
         def renew(tickers: Sequence[Ticker]) -> bool | None:
             return reload(endpoints, tickers, read, overrides) if is_hung_up() else None
@@ -99,7 +94,7 @@ def _watch(
 
     with _port(options, pages_of(endpoints, healths, [each.metrics for each in watched])):
         sources = [each.source for each in endpoints]
-        _log.info("watching", sources=sources, max_wait_seconds=options.max_wait)
+        logs.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
             codes = watch_all(
                 [partial(_run, each, options, shared, burst) for each in watched],
@@ -111,7 +106,7 @@ def _watch(
             burst.close()
             for each in watched:
                 each.log.close()
-    _log.info("stopped", sources=sources)
+    logs.info("stopped", sources=sources)
     return codes
 
 
@@ -157,5 +152,5 @@ def _port(options: WatchOptions, pages: Pages) -> Iterator[None]:
         yield
         return
     with serving(options.host, options.port, pages) as port:
-        _log.info("listening", host=options.host, port=port)
+        logs.info("listening", host=options.host, port=port)
         yield

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-import structlog
-
+from duesweep.core import logs
 from duesweep.core.account import FORMAT_MARK, SweepSummary, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
@@ -61,9 +60,6 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 _SKIPPED_BY = "sweep_id,source,due,dispatched_at"
 # Pieces are written together up to this size. One of them may take 150 MB.
 BYTES_TOGETHER = 4_000_000
-
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +238,7 @@ class Ledger:
             return
         with self.lock_for_writing(patience):
             for path in durable.drop_torn(folder, unsettled()):
-                _log.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
+                logs.warning("ledger_commit_dropped", path=path, reason="torn by a power failure")
 
     def keep_journal(self, source: str, journal_id: UUID, patience: Patience) -> None:
         """Note that a source has this journal."""

@@ -17,15 +17,13 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import msgspec
-import structlog
 
+from duesweep.core import logs
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ExitCode
 from duesweep.core.policy import wait_after
 from duesweep.operations.run import Run
 from duesweep.operations.watch import Observer
-
-_log = structlog.get_logger(__name__)
 
 _MOST_BACK_OFF_SECONDS = 1_800.0
 # 77 s after the first failure: a second start would most likely fail as well.
@@ -110,7 +108,7 @@ class Burst:
             self._back_off(str(error))
         else:
             self._is_asked, self._began = False, time.monotonic()
-            _log.info("spark_started", process=self._process.pid)
+            logs.info("spark_started", process=self._process.pid)
 
     def _look_after(self) -> None:
         if self._process is None or (code := self._process.poll()) is None:
@@ -128,7 +126,7 @@ class Burst:
         # not make up for one that was lost.
         if self._is_asked or (runs and not any(run.is_lost for run in runs)):
             self._failures = 0
-            _log.info("spark_ended")
+            logs.info("spark_ended")
         else:
             self._back_off(f"exit code {code}")
 
@@ -136,7 +134,7 @@ class Burst:
         self._failures += 1
         seconds = wait_after(_FIRST_BACK_OFF + self._failures - 1, _MOST_BACK_OFF_SECONDS)
         self._not_before = time.monotonic() + seconds
-        _log.error(
+        logs.error(
             "spark_failed",
             reason=reason,
             advice="this process continues without Spark; see Spark's error above",

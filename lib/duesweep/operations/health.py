@@ -11,15 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from duesweep.core import logs
 from duesweep.core.errors import make_printable, shorten
 from duesweep.core.world import Waits
 from duesweep.operations.look import NextDue
 from duesweep.operations.run import Run
 from duesweep.operations.watch import MOST_TICK_SECONDS
-
-_log = structlog.get_logger(__name__)
 
 # How much later than after the longest wait a message may leave, and how long no batch may be
 # committed.
@@ -142,7 +139,7 @@ class HealthFile:
             self._file.touch()
         except OSError as error:
             # A watcher that stopped for its health file would do more harm than good.
-            _log.error("health_file_failed", file=str(self._file), error=str(error))
+            logs.error("health_file_failed", file=str(self._file), error=str(error))
 
 
 class Systemd:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-import structlog
-
 from duesweep import config as configuration
 from duesweep.config import EndpointSettings
+from duesweep.core import logs
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
     NO_DESCRIPTORS,
@@ -43,8 +42,6 @@ from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-
-_log = structlog.get_logger(__name__)
 
 # A longer tick would make a working watcher look like one that hangs.
 MOST_TICK_SECONDS = 60.0
@@ -260,9 +257,9 @@ def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_sev
         if not is_one_of_several:
             return
         if isinstance(error, DuesweepError):
-            _log.error("watch_ended", error=make_printable(str(error)))
+            logs.error("watch_ended", error=make_printable(str(error)))
         else:
-            _log.exception("watch_ended")
+            logs.exception("watch_ended")
 
 
 def _code(error: Exception) -> int:
@@ -300,18 +297,18 @@ class Log:
         for what, wait in long.items():
             if what not in told or told[what].since != wait.since:
                 why = make_printable(wait.why)
-                _log.warning("waiting", source=self._source, waits_for=what, reason=why)
+                logs.warning("waiting", source=self._source, waits_for=what, reason=why)
         for what, wait in told.items():
             if what not in long:
                 seconds = round(wait.seconds, 1)
-                _log.info("waited", source=self._source, waits_for=what, seconds=seconds)
+                logs.info("waited", source=self._source, waits_for=what, seconds=seconds)
 
     def close(self) -> None:
         """Log the messages moved since the last time, if any."""
         took, self._since = time.monotonic() - self._since, time.monotonic()
         if not self._sweeps:
             return
-        _log.info(
+        logs.info(
             "swept",
             source=self._source,
             sweeps=self._sweeps,
@@ -339,9 +336,9 @@ class Log:
         if error == self._error:
             return
         if error is not None:
-            _log.error("trouble", source=self._source, error=make_printable(error))
+            logs.error("trouble", source=self._source, error=make_printable(error))
         else:
-            _log.info("trouble_is_over", source=self._source)
+            logs.info("trouble_is_over", source=self._source)
         self._error = error
 
 
@@ -381,18 +378,18 @@ def reload(
         endpoints[number] = endpoint
         is_complete = is_complete and not not_changed
         advice = {"not_changed": not_changed, "advice": _RESTART} if not_changed else {}
-        _log.info("reloaded", source=old.source, **advice)
+        logs.info("reloaded", source=old.source, **advice)
     known = {each.source for each in endpoints}
     added, removed = new.keys() - known, set() if failures else known - new.keys()
     if added or removed:
-        _log.warning(
+        logs.warning(
             "endpoints_not_changed", added=sorted(added), removed=sorted(removed), advice=_RESTART
         )
     return is_complete and not added and not removed if found else None
 
 
 def _tell_failure(source: str, error: DuesweepError) -> None:
-    _log.error(
+    logs.error(
         "reload_failed",
         source=source,
         error=make_printable(str(error)),

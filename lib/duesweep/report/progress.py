@@ -1,13 +1,11 @@
-"""The output while a sweep runs: a progress bar on a terminal, and logs. Both go to stderr."""
+"""The output while a sweep runs: a progress bar on stderr, on a terminal only."""
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-import structlog
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,19 +24,6 @@ if TYPE_CHECKING:
     from duesweep.config.adapters.rabbitmq import LevelReport
 
 _POLL_SECONDS = 0.5
-
-
-def configure_logging() -> None:
-    """Log JSON lines to stderr: stdout is for the summary."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def create_watch(store: Store) -> Watch | None:

@@ -19,8 +19,7 @@ from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
-import structlog
-
+from duesweep.core import logs
 from duesweep.core.account import BreakerState, SweepReport, SweepSummary
 from duesweep.core.errors import (
     ConfigError,
@@ -352,9 +351,6 @@ def _check_age(sweep: Unsettled, now: datetime) -> None:
         )
 
 
-_log = structlog.get_logger(__name__)
-
-
 @contextmanager
 def living_session(
     context: SweepContext, session: DriverSession, run: SweepRun, *, stop: Stop
@@ -373,7 +369,7 @@ def living_session(
     else:
         yield session
         return
-    _log.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
+    logs.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
     with _resume(context, run, loss, stop=stop) as living:
         yield living
 

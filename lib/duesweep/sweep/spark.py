@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-import structlog
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from duesweep.core import logs
 from duesweep.core.errors import raise_interruption
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import Clock
@@ -18,8 +18,6 @@ from duesweep.drivers.spark import SPARK_ERRORS, sentence
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
-
-_log = structlog.get_logger(__name__)
 
 # Each row is about 80 kB.
 _FETCH_ROWS = 50
@@ -69,7 +67,7 @@ class SparkEngine:
                 raise_interruption(error)
                 # The journal has all batches; slices without an end count as cut.
                 reason = watching.reason or f"Spark ended the job: {sentence(error)}"
-                _log.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=reason)
+                logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=reason)
                 return reason
         return None
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import structlog
-
+from duesweep.core import logs
 from duesweep.core.account import SweepReport, SweepSummary, add_reports, add_rest
 from duesweep.core.errors import (
     ConfigError,
@@ -49,9 +48,6 @@ from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_log = structlog.get_logger(__name__)
 
 
 class Engine(Protocol):
@@ -125,7 +121,7 @@ def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
     except DuesweepError:
         raise
     except Exception as error:  # noqa: BLE001 - of whatever kind
-        _log.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
+        logs.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
         return (
             f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
             "report this, with the log"
@@ -213,7 +209,7 @@ def sweep(
                 break
             except DuesweepError:
                 done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
-                _log.error("backlog_ends_early", **done, left=dispatching.left)
+                logs.error("backlog_ends_early", **done, left=dispatching.left)
                 raise
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
@@ -425,7 +421,7 @@ def _go_on(
             moved_at = clock.seconds()
     except (ConfigError, LedgerError, StoreError) as error:
         # The next sweep sees it as well. The dispatched messages are to be settled.
-        _log.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
+        logs.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
     return run, cut_short
 
 

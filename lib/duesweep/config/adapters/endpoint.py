@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
 
-import structlog
-
 from duesweep.config import Config, has_cluster_files, otlp_settings, started
 from duesweep.config.adapters import (
     QueueConnection,
@@ -14,6 +12,7 @@ from duesweep.config.adapters import (
     named_by,
     timeouts_of,
 )
+from duesweep.core import logs
 from duesweep.core.errors import ConfigError, QueueNotFoundError, type_name
 from duesweep.core.policy import (
     BATCH_ROWS,
@@ -46,7 +45,6 @@ _METHODS = (
     "set_up_infrastructure",
     "operators",
 )
-_log = structlog.get_logger(__name__)
 
 
 def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext:
@@ -211,7 +209,7 @@ def tracing() -> Tracing:
         if settings.problem is None:
             return OtlpTracing(settings.endpoint, settings.headers, described_service())
         problem = settings.problem
-    _log.warning("no_traces", reason=problem)
+    logs.warning("no_traces", reason=problem)
     return Tracing()
 
 

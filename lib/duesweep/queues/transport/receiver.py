@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 from uuid import uuid4
 
-import structlog
-
+from duesweep.core import logs
 from duesweep.core.errors import ConfigError, DuesweepError, MessageError, StoreError
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
@@ -32,7 +31,6 @@ LONGEST_DELAY = timedelta(seconds=10)
 # As in the transports: enough messages for all threads.
 _PEEKED_PER_THREAD = 10
 _LEAST_PEEKED = 100
-_log = structlog.get_logger(__name__)
 
 
 def _default_concurrency() -> int:
@@ -122,7 +120,7 @@ class Receiver:
         self.error_queue = error_queue
         self.options = options or ReceiverOptions()
         for caution in self.options.cautions():
-            _log.warning("receiver_caution", queue=address, caution=caution)
+            logs.warning("receiver_caution", queue=address, caution=caution)
 
     def run(self, handle: Handle, stop: threading.Event) -> None:
         """Receive until `stop` is set and the running handlers have ended.
@@ -155,7 +153,7 @@ class Receiver:
                 session.queue(address).check()
             if self.options.purge_on_startup:
                 purged = session.queue(self.address).purge()
-                _log.info("purged_on_startup", queue=self.address, messages=purged)
+                logs.info("purged_on_startup", queue=self.address, messages=purged)
 
 
 class _HandlerFailedError(Exception):
@@ -204,9 +202,9 @@ class _Faults:
         """Log an error that may pass; keep any other as `lasting`."""
         if isinstance(error, _HandlerFailedError):
             message_id, cause = str(error.message.id), repr(error.__cause__)
-            _log.warning("handler_failed", queue=self.queue, id=message_id, error=cause)
+            logs.warning("handler_failed", queue=self.queue, id=message_id, error=cause)
         elif isinstance(error, StoreError) and error.transient:
-            _log.warning("receive_failed", queue=self.queue, error=str(error))
+            logs.warning("receive_failed", queue=self.queue, error=str(error))
         else:
             self.lasting = error
         self._is_fresh.set()
@@ -215,7 +213,7 @@ class _Faults:
         """Log a caution once."""
         if not self._has_cautioned.is_set():
             self._has_cautioned.set()
-            _log.warning("receiver_caution", queue=self.queue, caution=caution)
+            logs.warning("receiver_caution", queue=self.queue, caution=caution)
 
     def take(self) -> bool:
         """Whether anything has failed since the last call."""
@@ -278,7 +276,7 @@ class _Worker:
         if caution is not None:
             self._faults.caution(caution)
         if isinstance(message.headers, MessageError):
-            _log.error("poison", queue=self._address, id=str(message.id), to=self._error_queue)
+            logs.error("poison", queue=self._address, id=str(message.id), to=self._error_queue)
             queue = session.queue(self._error_queue)
             queue.append(message.id, message.headers_text, message.body)
         elif not self._forward(message, message.headers, session):
@@ -316,7 +314,7 @@ class _Worker:
         error: MessageError,
         session: TransportSession,
     ) -> None:
-        _log.error("forward_failed", queue=self._address, id=str(message.id), error=str(error))
+        logs.error("forward_failed", queue=self._address, id=str(message.id), error=str(error))
         destination = message.forward_destination or self._address
         own = {n: value for n, value in headers.items() if n != FORWARD_DESTINATION}
         faults = fault_headers(error, destination, datetime.now(UTC))
