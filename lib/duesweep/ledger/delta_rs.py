@@ -10,15 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
 from itertools import chain
-from operator import and_
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import (
     ColumnProperties,
     CommitProperties,
@@ -34,15 +30,12 @@ from deltalake.exceptions import (
     DeltaProtocolError,
     TableNotFoundError,
 )
-from pyarrow import fs
 
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
     COUNT,
-    ENCLOSED_TYPES,
-    MICROSECONDS,
     Among,
     Condition,
     LedgerPiece,
@@ -70,12 +63,9 @@ _COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "s
 # memory.
 _FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
 _WITH_BODIES = {"errors", "changes"}
-# Bodies may be large: few rows are decoded at a time, and few pages are read ahead.
-_ROWS_WITH_BODIES, _ROWS = 64, 8_192
 # Groups of about this many rows are counted in memory at a time; for more, the table is read again.
 _ROWS_PER_PASS = 1_000_000
 _MOST_PASSES = 1_000
-_INSTANT = pa.timestamp("us", tz="UTC")
 _MAPPING = "delta.columnMapping.mode"
 # Of https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 _READABLE = {"timestampNtz", "variantType", "variantType-preview"}
@@ -155,8 +145,10 @@ class DeltaRsTables:
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """The memory that it takes is bounded."""
+        from duesweep.ledger.scan import scan  # noqa: PLC0415 - a short sweep does without
+
         with self._reading(name):
-            yield from _read(self._open(name), columns, conditions)
+            yield from scan(self._open(name), columns, conditions)
 
     def count(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
@@ -367,7 +359,9 @@ class DeltaRsTables:
         folder = local_folder(self.root)
         if folder is not None:
             return holds_data(folder / name)
-        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+        # Local ledgers do without both.
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
+        from pyarrow import fs  # noqa: PLC0415
 
         storage = fs.PyFileSystem(DeltaStorageHandler(self._uri(name), self._options()))
         found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
@@ -444,68 +438,6 @@ def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> I
             advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
             transient=False,
         ) from error
-
-
-def _read(
-    table: DeltaTable, columns: Sequence[str], conditions: Sequence[Condition]
-) -> Iterator[LedgerRow]:
-    predicates = [each for condition in conditions for each in _predicates(condition)]
-    predicate = reduce(and_, predicates) if predicates else None
-    tested = [condition.column for condition in conditions]
-    dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
-    options = {
-        "schema": dataset.schema,
-        "batch_size": _ROWS_WITH_BODIES if "body" in columns else _ROWS,
-        "batch_readahead": 1,
-    }
-    wanted = {name: _expression(name) for name in columns}
-    for fragment in dataset.get_fragments(filter=predicate):
-        if predicate is None or not _has_views(fragment.physical_schema):
-            batches = fragment.to_batches(columns=wanted, filter=predicate, **options)
-        else:
-            read = wanted | {name: pc.field(name) for name in tested}
-            batches = (
-                batch.filter(predicate).select(list(columns))
-                for batch in fragment.to_batches(columns=read, **options)
-            )
-        for batch in batches:
-            yield from plain(batch)
-
-
-def _filesystem(uri: str) -> fs.FileSystem | None:
-    """pyarrow's own for a local folder: with delta-rs's, which is Python's, a thread that still
-    reads when Python ends would abort the process. None: delta-rs's.
-    """
-    if urlsplit(uri).scheme not in {"", "file"}:
-        return None
-    local, path = fs.FileSystem.from_uri(uri)
-    return fs.SubTreeFileSystem(path, local)
-
-
-def _has_views(schema: pa.Schema) -> bool:
-    """Whether it is a file that delta-rs has rewritten, as its `delete` does: its texts are views,
-    and pyarrow cannot compare these to the texts of a filter.
-    """
-    return any(str(field.type) == "string_view" for field in schema)
-
-
-def _expression(name: str) -> pc.Expression:
-    if name == ENCLOSED_TYPES:
-        return pc.map_lookup(pc.field("headers"), ENCLOSED_TYPES, "first")
-    if name.endswith(MICROSECONDS):
-        return pc.field(name.removesuffix(MICROSECONDS)).cast(pa.int64())
-    return pc.field(name)
-
-
-def _predicates(condition: Condition) -> Iterator[pc.Expression]:
-    column = pc.field(condition.column)
-    if isinstance(condition, Among):
-        yield column.isin(pa.array(condition.values, pa.string()))
-    else:
-        if condition.start is not None:
-            yield column >= pa.scalar(condition.start, _INSTANT)
-        if condition.end is not None:
-            yield column < pa.scalar(condition.end, _INSTANT)
 
 
 def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:
