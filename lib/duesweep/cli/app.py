@@ -14,14 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli import (
-    demo,
-    errors,
-    messages,
-    queues,
-    runs,
-    upkeep,
-)
+from duesweep.cli import runs
 from duesweep.cli.commands import About
 from duesweep.cli.signals import TerminatedError, raise_on_signals
 from duesweep.core import submit
@@ -37,25 +30,8 @@ from duesweep.core.errors import (
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    epilog="Options of Spark's spark-submit, such as --master, --conf, --jars and --driver-memory, "
-    "may stand anywhere on the command line.",
-)
-
-app.add_typer(errors.app, name="errors", short_help="Show, replay and discard exhausted messages.")
-app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
-app.add_typer(queues.rabbitmq, name="rabbitmq", short_help="Create and check queues on RabbitMQ.")
-app.add_typer(
-    upkeep.schedule,
-    name="schedule",
-    short_help="Print a schedule for cron, systemd, Kubernetes or Airflow.",
-)
-app.add_typer(
-    queues.subscriptions, name="subscriptions", short_help="Read and change subscriptions."
-)
+# A sweep may start each minute, so it loads the options of no other command.
+_SWEEPING = ("sweep", "watch", "handover")
 
 
 def _print_version(value: bool) -> None:
@@ -75,8 +51,7 @@ def _print_version(value: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
-def duesweep(
+def _duesweep(
     version: Annotated[
         bool,
         typer.Option(
@@ -90,18 +65,46 @@ def duesweep(
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
 
 
-app.registered_commands += runs.app.registered_commands
+def all_commands() -> typer.Typer:
+    """The application."""
+    from duesweep.cli import demo, errors, messages, queues, upkeep
+
+    app = _application(runs.app, demo.app, messages.app, upkeep.app)
+    shown = "Show, replay and discard exhausted messages."
+    app.add_typer(errors.app, name="errors", short_help=shown)
+    app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
+    ladder = "Create and check queues on RabbitMQ."
+    app.add_typer(queues.rabbitmq, name="rabbitmq", short_help=ladder)
+    printed = "Print a schedule for cron, systemd, Kubernetes or Airflow."
+    app.add_typer(upkeep.schedule, name="schedule", short_help=printed)
+    changed = "Read and change subscriptions."
+    app.add_typer(queues.subscriptions, name="subscriptions", short_help=changed)
+    return app
 
 
-app.registered_commands += demo.app.registered_commands
-app.registered_commands += messages.app.registered_commands
-app.registered_commands += upkeep.app.registered_commands
+def _application(*parts: typer.Typer) -> typer.Typer:
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        epilog="Options of Spark's spark-submit, such as --master, --conf, --jars and "
+        "--driver-memory, may stand anywhere on the command line.",
+    )
+    app.callback()(_duesweep)
+    for part in parts:
+        app.registered_commands += part.registered_commands
+    return app
+
+
+def _commands(given: Sequence[str]) -> Callable[..., object]:
+    """The commands; for a command that sweeps, only the commands that sweep."""
+    return _made(sweeps_only=bool(given) and given[0] in _SWEEPING)
 
 
 @cache
-def _commands() -> Callable[..., object]:
-    """All commands. To make them takes 17 ms, which a process that runs many spends once."""
-    return typer.main.get_command(app)
+def _made(*, sweeps_only: bool) -> Callable[..., object]:
+    """To make them takes 17 ms, which a process that runs many spends once."""
+    return typer.main.get_command(_application(runs.app) if sweeps_only else all_commands())
 
 
 def _run(arguments: list[str]) -> object:
@@ -109,7 +112,7 @@ def _run(arguments: list[str]) -> object:
         # A locale may lack the characters of a name. Python does the same for stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _commands()(args=arguments, prog_name="duesweep", standalone_mode=False)
+        return _commands(arguments)(args=arguments, prog_name="duesweep", standalone_mode=False)
     except TyperException as error:
         if not error.format_message().startswith("Usage:"):
             raise
@@ -158,13 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def ending(given: Sequence[str]) -> str:
     """The command's sentence if it ends before it is done."""
-    about = About.of(_commands(), given)
+    about = About.of(_commands(given), given)
     return "it may be done in part" if about is None else about.ending
 
 
 def _print_failure(given: Sequence[str], exit_code: int, error: str) -> None:
     """Print the document of a command that an error ended, if JSON was asked for."""
-    about = About.of(_commands(), given)
+    about = About.of(_commands(given), given)
     if about is not None and about.failed is not None and "--json" in given:
         failed = about.failed() | {"exit_code": int(exit_code), "error": error}
         print(json.dumps(failed), flush=True)

@@ -173,7 +173,6 @@ def handover(
         aborted = duesweep.abort_handover()
         return Result(aborted, views.aborted_blocks(aborted))
     print_blocks(views.notices(duesweep.check_handover()), as_json=as_json)
-    progress.configure_logging()
     if dry_run:
         found = duesweep.preview_handover(cutoff=since)
         return Result(Each(found.destinations, found.exit_code), views.preview_blocks(found))

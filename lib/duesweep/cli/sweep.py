@@ -87,10 +87,6 @@ def _run_all(
 
 def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool = False) -> None:
     """Report the looks."""
-    if any(look.has_work for _, look in looks):
-        from duesweep.report import progress  # noqa: PLC0415 - a run without work does without
-
-        progress.configure_logging()
     for endpoint, look in looks:
         for notice in look.notices:
             said = notice.sentences
@@ -98,7 +94,9 @@ def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool =
 
 
 def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[object]:
-    """Show the progress of the dispatch. A run without work loads nothing for that."""
+    """Show the progress of the dispatch. Who is not at a terminal loads nothing for that."""
+    if not sys.stderr.isatty():
+        return nullcontext()
     from duesweep.report import progress  # noqa: PLC0415
 
     shown = progress.create_watch(endpoint.context.store)

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from duesweep import Duesweep
-from duesweep.cli.app import app, ending, main
+from duesweep.cli.app import all_commands, ending, main
 
 # Their output has a form of its own.
 WITHOUT_JSON = {
@@ -31,7 +31,7 @@ def _walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield from _walk(each, (*path, name))
 
 
-COMMANDS = dict(_walk(typer.main.get_command(app)))
+COMMANDS = dict(_walk(typer.main.get_command(all_commands())))
 
 
 def test_help_has_an_example_of_just_its_command() -> None:

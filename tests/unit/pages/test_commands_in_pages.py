@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
-from duesweep.cli.app import app
+from duesweep.cli.app import all_commands
 from duesweep.config import QueueConfig
 from duesweep.core.policy import BATCH_ROWS, CLAIM_SECONDS, MAX_BATCH_ROWS, BatchLimits
 from duesweep.queues.rabbitmq.topology import LONGEST_DELAY_SECONDS
@@ -34,7 +34,7 @@ _IN_TEXT = re.compile(r"`(?:(?:\./)?duesweep|\./spark-submit\.sh) ([^`]+)`")
 _AROUND = re.compile(r"  +#.*| 2?>>? .*|\|\|.*|[\[\]…]")
 
 
-_APP = typer.main.get_command(app)
+_APP = typer.main.get_command(all_commands())
 
 
 def _lines() -> Iterator[tuple[str, str]]:
