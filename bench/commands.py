@@ -20,8 +20,8 @@ import psycopg
 import pyarrow as pa
 from bed import Bed, Load, config_of, open_bed, open_server
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from measure import ROOT, Cpu, Faults, Figure, ratio_of
-from sweeps import ON_SPARK, run_from_shell, shell_command, sweep_from_shell
+from measure import ROOT, Faults, Figure, ratio_of
+from sweeps import ON_SPARK, ShellRun, run_from_shell, shell_command, sweep_from_shell
 
 from duesweep.config import Config, load
 from duesweep.config.adapters.endpoint import store_of, sweep_context
@@ -38,28 +38,69 @@ def ticks_options(parser: ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=100, help="due messages for each tick")
 
 
+# The least of a batch job that looks into a table and records a row in Delta.
+_BARE_TICK = """
+import sys
+import psycopg
+from arro3.core import Array, DataType, Table
+from deltalake import write_deltalake
+dsn, folder = sys.argv[1:]
+with psycopg.connect(dsn) as connection:
+    rows = connection.execute("SELECT 1").fetchall()
+column = Array([row[0] for row in rows], DataType.int64())
+write_deltalake(folder, Table.from_pydict({"one": column}), mode="append")
+print("{}")
+"""
+
+
 def ticks(options: Namespace, folder: Path) -> list[Figure]:
-    """Small sweeps, one after another, with a JAVA_HOME that does not exist."""
+    """Alternately a Python that opens a connection and appends to a Delta table once, a sweep of
+    few messages, and one of none; with a JAVA_HOME that does not exist.
+    """
+    bare, idle, runs = [], [], []
     with open_bed(folder, Load(options.rows)) as bed:
-        runs = []
+        least = [sys.executable, "-c", _BARE_TICK, bed.dsn, str(folder / "bare")]
+        look = [*shell_command(), "sweep", "--json", "--config", str(bed.file)]
         for _ in range(options.ticks):
+            bare.append(run_from_shell(least, watches_memory=False))
             bed.add_due()
             runs.append(sweep_from_shell(bed.file, JAVA_HOME="/nonexistent"))
+            idle.append(run_from_shell(look, watches_memory=False, JAVA_HOME="/nonexistent"))
         lost = options.ticks * options.rows - _count_sent(bed)
     part = min(100, max(1, len(runs) // 10))
     first, last = (median(run.seconds for run in some) for some in (runs[:part], runs[-part:]))
-    cpu = median(run.cpu for run in runs) / options.rows * 1e6
+    peer = "a Python with one connection and one append"
+    of_bare, note = _to_bare(runs, bare)
+    idle_of_bare, idle_note = _to_bare(idle, bare)
+    note += f"; the last ones took {last / first:.2f} times as long as the first"
     return [
+        Figure(peer, tuple(run.seconds for run in bare), "s"),
         Figure(
             f"a tick of {options.rows} messages",
             tuple(run.seconds for run in runs),
             "s",
-            cpu=Cpu(python=cpu),
+            peer="it",
+            ratio=of_bare,
             faults=Faults(lost=max(0, lost), doubled=max(0, -lost)),
-            note=f"the last ones took {last / first:.2f} times as long as the first",
+            note=note,
+        ),
+        Figure(
+            "an idle sweep",
+            tuple(run.seconds for run in idle),
+            "s",
+            peer="it",
+            ratio=idle_of_bare,
+            note=idle_note,
         ),
         Figure("its memory", (max(run.peak_mb for run in runs),), "MB", note=_files(folder)),
     ]
+
+
+def _to_bare(runs: Sequence[ShellRun], bare: Sequence[ShellRun]) -> tuple[float, str]:
+    """The ratio of the seconds, and a note of the ratio of CPU, which other work changes less."""
+    cpu = [run.cpu for run in runs]
+    note = f"{median(cpu):.2f} s of CPU, {ratio_of(cpu, [run.cpu for run in bare]):.2f} of its"
+    return ratio_of([run.seconds for run in runs], [run.seconds for run in bare]), note
 
 
 def _count_sent(bed: Bed) -> int:

@@ -97,6 +97,7 @@ def _make_own(*, with_tests: bool) -> None:
         if spark is not None:
             spark.result()
             _compile(site / _SPARK)
+    _compile(ROOT / "lib")
     # Relative, so that a checkout can move; read by `site` when Python starts.
     (site / "duesweep.pth").write_text("../../../../lib\n", encoding="utf-8")
     shutil.copy(LOCK, VENV / ("requirements.lock" if with_tests else "program.lock"))
