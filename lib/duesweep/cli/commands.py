@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -23,6 +22,7 @@ from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain
+from duesweep.report.passing import passing_line
 from duesweep.report.text import Block, Line, Note, print_blocks
 from duesweep.report.views import messages as views
 
@@ -42,10 +42,6 @@ AGAIN = "it may be done in part; run it again, which does no harm"
 
 _MAY_BE_SECRET = re.compile(r"[^=]*(dsn|url|password|pwd|secret|token)\s*=", re.IGNORECASE)
 _YES = {"y", "yes"}
-# A command that is done sooner shows no counting line.
-_FIRST_SECONDS = 1.0
-_EACH_SECONDS = 0.5
-_CLEAR_LINE = "\r\x1b[K"
 
 
 def group(text: str) -> typer.Typer:
@@ -477,23 +473,12 @@ def confirm(question: str) -> bool:
 
 @contextmanager
 def counting(what: str) -> "Iterator[Tell]":
-    """Show how many messages are `what` by now, as in "looked at: 120,000"; the block tells it.
+    """Show how many messages are `what` by now, as in "looked at: 120,000"; the block tells it."""
+    count = 0
 
-    Only on a terminal, on stderr. At the end nothing of it is left there.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    next_at, is_shown = time.monotonic() + _FIRST_SECONDS, False
+    def tell(now: int) -> None:
+        nonlocal count
+        count = now
 
-    def tell(count: int) -> None:
-        nonlocal next_at, is_shown
-        if time.monotonic() >= next_at:
-            next_at, is_shown = time.monotonic() + _EACH_SECONDS, True
-            print(f"{_CLEAR_LINE}{what}: {count:,}", end="", file=sys.stderr, flush=True)
-
-    try:
+    with passing_line(lambda: f"{what}: {count:,}"):
         yield tell
-    finally:
-        if is_shown:
-            print(_CLEAR_LINE, end="", file=sys.stderr, flush=True)

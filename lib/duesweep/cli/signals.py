@@ -105,7 +105,8 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
             stop.ask()
             # Not `print`, which the signal may have interrupted.
             with suppress(OSError):
-                os.write(2, _STOPPING % then.encode())
+                passing = b"\r\x1b[K" if os.isatty(2) else b""
+                os.write(2, passing + _STOPPING % then.encode())
 
     for each in heeded:
         signal.signal(each, heed)

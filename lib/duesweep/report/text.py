@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from duesweep.core.errors import make_printable
+from duesweep.report.passing import printing
 
 
 class Column(NamedTuple):
     """`is_number`: on the right, not cut. `least`: how narrow it may become, in characters;
-    None: it keeps its width, as a key has to. On a terminal that is too narrow for the table,
-    empty columns are left out first, and then the highest `rank`; 0: it stays.
+    None: it keeps its width, as a key or a time has to. On a terminal that is too narrow for the
+    table, empty columns are left out first, and then the highest `rank`; 0: it stays.
     """
 
     title: str
@@ -95,20 +96,25 @@ def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
     for block in blocks:
         if isinstance(block, Note):
             if block.with_json or not as_json:
-                sys.stdout.flush()
-                print(make_printable(f"duesweep: {block.text}"), file=sys.stderr)
-        elif as_json:
-            continue
-        elif isinstance(block, Line):
-            print(make_printable(block.text))
-        else:
-            from duesweep.report import tables  # noqa: PLC0415 - loads rich
-
-            if isinstance(block, Table):
-                tables.print_table(block.columns, block.rows)
-            elif isinstance(block, Wrapped):
-                tables.print_wrapped(block.rows)
-            else:
-                for line in tables.fact_lines(block.values, block.indent):
-                    print(line)
+                with printing():
+                    sys.stdout.flush()
+                    print(make_printable(f"duesweep: {block.text}"), file=sys.stderr)
+        elif not as_json:
+            with printing():
+                _print_block(block)
     sys.stdout.flush()
+
+
+def _print_block(block: Line | Table | Wrapped | Facts) -> None:
+    if isinstance(block, Line):
+        print(make_printable(block.text))
+        return
+    from duesweep.report import tables  # noqa: PLC0415 - loads rich
+
+    if isinstance(block, Table):
+        tables.print_table(block.columns, block.rows)
+    elif isinstance(block, Wrapped):
+        tables.print_wrapped(block.rows)
+    else:
+        for line in tables.fact_lines(block.values, block.indent):
+            print(line)

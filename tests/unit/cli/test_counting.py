@@ -1,56 +1,104 @@
-"""The line on the terminal that counts."""
+"""The line of a terminal that passes: a count, or a step of a long command."""
 
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
-from types import SimpleNamespace
 
 import pytest
 
-from duesweep.cli import commands as module
 from duesweep.cli.commands import counting
+from duesweep.report import passing
+from duesweep.report.passing import passing_line, printing
+from duesweep.report.text import Column, Facts, Line, Note, Table, Wrapped, print_blocks
+from support.waiting import until
 
 
-class _Stderr(StringIO):
+class _Terminal(StringIO):
+    """Standard output and standard error of a terminal."""
+
     is_terminal = True
 
     def isatty(self) -> bool:
         return self.is_terminal
 
+    @property
+    def lines(self) -> list[str]:
+        """As a person sees them."""
+        return [each.split("\r\x1b[K")[-1] for each in self.getvalue().split("\n")]
+
+
+@contextmanager
+def _on_a_terminal(*, is_terminal: bool = True) -> Iterator[_Terminal]:
+    terminal = _Terminal()
+    terminal.is_terminal = is_terminal
+    with redirect_stdout(terminal), redirect_stderr(terminal):
+        yield terminal
+
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock, which the test moves."""
-    times = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: times[0])
-    return times
+def _shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(passing, "EACH_SECONDS", 0.001)
 
 
-@pytest.fixture
-def stderr(monkeypatch: pytest.MonkeyPatch) -> _Stderr:
-    """A terminal. The module's own: pytest sets `sys.stderr` again after the fixtures."""
-    stderr = _Stderr()
-    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stderr))
-    return stderr
+@pytest.mark.usefixtures("_shown_at_once")
+def test_count_is_shown_and_is_gone_at_the_end() -> None:
+    with _on_a_terminal() as terminal:
+        with counting("looked at") as tell:
+            for count in (1_200, 1_400):
+                tell(count)
+                until(lambda count=count: terminal.lines == [f"looked at: {count:,}"])
+
+        assert terminal.lines == [""]
 
 
-def test_count_is_shown_after_a_second_now_and_then_and_is_gone_at_the_end(
-    now: list[float], stderr: _Stderr
-) -> None:
-    with counting("looked at") as tell:
-        for moment, count in ((0.5, 10), (1.0, 1_200), (1.2, 1_300), (1.6, 1_400)):
-            now[0] = moment
-            tell(count)
-
-    assert stderr.getvalue() == "\r\x1b[Klooked at: 1,200\r\x1b[Klooked at: 1,400\r\x1b[K"
-
-
-@pytest.mark.parametrize(("is_terminal", "seconds"), [(True, 0.9), (False, 100)])
+@pytest.mark.parametrize(("is_terminal", "seconds"), [(True, 600.0), (False, 0.0)])
 def test_short_command_shows_nothing_and_so_does_one_without_a_terminal(
-    now: list[float], stderr: _Stderr, *, is_terminal: bool, seconds: float
+    monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, seconds: float
 ) -> None:
-    stderr.is_terminal = is_terminal
-    with counting("looked at") as tell:
-        now[0] = seconds
-        tell(5)
+    monkeypatch.setattr(passing, "FIRST_SECONDS", seconds)
+    with _on_a_terminal(is_terminal=is_terminal) as terminal:
+        with counting("looked at") as tell:
+            tell(5)
 
-    assert stderr.getvalue() == ""
+        assert terminal.getvalue() == ""
+
+
+@pytest.mark.usefixtures("_shown_at_once")
+@pytest.mark.parametrize(
+    ("block", "seen"),
+    [
+        (Line("A line"), ["A line"]),
+        (Note("a remark"), ["duesweep: a remark"]),
+        (Facts({"name": "value"}), ["  name  value"]),
+        (Table([Column("key")], [["1"], ["2"]]), ["key", "1", "2"]),
+        (Wrapped([["fault", "no queue"]]), ["fault  no queue"]),
+    ],
+)
+def test_nothing_of_the_line_is_in_a_block_and_it_comes_again_below(
+    block: Line | Note | Facts | Table | Wrapped,
+    seen: list[str],
+) -> None:
+    with _on_a_terminal() as terminal:
+        with passing_line(lambda: "looked at: 1,000"):
+            until(lambda: terminal.lines == ["looked at: 1,000"])
+            print_blocks([block])
+            until(lambda: terminal.lines[-1] == "looked at: 1,000")
+
+        lines = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in terminal.lines]
+        assert [line.rstrip() for line in lines] == [*seen, ""]
+
+
+@pytest.mark.usefixtures("_shown_at_once")
+def test_line_is_as_narrow_as_the_terminal_and_obeys_no_text_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    with _on_a_terminal() as terminal:
+        with passing_line(lambda: "\x1b[2J" + "x" * 100):
+            until(lambda: terminal.lines != [""])
+            with printing():
+                assert terminal.lines == [""]
+
+        shown = {each for each in terminal.getvalue().split("\r\x1b[K") if each}
+    assert shown == {r"\x1b[2J" + "x" * 12}

@@ -21,7 +21,7 @@ from duesweep.operations.handover import Destined, Preview
 from duesweep.report.progress import create_watch
 from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row, print_blocks
-from duesweep.report.views import errors, messages
+from duesweep.report.views import errors, messages, runs, status, upkeep
 from duesweep.report.views.runs import preview_blocks
 
 COLUMNS = (
@@ -93,30 +93,82 @@ def test_long_key_makes_its_own_line_longer_and_no_other() -> None:
     assert len(short) <= 100
 
 
+# As long as they often are.
+_VALUES = {
+    "destination": "Acme.Sales.Orders.Reminders.Mail",
+    "type": "Acme.Sales.Messages.Commands.CancelOrder",
+    **dict.fromkeys(("key", "message id", "example", "sweep or command"), KEY),
+    **dict.fromkeys(("in",), "1 d 23 h ago"),
+    **dict.fromkeys(("error", "first concern"), "QueueNotFoundError"),
+    **dict.fromkeys(("reason", "text", "detail", "where to"), "There is no queue table " * 3),
+    **{"group": "3cbea384", "state": "discarded", "what": "rescheduled", "by": "ops@warehouse"},
+    **{"table": "tombstones", "endpoint": "acme/public.Sales.Orders.Delayed"},
+}
+
+
 @pytest.mark.parametrize(
-    ("columns", "titles"),
+    ("columns", "at_80", "at_60"),
     [
-        (messages.COLUMNS, ["destination", "key"]),
-        (messages.FAILING_COLUMNS, ["key"]),
-        (errors.GROUP_COLUMNS, ["group", "example"]),
-        (errors.ERROR_COLUMNS, ["message id"]),
-        (messages.EVENT_COLUMNS, ["at (UTC)", "what"]),
+        (messages.COLUMNS, ["due (UTC)", "destination", "key"], ["due (UTC)", "key"]),
+        (
+            messages.FAILING_COLUMNS,
+            ["next attempt (UTC)", "key", "reason"],
+            ["next attempt (UTC)", "key"],
+        ),
+        (messages.EVENT_COLUMNS, ["at (UTC)", "what", "detail"], ["at (UTC)", "what", "detail"]),
+        (
+            messages.PAUSE_COLUMNS,
+            ["destination", "until (UTC)", "reason"],
+            ["destination", "until (UTC)"],
+        ),
+        (messages.DESTINATION_COLUMNS, ["destination", "messages"], ["destination", "messages"]),
+        (
+            errors.GROUP_COLUMNS,
+            ["group", "open", "last (UTC)", "error", "destination", "text"],
+            ["group", "open", "last (UTC)", "destination"],
+        ),
+        (
+            errors.ERROR_COLUMNS,
+            ["failed (UTC)", "state", "message id"],
+            ["state", "message id"],
+        ),
+        (
+            runs.PLAN_COLUMNS,
+            ["destination", "eligible", "back-off", "paused", "limited", "late: more"],
+            ["destination", "eligible", "back-off", "paused", "limited"],
+        ),
+        (
+            runs.PREVIEW_COLUMNS,
+            ["destination", "where to", "messages"],
+            ["destination", "where to", "messages"],
+        ),
+        (upkeep.LEDGER_COLUMNS, ["table", "rows removed"], ["table", "rows removed"]),
+        (
+            status.FLEET_COLUMNS,
+            ["endpoint", "state", "due now", "oldest due", "errors"],
+            ["endpoint", "state", "due now"],
+        ),
     ],
 )
-def test_at_80_columns_keys_are_whole_or_left_out(
-    columns: Sequence[Column], titles: Sequence[str]
+def test_table_of_each_command_fits_a_narrow_terminal_and_tells_the_most_important(
+    columns: Sequence[Column], at_80: list[str], at_60: list[str]
 ) -> None:
-    row = [f"{number}{'x' * 35}" for number in range(len(columns))]
-
-    heading, line = (line.plain for line in lay_out(columns, [row], 80))
-
-    shown = [column.title for column in columns if f" {column.title} " in f" {heading} "]
-    assert {*titles} <= {*shown}
-    assert all(
-        (row[number] in line) == (column.title in shown)
-        for number, column in enumerate(columns)
-        if column.least is None
+    times = dict.fromkeys(
+        (one.title for one in columns if "(UTC)" in one.title), "2026-11-23 09:40:11"
     )
+    row = [times.get(one.title) or _VALUES.get(one.title, "1,234") for one in columns]
+
+    for width, titles in ((80, at_80), (60, at_60)):
+        heading, line = (line.plain for line in lay_out(columns, [row], width))
+        assert cell_len(line) <= width
+        assert cell_len(heading) <= width
+        places = [heading.find(title) for title in titles]
+        assert sorted(places) == places, heading
+        assert -1 not in places, heading
+        # Columns that may not be cut are whole.
+        for column, value in zip(columns, row, strict=True):
+            if column.title in titles and (column.least is None or column.is_number):
+                assert value in line, heading
 
 
 def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_terminal() -> None:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     )
     from duesweep.operations.pauses import ListedPause, Pauses, Resumed
 
+# Of a list that is ordered by time, the time goes last, after all but the key.
 COLUMNS = (
-    Column("due (UTC)", least=None, rank=2),
+    Column("due (UTC)", least=None, rank=1),
     Column("in", least=None, rank=3),
-    Column("destination", least=None, rank=1),
+    Column("destination", least=12, rank=2),
     Column("type", rank=6),
     Column("message id", least=None, rank=5),
     Column("key", least=None),
@@ -35,8 +36,8 @@ COLUMNS = (
 )
 FAILING_COLUMNS = (
     Column("attempts", is_number=True, rank=4),
-    Column("next attempt (UTC)", least=None, rank=3),
-    Column("destination", least=None, rank=1),
+    Column("next attempt (UTC)", least=None, rank=1),
+    Column("destination", least=12, rank=3),
     Column("type", rank=5),
     Column("key", least=None),
     Column("reason", least=20, rank=2),
@@ -47,7 +48,7 @@ EVENT_COLUMNS = (
     Column("detail", least=20),
     Column("sweep or command", least=None, rank=1),
 )
-_PAUSE_COLUMNS = (
+PAUSE_COLUMNS = (
     Column("destination", least=None),
     Column("since (UTC)", least=None, rank=3),
     Column("until (UTC)", least=None, rank=1),
@@ -55,7 +56,7 @@ _PAUSE_COLUMNS = (
     Column("reason", least=12, rank=2),
 )
 _BUCKET_COLUMNS = (Column("due", least=None), Column("messages", is_number=True))
-_DESTINATION_COLUMNS = (Column("destination", least=None), Column("messages", is_number=True))
+DESTINATION_COLUMNS = (Column("destination", least=12), Column("messages", is_number=True))
 _MOST_DESTINATIONS = 10
 _SHOWN_FAILURES = 20
 _MILLISECOND = timedelta(milliseconds=1)
@@ -153,7 +154,7 @@ def chosen(found: "AnyChosen") -> Iterator[Block]:
     names = list(found.destinations.items())
     others = sum(count for _, count in names[_MOST_DESTINATIONS:])
     rows = [(name, f"{count:,}") for name, count in names[:_MOST_DESTINATIONS]]
-    yield Table(_DESTINATION_COLUMNS, [*rows, ("others", f"{others:,}")] if others else rows)
+    yield Table(DESTINATION_COLUMNS, [*rows, ("others", f"{others:,}")] if others else rows)
     yield Line()
 
 
@@ -266,7 +267,7 @@ def pause_table(found: Sequence["ListedPause"]) -> Table:
         )
         for one in found
     ]
-    return Table(_PAUSE_COLUMNS, rows)
+    return Table(PAUSE_COLUMNS, rows)
 
 
 def _row(waiting: "Waiting", now: datetime) -> Row:

@@ -27,8 +27,8 @@ _ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
 _LISTS = ("failures", "breakers", "sweep_ids")
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
-_PLAN_COLUMNS = (
-    Column("destination", least=None),
+PLAN_COLUMNS = (
+    Column("destination", least=12),
     *(Column(name, is_number=True) for name in _NUMBERS),
     # The shortest times are the first to go.
     *(
@@ -51,8 +51,8 @@ _HINTS = _NOT_DELIVERED | {
     "claimed": "dispatched, failed or exhausted",
     "over_limit": "failed, without attempts left",
 }
-_PREVIEW_COLUMNS = (
-    Column("destination", least=None),
+PREVIEW_COLUMNS = (
+    Column("destination", least=12),
     Column("where to", least=20),
     Column("messages", is_number=True),
 )
@@ -327,7 +327,7 @@ def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Bl
         ]
         for one in destinations
     ]
-    yield Table(_PLAN_COLUMNS, rows)
+    yield Table(PLAN_COLUMNS, rows)
     yield Line()
 
 
@@ -396,7 +396,7 @@ def preview_blocks(found: "Preview") -> Iterator[Block]:
         for one in found.destinations
     ]
     total = sum(one.messages for one in found.destinations)
-    yield Table(_PREVIEW_COLUMNS, [*rows, ["", "all", f"{total:,}"]])
+    yield Table(PREVIEW_COLUMNS, [*rows, ["", "all", f"{total:,}"]])
 
 
 def _where(one: "Destined") -> str:

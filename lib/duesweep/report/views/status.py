@@ -48,7 +48,7 @@ _SWEEPS = (
     *(Column(each, is_number=True) for each in ("left", "95 % up to")),
     Column("reason"),
 )
-_FLEET = (
+FLEET_COLUMNS = (
     Column("endpoint", least=None),
     Column("state", least=None),
     Column("due now", is_number=True),
@@ -84,7 +84,7 @@ def headline(found: Sequence[Status]) -> Cell:
 def verdict(found: Sequence[Status]) -> Iterator[Block]:
     """Why not all is well; of several endpoints a table, the worst first."""
     if len(found) > 1:
-        yield Table(_FLEET, [_fleet_row(one) for one in worst_first(found)])
+        yield Table(FLEET_COLUMNS, [_fleet_row(one) for one in worst_first(found)])
     elif found[0].concerns:
         rows: list[Row] = [
             # Other concerns may quote messages.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duesweep.operations.setup import SetUp
 
 _COLOURS = {Severity.FAULT: "red", Severity.WARNING: "yellow", Severity.OK: "green"}
-_LEDGER = (
+LEDGER_COLUMNS = (
     Column("table", least=None),
     *(Column(title, is_number=True) for title in ("files", "now", "size", "now", "rows removed")),
     Column("compacted", is_number=True, rank=2),
@@ -80,7 +80,7 @@ def audited(report: "AuditReport") -> Iterator[Block]:
 
 def maintained(report: "MaintainReport") -> Iterator[Block]:
     """The changes to the ledger's tables, and the other ones."""
-    yield Table(_LEDGER, [_ledger_row(one) for one in report.tables])
+    yield Table(LEDGER_COLUMNS, [_ledger_row(one) for one in report.tables])
     settled = f"settled {report.settled:,} interrupted sweeps and commands"
     counters = count_text(report.counters_removed, "retry counter")
     yield Line(f"{report.source}: {settled}, removed {counters}.")
