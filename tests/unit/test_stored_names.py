@@ -38,6 +38,7 @@ _GROUPS = {
     "duesweep.errors.QueueError": "cd7a52ad",
     "duesweep.errors.QueueNotFoundError": "ef5aae9a",
     "duesweep.errors.RefusedMessageError": "bff3f822",
+    "duesweep.errors.RefusedStatementError": "65d4c593",
     "duesweep.errors.ServiceError": "d3eef1b6",
     "duesweep.errors.SilentServiceError": "057c7cd7",
     "duesweep.errors.SparkError": "a2221288",

@@ -176,13 +176,19 @@ class QueueError(StoreError):
     """The service behind a queue failed or is out of reach."""
 
 
-class MissingRightError(StoreError):
-    """The server refused a statement, because this user lacks a right."""
+class RefusedStatementError(StoreError):
+    """The server refuses a statement, or drops its rows, until a person changes a table."""
 
     exit_code = ExitCode.CONFIGURATION
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
         super().__init__(text, transient=False, advice=advice)
+
+
+class MissingRightError(RefusedStatementError):
+    """The server refused a statement, because this user lacks a right."""
+
+    exit_code = ExitCode.CONFIGURATION
 
 
 class SilentServiceError(StoreError):

@@ -59,6 +59,8 @@ class Check(StrEnum):
     TABLE_INDEX = "table-index"
     TABLE_RIGHTS = "table-rights"
     ROW_SECURITY = "row-security"
+    REPLICA_IDENTITY = "replica-identity"
+    TABLE_TRIGGERS = "table-triggers"
     HEADERS_UNICODE = "headers-unicode"
     SEQ_HEADROOM = "seq-headroom"
     FEATURE_FLAGS = "feature-flags"

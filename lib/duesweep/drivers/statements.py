@@ -106,6 +106,7 @@ def read_topic(dialect: str, topic: str) -> str:
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)
 # A name, in quotes or brackets if it is a word of SQL, and a type without its length.
 _COLUMN = re.compile(r'^ +["\[]?([a-z_]+)["\]]? ([a-z]\w*(?:\[\])?)', re.MULTILINE)
+_KEY = re.compile(r"^ +(\w+) .*PRIMARY KEY|PRIMARY KEY \((.*)\)", re.MULTILINE)
 # As the catalogs write them, where they write them otherwise.
 _TYPES = {"timestamptz": "timestamp with time zone"}
 
@@ -213,6 +214,14 @@ def describe_statement(name: str, text: str, names: Names) -> str:
 
 
 @cache
+def journal_keys(dialect: str) -> Mapping[str, str]:
+    """The columns of the primary key of each of duesweep's own tables."""
+    found = _TABLE.findall(statement(dialect, "create_journal"))
+    keys = {table: _KEY.search(columns) for table, columns in found}
+    return {table: key[1] or key[2] for table, key in keys.items() if key is not None}
+
+
+@cache
 def journal_columns(dialect: str) -> Mapping[str, Mapping[str, str]]:
     """The columns and their types, as the catalog writes them, of each of duesweep's own tables:
     the ones that `create_journal` creates.
@@ -234,6 +243,9 @@ class FoundTable:
     indexes that leave rows out. `mark` says the format of duesweep's own tables. `is_unlogged`: a
     crash of the server empties the table. `has_rules`: rules or policies could change an INSERT.
     `hidden`: how row-level security hides rows from this user, or refuses some; None: it does not.
+    `has_key`: rows are unique by an index. `unidentified`: the part of it that is published for
+    replication without an identity, which stops changes. `hooks`: triggers and rules that could
+    drop rows.
     """
 
     is_table: bool
@@ -245,6 +257,10 @@ class FoundTable:
     is_unlogged: bool = False
     has_rules: bool = False
     hidden: "HiddenRows | None" = None
+    has_key: bool = True
+    has_primary_key: bool = True
+    unidentified: str | None = None
+    hooks: Sequence[str] = ()
 
 
 class HiddenRows(NamedTuple):

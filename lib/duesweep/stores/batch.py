@@ -37,7 +37,7 @@ from duesweep.stores.base import (
 )
 from duesweep.stores.dialect import Claims, Location, Locked, batches_lock
 from duesweep.stores.due import next_due
-from duesweep.stores.journal import read_pauses
+from duesweep.stores.journal import read_pauses, refuse_dropped
 from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
@@ -273,7 +273,7 @@ class SqlTask(TaskSession):
         failed: int = 0,
     ) -> None:
         late = tombstones.lateness_ms(server_us)
-        self._statements.execute(
+        took = self._statements.execute(
             "journal_batch",
             sweep_id=run.sweep_id,
             slice=slice_number,
@@ -284,6 +284,7 @@ class SqlTask(TaskSession):
             lateness_ms=self._dialect.late([ms for ms in late if ms is not None]),
             outcomes=tombstones.encode(late, server_us) if tombstones.keys else None,
         )
+        refuse_dropped(took, self.source)
 
     def _journal_exhausted(
         self, run: SweepRun, slice_number: int, exhausted: Sequence[Exhausted], server_us: int

@@ -4,19 +4,27 @@ of a database. A check judges the row of its own statement.
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from duesweep.core.account import FORMAT_MARK
+from duesweep.core.account import FORMAT_MARK, Account
 from duesweep.core.address import TableName, quote_name
-from duesweep.core.errors import ConfigError, MissingRightError, Problem, StoreError
+from duesweep.core.errors import (
+    ConfigError,
+    MissingRightError,
+    Problem,
+    RefusedMessageError,
+    StoreError,
+)
 from duesweep.core.finding import (
     Check,
     Finding,
     Severity,
     clock_skew,
     fault,
+    fault_of,
     ok,
     reachable,
     read_clock,
@@ -36,14 +44,16 @@ from duesweep.drivers.postgresql.session import (
     text_of,
 )
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
+from duesweep.drivers.postgresql.wire import UuidArray
 from duesweep.drivers.statements import Columns, FoundTable, Session
-from duesweep.stores.dialect import Location, Tables, WantedIndex
+from duesweep.stores.dialect import Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
     POSTGRESQL_QUEUE_RIGHTS,
     Grants,
     WantedTable,
     all_table_findings,
+    dropping,
     wanted_tables,
 )
 from duesweep.stores.zone import writer_time_zone
@@ -55,6 +65,11 @@ _WARN_AT, _FAULT_AT = 0.5, 0.9
 # The sources of settings that a session, or its connection string, sets for itself.
 _OWN_SOURCES = {"session", "client"}
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that store messages"
+# The end of a slice of no sweep.
+_NO_SLICE = {
+    **{"sweep_id": UUID(int=0), "slice": 0, "reason": None, "breakers": None},
+    **asdict(Account()),
+}
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
 
@@ -203,6 +218,46 @@ def check_session(
             yield _unknown_zone(setting, location.writer_time_zone)
 
 
+def try_hooks(
+    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
+) -> Sequence[Finding]:
+    """Whether a trigger or a rule drops rows that a sweep adds or removes: only a trial can show it.
+    It is rolled back.
+    """
+    session.begin()
+    try:
+        return _try_hooks(session, location, wanted, found)
+    except RefusedMessageError:
+        return [dropping(wanted, found, "does not take a message")]
+    except StoreError as error:
+        if error.transient:
+            raise
+        return [fault_of(Check.TABLE_TRIGGERS, wanted.name, error.problem)]
+    finally:
+        session.rollback()
+
+
+def _try_hooks(
+    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
+) -> Sequence[Finding]:
+    if location is None or wanted.key is None:
+        session.insert_messages(wanted.table, [("{}", None)])
+        return []
+    statements = session.named(location.names(location.delayed))
+    if wanted.table == journal_tables(location.delayed)["journal"]:
+        # A batch counts the row that it adds, and `open_sweep` its own.
+        is_taken = statements.execute("journal_slice", **_NO_SLICE)
+        return [] if is_taken else [dropping(wanted, found, "does not take a row")]
+    if wanted.is_journal:
+        return []
+    keys = [row.id for row in statements.rows("lock_any")]
+    if not keys:
+        reason = f"It has {' and '.join(found.hooks)}, and no message to try it with"
+        return [skipped(Check.TABLE_TRIGGERS, wanted.name, reason)]
+    is_removed = statements.execute("remove", keys=UuidArray.of(keys))
+    return [] if is_removed else [dropping(wanted, found, "keeps a message that is removed")]
+
+
 POSTGRESQL_TABLES = Tables(
     check_session=check_session,
     find=find_table,
@@ -211,6 +266,7 @@ POSTGRESQL_TABLES = Tables(
     estimate_rows=_estimate_rows,
     similar=similar_tables,
     hidden_rows=hidden_rows,
+    try_hooks=try_hooks,
     creation=_creation,
     script=_script,
     script_of=lambda _, texts: "\n".join(texts),
@@ -245,6 +301,9 @@ def examine(
             _examined(connection, each, role=server.role, sequences=sequences) for each in wanted
         ]
         yield from all_table_findings(setting, tables)
+        for one, found, _ in tables:
+            if found is not None and found.hooks and not found.missing_rights:
+                yield from try_hooks(connection, store, one, found)
         if store is not None:
             yield from _zones(connection, setting, store)
         yield from headroom(setting, sequences)

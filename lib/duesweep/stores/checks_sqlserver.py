@@ -46,6 +46,7 @@ from duesweep.stores.tables import (
     Grants,
     WantedTable,
     all_table_findings,
+    dropping,
     wanted_journals,
     wanted_tables,
 )
@@ -143,6 +144,16 @@ def _grants(
     return "\n".join(lines)
 
 
+def _found_hooks(
+    session: SqlServerSession,  # noqa: ARG001 - a trial could end the transaction
+    location: Location | None,  # noqa: ARG001
+    wanted: WantedTable,
+    found: FoundTable,
+) -> Sequence[Finding]:
+    """A trigger that runs in place of a statement: it cannot return the removed rows."""
+    return [dropping(wanted, found, "does not run the statements of a sweep")]
+
+
 SQL_SERVER_TABLES = Tables(
     check_session=check_session,
     find=find_table,
@@ -151,6 +162,7 @@ SQL_SERVER_TABLES = Tables(
     estimate_rows=_estimate_rows,
     similar=similar_tables,
     hidden_rows=hidden_rows,
+    try_hooks=_found_hooks,
     creation=_creation,
     script=_script,
     script_of=lambda table, texts: script(table.catalog, texts),
@@ -192,6 +204,9 @@ def examine(
         wanted += queues()
         tables = [_examined(connection, server.grantee, each) for each in wanted]
         yield from all_table_findings(setting, tables)
+        for one, found, _ in tables:
+            if found is not None and found.hooks:
+                yield from _found_hooks(connection, store, one, found)
 
 
 def server_findings(connection: SqlServerSession, setting: str, server: Any) -> Iterator[Finding]:

@@ -225,6 +225,7 @@ class Tables:
     adds its indexes. `columns`: the columns of a table that is there, else None. `estimate_rows`:
     about how many rows it has. `similar`: tables that may be meant if one is missing.
     `hidden_rows`: which of some tables of one schema have rows that this user may not see.
+    `try_hooks`: findings on a table with triggers or rules, which are tried and undone.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them, and `script_of` for
@@ -245,6 +246,7 @@ class Tables:
     estimate_rows: Callable[[Any, Any], int]
     similar: Callable[[Any, Any], Sequence[str]]
     hidden_rows: Callable[[Any, Sequence[Any]], Sequence[HiddenRows]]
+    try_hooks: Callable[[Any, Any, Any, FoundTable], Sequence[Finding]]
     creation: Callable[..., str]
     script: Callable[[str, Iterable[Sequence[str]]], str]
     script_of: Callable[[Any, Sequence[str]], str]

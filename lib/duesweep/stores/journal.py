@@ -14,7 +14,13 @@ from uuid import UUID, uuid5
 
 from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
-from duesweep.core.errors import ConfigError, StoreError, SweepClosedError, make_storable
+from duesweep.core.errors import (
+    ConfigError,
+    RefusedStatementError,
+    StoreError,
+    SweepClosedError,
+    make_storable,
+)
 from duesweep.core.policy import Pause
 from duesweep.core.world import Patience
 from duesweep.drivers.statements import Session, retry_lost_transactions
@@ -124,7 +130,7 @@ class SqlJournal:
         self._try_lock(sweep_lock(sweep_id))
         with self._session.transaction():
             pruned = self._dialect.prune_attempts(self._session, self.source)
-            self._session.execute(
+            took = self._session.execute(
                 "open_sweep",
                 sweep_id=sweep_id,
                 source=self.source,
@@ -132,13 +138,14 @@ class SqlJournal:
                 engine=engine,
                 attempts_changed=pruned > 0,
             )
+            refuse_dropped(took, self.source)
         return SweepRun(sweep_id, horizon)
 
     @retry_lost_transactions
     def open_command(self, command: Command) -> SweepRun:
         sweep_id, horizon = self._location.world.new_id(), self.horizon()
         self._try_lock(sweep_lock(sweep_id))
-        self._session.execute(
+        took = self._session.execute(
             "open_command",
             sweep_id=sweep_id,
             source=self.source,
@@ -147,6 +154,7 @@ class SqlJournal:
             given_by=make_storable(command.given_by),
             given_reason=command.reason and make_storable(command.reason),
         )
+        refuse_dropped(took, self.source)
         return SweepRun(sweep_id, horizon)
 
     @contextmanager
@@ -427,6 +435,15 @@ class SqlJournal:
 
     def _unlock(self, name: str) -> None:
         self._session.execute("unlock", **self._dialect.lock(name))
+
+
+def refuse_dropped(took: int, source: str) -> None:
+    """Raise `StoreError` if the journal took no row, and raised no error."""
+    if took == 0:
+        raise RefusedStatementError(
+            f"The journal of {source} did not take a row, and the server raised no error",
+            advice="look for a trigger or a rule on the tables duesweep_… that drops rows",
+        )
 
 
 def _uuid(value: object) -> UUID | None:

@@ -28,6 +28,7 @@ from duesweep.drivers.statements import (
     HiddenRows,
     Session,
     journal_columns,
+    journal_keys,
 )
 from duesweep.stores.dialect import Dialect, Location, WantedIndex, journal_tables
 from duesweep.stores.kinds import destinations
@@ -50,7 +51,7 @@ class WantedTable:
 
     `create` and `reshape` are advice: what to do if the table is missing, or if its columns differ.
     `unicode` names the column whose text has to hold all characters. `is_journal`: it is one of
-    duesweep's own tables, which `setup` creates together.
+    duesweep's own tables, which `setup` creates together. `key`: the columns of its primary key.
     """
 
     role: str
@@ -65,6 +66,7 @@ class WantedTable:
     indexes: Sequence[WantedIndex] = ()
     unicode: str | None = None
     is_journal: bool = False
+    key: str | None = None
 
     @property
     def name(self) -> str:
@@ -101,13 +103,14 @@ def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
         indexes=(location.dialect.tables.due_index(kind, delayed),),
         # The headers of the MSMQ transport are bytes.
         unicode="Headers" if kind.columns.get("Headers") == "nvarchar" else None,
+        key=kind.names.get("id"),
     )
     return [wanted, *wanted_journals(location.dialect, delayed)]
 
 
 def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
     """duesweep's own tables next to a delayed table."""
-    columns = journal_columns(dialect.statements)
+    columns, keys = journal_columns(dialect.statements), journal_keys(dialect.statements)
     return [
         WantedTable(
             role="journal table",
@@ -120,6 +123,7 @@ def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
                 "the tables duesweep_…, and run the command `setup`"
             ),
             is_journal=True,
+            key=keys.get(name),
         )
         for name, table in journal_tables(beside).items()
     ]
@@ -166,7 +170,11 @@ def table_findings(
         yield _age(wanted, found)
     yield _rights(wanted, found, grants)
     if found.hidden is not None:
-        yield row_security(wanted.name, found.hidden)
+        yield _row_security(wanted.name, found.hidden)
+    yield from _identity(wanted, found)
+    if wanted.is_journal and found.hooks:
+        text = f"It has {_listed(found.hooks)}, which could drop rows"
+        yield warning(Check.TABLE_TRIGGERS, wanted.name, text, "Drop it, unless it keeps all rows")
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
         if index.column in found.columns:
@@ -189,6 +197,8 @@ def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Fi
         found = tables.find(session, wanted.table, wanted.rights)
         others = partial(tables.similar, session, wanted.table)
         yield from table_findings(wanted, found, others=others)
+        if found is not None and found.hooks:
+            yield from tables.try_hooks(session, location, wanted, found)
 
 
 def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> None:
@@ -285,10 +295,44 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
     )
 
 
-def row_security(name: str, hidden: HiddenRows) -> Finding:
+def _row_security(name: str, hidden: HiddenRows) -> Finding:
     """A table whose rows this user does not see, or may not write: a store could look empty."""
     found = stop(Check.ROW_SECURITY, name, hidden.problem)
     return replace(found, statements=hidden.statements[:1])
+
+
+def _identity(wanted: WantedTable, found: FoundTable) -> Iterator[Finding]:
+    """A published table whose rows have no identity takes no changes. One that is not published is
+    slow without a key; duesweep's own tables need theirs.
+    """
+    name, add_key = wanted.name, f"ALTER TABLE {wanted.name} ADD PRIMARY KEY ({wanted.key})"
+    if found.unidentified is not None:
+        text = (
+            f"{found.unidentified} is in a publication and has no replica identity, so the server "
+            "refuses to change and to delete its rows"
+        )
+        identity = f"ALTER TABLE {found.unidentified} REPLICA IDENTITY DEFAULT"
+        statement = identity if found.has_primary_key else add_key
+        refused = stop(Check.REPLICA_IDENTITY, name, Problem(text, f"run {statement}"))
+        yield replace(refused, statements=[statement])
+    elif not found.has_key and wanted.is_journal:
+        text = f"{name} has no primary key: its rows could be there twice"
+        refused = stop(Check.TABLE_INDEX, name, Problem(text, f"run {add_key}"))
+        yield replace(refused, statements=[add_key])
+    elif not found.has_key and wanted.key is not None:
+        text = "It has no primary key: to find messages by their keys reads the whole table"
+        yield warning(Check.TABLE_INDEX, name, text, add_key, statements=[add_key])
+
+
+def dropping(wanted: WantedTable, found: FoundTable, what: str) -> Finding:
+    """A table on which a trigger or a rule drops the rows of a statement, without an error."""
+    text = f"{wanted.name} {what}, and the server raises no error: {_listed(found.hooks)} drops it"
+    advice = "let it return the row, or drop it"
+    return stop(Check.TABLE_TRIGGERS, wanted.name, Problem(text, advice))
+
+
+def _listed(hooks: Sequence[str]) -> str:
+    return " and ".join(hooks)
 
 
 def _age(wanted: WantedTable, found: FoundTable) -> Finding:

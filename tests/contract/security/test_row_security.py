@@ -139,7 +139,7 @@ def test_queue_that_refuses_rows_keeps_its_messages_with_a_statement_that_helps(
 
 
 TABLE = SqlServerTable("nsb", "dbo", "Sales.Orders.Delayed")
-COLUMN = {"name": "Due", "type": "datetime", "kind": "BASE TABLE", "mark": None}
+COLUMN = {"name": "Due", "type": "datetime", "kind": "BASE TABLE", "mark": None, "hook": None}
 POLICY = {"table": TABLE.table, "policy_schema": "sec", "policy": "Tenants", "is_filtered": 1}
 
 

@@ -74,6 +74,10 @@ ROWS = {
             "is_unlogged": False,
             "has_rules": False,
             "hidden_by": None,
+            "has_key": True,
+            "has_primary_key": True,
+            "published": None,
+            "hooks": [],
             "role": "sweeper",
         }
     ],

@@ -32,7 +32,7 @@ class Server:
         if name == "describe_table":
             columns = self.kind.columns.items()
             return [
-                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None, policies=0)
+                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None, policies=0, hook=None)
                 for n, t in columns
             ]
         assert name == "describe_indexes"

@@ -329,7 +329,9 @@ class Catalog:
         assert name == "describe_table"
         columns = {column: next(iter(types)) for column, types in COLUMNS.items()}
         return [
-            SimpleNamespace(name=column, type=kind, kind="BASE TABLE", mark=None, policies=0)
+            SimpleNamespace(
+                name=column, type=kind, kind="BASE TABLE", mark=None, policies=0, hook=None
+            )
             for column, kind in (columns | {"Headers": "nvarchar"}).items()
         ]
 

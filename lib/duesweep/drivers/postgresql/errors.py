@@ -21,6 +21,7 @@ from duesweep.core.errors import (
     MissingRightError,
     Problem,
     RefusedMessageError,
+    RefusedStatementError,
     SilentServiceError,
     StoreError,
     TransactionLostError,
@@ -281,8 +282,13 @@ _SERVICE_STATES = {"57P01", "57P02", "57P03", "57P04", "57P05", _IDLE_CLIENT}
 _STOPPED = _SERVICE_STATES | {"57014"}
 # Serialization failure and deadlock: the same transaction may succeed the next time.
 _LOST_STATES = {"40001", "40P01"}
-# Connection, rollback (deadlock, serialization), resources, lock not available, intervention.
-_PASSING_CLASSES = {"08", "40", "53", "55", "57", "58"}
+# Connection, rollback (deadlock, serialization), resources, intervention, system.
+_PASSING_CLASSES = {"08", "40", "53", "57", "58"}
+# The frozen client; a lock that is not available, and an object in use. The rest of class 55 lasts.
+_PASSING_STATES = {_IDLE_CLIENT, "55P03", "55006"}
+# A person has to alter the table: a state that does not allow it (no replica identity), no unique
+# key for ON CONFLICT, a rule that the statement cannot have.
+_TABLE_STATES = {"55000", "42P10", "0A000"}
 
 _PASSING_REFUSALS = (
     "starting up",
@@ -301,6 +307,10 @@ def _service_error(error: psycopg.Error, told: Problem) -> StoreError:
         return TransactionLostError(told.text, advice=told.advice)
     if isinstance(error, SilenceError):
         return SilentServiceError(told.text, transient=True, advice=told.advice)
+    if error.sqlstate in _TABLE_STATES:
+        hint = error.diag.message_hint
+        advice = told.advice or (make_storable(hint.rstrip(".")) if hint else None)
+        return RefusedStatementError(told.text, advice=advice)
     return StoreError(told.text, transient=_is_passing(error), advice=told.advice)
 
 
@@ -308,7 +318,7 @@ def _is_passing(error: psycopg.Error) -> bool:
     state = error.sqlstate
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state == _IDLE_CLIENT or state[:2] in _PASSING_CLASSES
+    return state in _PASSING_STATES or state[:2] in _PASSING_CLASSES
 
 
 def _is_refused_for_good(error: psycopg.OperationalError) -> bool:

@@ -472,6 +472,10 @@ def find_table(
         is_unlogged=found.is_unlogged,
         has_rules=found.has_rules,
         hidden=None if found.hidden_by is None else _hidden(table, found),
+        has_key=found.has_key,
+        has_primary_key=found.has_primary_key,
+        unidentified=found.published,
+        hooks=found.hooks,
     )
 
 

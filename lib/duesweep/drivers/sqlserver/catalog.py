@@ -28,6 +28,7 @@ def find_table(
         columns={row.name: row.type.lower() for row in rows},
         missing_rights=missing_rights(session, table, rights) if rights else (),
         mark=rows[0].mark,
+        hooks=[f"trigger {rows[0].hook}"] if rows[0].hook else [],
         hidden=next(_hidden(catalog, [table]), None) if rows[0].policies else None,
     )
 

@@ -36,16 +36,56 @@ CASE WHEN row_security_active(c.oid) AND EXISTS (
     SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
 ) END
 
+-- fragment: parts_of_table
+(SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
+
 -- name: describe_table
--- Returns a table's kind, owner, comment, columns, this role, the rights on it that the role lacks, whether any part
--- is unlogged, whether rules or policies could change an INSERT, and what hides rows. No row: it does not exist.
+-- Returns a table's kind, owner, comment, columns, this role, the rights on it that the role lacks, its policies that
+-- hide rows, and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
-       c.relpersistence = 'u' OR EXISTS (
-           SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
-           WHERE p.relpersistence = 'u'
-       ) AS is_unlogged,
+       EXISTS (SELECT FROM {{parts_of_table}} WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
        {{hidden_by: %(rights)s::text[]}} AS hidden_by,
+       EXISTS (
+           SELECT FROM pg_index i
+           WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+       ) AS has_key,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_primary_key,
+       (
+           SELECT min(p.oid::regclass::text)
+           FROM {{parts_of_table}}
+           WHERE p.relkind = 'r' AND p.relpersistence = 'p' AND p.relreplident <> 'f'
+             AND NOT EXISTS (
+                 SELECT FROM pg_index i
+                 WHERE i.indrelid = p.oid
+                   AND CASE p.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END
+             )
+             AND EXISTS (
+                 SELECT FROM pg_publication b
+                 WHERE (
+                     b.pubdelete AND 'DELETE' = ANY(%(rights)s::text[])
+                     OR b.pubupdate AND 'UPDATE' = ANY(%(rights)s::text[])
+                   )
+                   AND (
+                     b.puballtables
+                     OR EXISTS (SELECT FROM pg_get_publication_tables(b.pubname) t WHERE t.relid IN (p.oid, c.oid))
+                   )
+             )
+       ) AS published,
+       ARRAY(
+           SELECT 'trigger ' || g.tgname
+           FROM {{parts_of_table}}
+           JOIN pg_trigger g ON g.tgrelid = p.oid
+           CROSS JOIN unnest(%(rights)s::text[]) AS event (name)
+           -- each row (1), before (2), INSERT (4), DELETE (8), UPDATE (16)
+           WHERE g.tgtype & 3 = 3 AND g.tgenabled IN ('O', 'A')
+             AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
+           UNION
+           SELECT 'rule ' || w.rulename
+           FROM pg_rewrite w CROSS JOIN unnest(%(rights)s::text[]) AS event (name)
+           WHERE w.ev_class = c.oid AND w.ev_type::text = translate(left(name, 1), 'SUID', '0234') AND name <> 'SELECT'
+           ORDER BY 1
+       ) AS hooks,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -73,6 +113,10 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL (SELECT {{hidden_by: ARRAY['SELECT']}} AS by) hidden
 WHERE n.nspname = %(schema)s::text AND c.relname = ANY(%(tables)s::text[]) AND hidden.by IS NOT NULL
 ORDER BY c.relname;
+
+-- name: lock_any
+-- Returns and locks some message, due or not; skips rows that others hold. No row: none.
+SELECT d.{id}::text AS id FROM {delayed} d LIMIT 1 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: similar_tables
 -- Returns the schemas and names of tables whose names end alike, at most 1,000.

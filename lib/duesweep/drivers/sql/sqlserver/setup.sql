@@ -26,8 +26,8 @@ SELECT j.[value] FROM OPENJSON(@numbers) j;
 SELECT CASE WHEN OBJECT_ID(@name, 'U') IS NULL THEN 0 ELSE 1 END AS found;
 
 -- name: describe_table
--- Returns a table's columns, its kind, its format's mark, and whether the database has security policies. No row: it
--- does not exist, or this user may not see it. The views are not joined, for which some servers take a second.
+-- Returns a table's columns, kind, format's mark, and INSTEAD OF trigger, and how many security policies there are. No
+-- row: it does not exist, or this user may not see it. The views are not joined: for that some servers take a second.
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT t.TABLE_TYPE
         FROM {catalog}.INFORMATION_SCHEMA.TABLES t
@@ -36,7 +36,10 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
         FROM {catalog}.sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(@name, 'U') AND p.minor_id = 0
           AND p.name = N'duesweep.format') AS mark,
-       (SELECT COUNT(*) FROM {catalog}.sys.objects o WHERE o.type = 'SP') AS policies
+       (SELECT COUNT(*) FROM {catalog}.sys.objects o WHERE o.type = 'SP') AS policies,
+       (SELECT MAX(g.name)
+        FROM {catalog}.sys.triggers g
+        WHERE g.parent_id = OBJECT_ID(@name, 'U') AND g.is_instead_of_trigger = 1 AND g.is_disabled = 0) AS hook
 FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;

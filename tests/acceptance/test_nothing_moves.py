@@ -1,0 +1,178 @@
+"""Messages are due and nothing moves: for each cause, the words of a sweep with its exit code, and
+of the doctor. docs/exit-codes.md has the same table for the person on call.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from support.diagnosis import diagnosed
+from support.endpoint import Endpoint
+
+DELAYED = '"Sales.Orders.Delayed"'
+SWALLOW = "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+KEEP = "CREATE TRIGGER keep BEFORE {} ON {} FOR EACH ROW EXECUTE FUNCTION swallow()"
+WHOLE = ("ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public")
+At = Callable[[Endpoint[Any]], AbstractContextManager[Endpoint[Any]]]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`words` are in a sweep's output, which ends with `code`. `check` is the doctor's, with its
+    severity and words; None: it finds nothing wrong.
+    """
+
+    at: At
+    code: int
+    words: str
+    check: str | None = None
+    severity: str = "fault"
+    found: str = ""
+
+
+def _sql(*statements: str) -> At:
+    def at(endpoint: Endpoint[Any]) -> AbstractContextManager[Endpoint[Any]]:
+        for statement in statements:
+            endpoint.execute(statement)
+        return nullcontext(endpoint)
+
+    return at
+
+
+def _as_role(*statements: str) -> At:
+    """By a role that owns no table."""
+
+    def at(endpoint: Endpoint[Any]) -> AbstractContextManager[Endpoint[Any]]:
+        dsn = endpoint.server.role("sweeper", *WHOLE)
+        for statement in statements:
+            endpoint.execute(
+                statement.replace("sweeper", f"{endpoint.server.admin.info.dbname}_sweeper")
+            )
+        return nullcontext(endpoint.having(store__dsn=dsn))
+
+    return at
+
+
+CAUSES = {
+    "row-level security": Cause(
+        _as_role(f"ALTER TABLE {DELAYED} ENABLE ROW LEVEL SECURITY"),
+        *(2, "Row-level security hides or refuses rows", "row-security"),
+    ),
+    "publication without an identity": Cause(
+        _sql(
+            "CREATE PUBLICATION p FOR ALL TABLES", f"ALTER TABLE {DELAYED} REPLICA IDENTITY NOTHING"
+        ),
+        *(2, "REPLICA IDENTITY DEFAULT", "replica-identity"),
+    ),
+    "publication, and restored without its key": Cause(
+        _sql(
+            f"CREATE PUBLICATION p FOR TABLE {DELAYED}",
+            f'ALTER TABLE {DELAYED} DROP CONSTRAINT "Sales.Orders.Delayed_pkey"',
+        ),
+        *(2, "ADD PRIMARY KEY (id)", "replica-identity"),
+    ),
+    "journal in a publication without an identity": Cause(
+        _sql(
+            "CREATE PUBLICATION p FOR ALL TABLES",
+            "ALTER TABLE duesweep_sweeps REPLICA IDENTITY NOTHING",
+        ),
+        *(2, "duesweep_sweeps is in a publication", "replica-identity"),
+    ),
+    "journal without its key": Cause(
+        _sql("ALTER TABLE duesweep_bindings DROP CONSTRAINT duesweep_bindings_pkey"),
+        *(2, "ADD PRIMARY KEY (source)", "table-index"),
+    ),
+    "trigger that keeps rows": Cause(
+        _sql(SWALLOW, KEEP.format("DELETE", DELAYED)),
+        *(2, "keeps a message that is removed", "table-triggers"),
+    ),
+    "rule that keeps rows": Cause(
+        _sql(f"CREATE RULE keep AS ON DELETE TO {DELAYED} DO INSTEAD NOTHING"),
+        *(2, "rule keep drops it", "table-triggers"),
+    ),
+    "trigger that drops the journal's rows": Cause(
+        _sql(SWALLOW, KEEP.format("INSERT", "duesweep_journal")),
+        *(2, "does not take a row", "table-triggers"),
+    ),
+    "trigger that drops sweeps": Cause(
+        _sql(SWALLOW, KEEP.format("INSERT", "duesweep_sweeps")),
+        *(2, "did not take a row", "table-triggers", "warning"),
+    ),
+    "trigger that drops a queue's rows": Cause(
+        _sql(SWALLOW, KEEP.format("INSERT", '"Billing"')),
+        *(3, "look for a trigger or a rule", "table-triggers"),
+    ),
+    "missing right": Cause(
+        _as_role(f"REVOKE DELETE ON {DELAYED} FROM sweeper"),
+        *(2, "lacks DELETE", "table-rights"),
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES.keys())
+def test_cause_is_told_by_sweep_and_doctor(cause: Cause, endpoint: Endpoint[Any]) -> None:
+    endpoint.set_up("Billing").delay_many(3)
+
+    with cause.at(endpoint) as at:
+        ran = at.run("sweep")
+        found = diagnosed(at.config_file())
+
+    assert (ran.code, cause.words in ran.told) == (cause.code, True), ran
+    assert len(endpoint.waiting()) == 3
+    if cause.check is None:
+        assert found.to_mend() == {}, found.text
+    else:
+        told = [one for one in found.all_of(cause.check) if one["severity"] == cause.severity]
+        assert any(cause.found in one["found"] for one in told), found.text
+
+
+def test_trigger_that_keeps_no_row_and_publications_with_identities_are_no_fault(
+    endpoint: Endpoint[Any],
+) -> None:
+    endpoint.set_up("Billing").delay_many(3)
+    endpoint.execute(
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN RETURN CASE TG_OP WHEN ''DELETE'' THEN OLD ELSE NEW END; END'"
+    )
+    endpoint.execute(KEEP.format("DELETE", DELAYED).replace("swallow", "note"))
+    endpoint.execute(KEEP.format("INSERT", '"Billing"').replace("swallow", "note"))
+    endpoint.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    endpoint.execute(f"ALTER TABLE {DELAYED} REPLICA IDENTITY FULL")
+
+    assert diagnosed(endpoint.config_file()).to_mend() == {}
+    assert endpoint.document("sweep")["dispatched"] == 3
+
+
+def test_published_part_of_a_table_without_an_identity_is_named(endpoint: Endpoint[Any]) -> None:
+    endpoint.set_up("Billing")
+    endpoint.execute(f"DROP TABLE {DELAYED}")
+    endpoint.execute(
+        f"CREATE TABLE {DELAYED} (id uuid DEFAULT gen_random_uuid(), headers text NOT NULL,"
+        " body bytea, due timestamptz NOT NULL) PARTITION BY RANGE (due)"
+    )
+    endpoint.execute(f"CREATE TABLE part PARTITION OF {DELAYED} DEFAULT")
+    endpoint.execute(f"CREATE INDEX ON {DELAYED} (due)")
+    endpoint.execute(f"CREATE PUBLICATION p FOR TABLE {DELAYED} WITH (publish_via_partition_root)")
+    endpoint.delay()
+
+    ran = endpoint.run("sweep")
+
+    assert (ran.code, "public.part is in a publication" in ran.err) == (2, True), ran
+
+
+def test_statement_that_the_server_refuses_for_good_is_told_with_its_hint(
+    endpoint: Endpoint[Any],
+) -> None:
+    endpoint.set_up("Billing").delay(due_in_seconds=900)
+    assert endpoint.run("sweep").code == 0
+    # Sweeps change no row of this table.
+    endpoint.execute("CREATE PUBLICATION p FOR TABLE duesweep_pauses WITH (publish = 'insert')")
+    endpoint.execute("ALTER TABLE duesweep_pauses DROP CONSTRAINT duesweep_pauses_pkey")
+    endpoint.execute("CREATE UNIQUE INDEX ON duesweep_pauses (source, pattern, reason)")
+
+    ran = endpoint.run("pause", "Billing", "--reason", "x")
+
+    assert (ran.code, "ON CONFLICT" in ran.err) == (2, True), ran
