@@ -378,10 +378,7 @@ SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
 -- name: describe_table
 -- $1 ?, $2 ?, $3 ?
 SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
-       c.relpersistence = 'u' OR EXISTS (
-           SELECT FROM pg_partition_tree(c.oid) part JOIN pg_class p ON p.oid = part.relid
-           WHERE p.relpersistence = 'u'
-       ) AS is_unlogged,
+       EXISTS (SELECT FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
        CASE WHEN row_security_active(c.oid) AND EXISTS (
            SELECT
@@ -403,6 +400,45 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
        ) THEN ARRAY(
            SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
        ) END AS hidden_by,
+       EXISTS (
+           SELECT FROM pg_index i
+           WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+       ) AS has_key,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_primary_key,
+       (
+           SELECT min(p.oid::regclass::text)
+           FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
+           WHERE p.relkind = 'r' AND p.relpersistence = 'p' AND p.relreplident <> 'f'
+             AND NOT EXISTS (
+                 SELECT FROM pg_index i
+                 WHERE i.indrelid = p.oid
+                   AND CASE p.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END
+             )
+             AND EXISTS (
+                 SELECT FROM pg_publication b
+                 WHERE (
+                     b.pubdelete AND 'DELETE' = ANY($1::text[])
+                     OR b.pubupdate AND 'UPDATE' = ANY($1::text[])
+                   )
+                   AND (
+                     b.puballtables
+                     OR EXISTS (SELECT FROM pg_get_publication_tables(b.pubname) t WHERE t.relid IN (p.oid, c.oid))
+                   )
+             )
+       ) AS published,
+       ARRAY(
+           SELECT 'trigger ' || g.tgname
+           FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
+           JOIN pg_trigger g ON g.tgrelid = p.oid
+           CROSS JOIN unnest($1::text[]) AS event (name)
+           WHERE g.tgtype & 3 = 3 AND g.tgenabled IN ('O', 'A')
+             AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
+           UNION
+           SELECT 'rule ' || w.rulename
+           FROM pg_rewrite w CROSS JOIN unnest($1::text[]) AS event (name)
+           WHERE w.ev_class = c.oid AND w.ev_type::text = translate(left(name, 1), 'SUID', '0234') AND name <> 'SELECT'
+           ORDER BY 1
+       ) AS hooks,
        ARRAY(
            SELECT a.attname::text
            FROM pg_attribute a
@@ -1327,4 +1363,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations

@@ -520,7 +520,7 @@ SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END
 SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
 
 -- name: describe_table
--- schema, table, name, schema, table
+-- schema, table, name, name, schema, table
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT t.TABLE_TYPE
         FROM [nsb].INFORMATION_SCHEMA.TABLES t
@@ -529,7 +529,10 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
         FROM [nsb].sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
           AND p.name = N'duesweep.format') AS mark,
-       (SELECT COUNT(*) FROM [nsb].sys.objects o WHERE o.type = 'SP') AS policies
+       (SELECT COUNT(*) FROM [nsb].sys.objects o WHERE o.type = 'SP') AS policies,
+       (SELECT MAX(g.name)
+        FROM [nsb].sys.triggers g
+        WHERE g.parent_id = OBJECT_ID(?, 'U') AND g.is_instead_of_trigger = 1 AND g.is_disabled = 0) AS hook
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
