@@ -221,7 +221,7 @@ def check_session(
 def try_hooks(
     session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
 ) -> Sequence[Finding]:
-    """Whether a trigger or a rule drops rows that a sweep adds or removes: only a trial can show it.
+    """Whether a trigger or a rule drops rows that a sweep adds or removes: only a trial shows it.
     It is rolled back.
     """
     session.begin()
