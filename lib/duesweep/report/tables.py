@@ -7,10 +7,7 @@ are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-import rich.table
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.text import Text
 
 from duesweep.core.errors import make_printable
 from duesweep.report.text import Cell, Column, Row
@@ -26,10 +23,21 @@ _WHOLE_LINES = 1_000_000
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """Print the table, its titles first, and flush: more may take its time."""
-    console = _console()
-    width = console.width if console.is_terminal else None
-    for line in lay_out(columns, list(rows), width):
-        console.print(line, soft_wrap=True)
+    if not sys.stdout.isatty():
+        for line in lay_out(columns, list(rows), None):
+            print("".join(cell.text for cell in line))
+    else:
+        # Takes a tenth of a second, which a sweep by cron does without.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        console = Console(
+            force_terminal=True,
+            highlight=False,
+            color_system=None if Console().no_color else "auto",
+        )
+        for line in lay_out(columns, list(rows), console.width):
+            console.print(Text.assemble(*line), soft_wrap=True)
     sys.stdout.flush()
 
 
@@ -37,6 +45,10 @@ def print_wrapped(rows: Sequence[Row]) -> None:
     """Print rows without titles, the last cell wrapped at the width of a terminal; elsewhere lines
     are whole, so that they can be copied.
     """
+    import rich.table  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = rich.table.Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for number in range(len(rows[0])):
         table.add_column(no_wrap=number < len(rows[0]) - 1, overflow="fold")
@@ -50,7 +62,7 @@ def print_wrapped(rows: Sequence[Row]) -> None:
     print("\n".join(line.rstrip() for line in lines.get().splitlines()))
 
 
-def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[Text]:
+def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[list[Cell]]:
     """The table's lines, which fit into `width` (None: as long as they have to be). Columns become
     narrower, and if that is not enough, columns are left out: first empty ones, then by their
     rank. A key is never cut: a line may be longer for it.
@@ -71,14 +83,6 @@ def fact_lines(values: Mapping[str, str], indent: str) -> list[str]:
         f"{indent}{shown}{' ' * (width - cell_len(shown))}  {make_printable(values[name])}".rstrip()
         for name, shown in names.items()
     ]
-
-
-def _console() -> Console:
-    is_terminal = sys.stdout.isatty()
-    console = Console(force_terminal=is_terminal, highlight=False)
-    if console.no_color:
-        return Console(force_terminal=is_terminal, highlight=False, color_system=None)
-    return console
 
 
 def _shown(cell: Cell | str) -> Cell:
@@ -125,19 +129,21 @@ def _room(shown: Sequence[int], width: int) -> int:
 
 def _line(
     columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], shown: Sequence[int]
-) -> Text:
-    line = Text()
+) -> list[Cell]:
+    line: list[Cell] = []
     for i in shown:
         text, style = row[i]
         if not _is_key(columns[i]):
             text = _cut(text, widths[i])
+        gap = _GAP if line else ""
         space = " " * (widths[i] - cell_len(text))
-        line.append(_GAP if i > shown[0] else "")
-        line.append(space if columns[i].is_number else "")
-        line.append(text, style)
-        line.append("" if columns[i].is_number else space)
-    line.rstrip()
-    return line
+        if columns[i].is_number:
+            line += [Cell(gap + space), Cell(text, style)]
+        else:
+            line += [Cell(gap), Cell(text, style), Cell(space)]
+    while line and not line[-1].text.strip():
+        line.pop()
+    return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip())] if line else []
 
 
 def _cut(text: str, width: int) -> str:
