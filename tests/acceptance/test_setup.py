@@ -10,6 +10,7 @@ from psycopg.conninfo import make_conninfo
 from duesweep.stores.dialect import JOURNAL_TABLES
 from support.commands import run
 from support.config_files import add_routes
+from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 
 OWN_TABLES = {f"duesweep_{name}" for name in JOURNAL_TABLES}
@@ -69,6 +70,48 @@ def test_printed_setup_is_what_a_dba_can_run_quietly_and_again(endpoint: Endpoin
     assert len(tables) > 20
     assert set(tables) == {None}
     assert whole.run("sweep").code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--print-sql",)])
+@pytest.mark.parametrize("name", ["sales.orders", "Sales_Orders", "Slaes.Orders", "Sales.Order"])
+def test_endpoint_that_is_misspelt_gets_no_tables(
+    name: str, options: tuple[str, ...], endpoint: Endpoint
+) -> None:
+    before = _tables(endpoint.set_up().dsn)
+
+    ran = endpoint.named(name).run("setup", *options)
+
+    assert (ran.code, 'but "public"."Sales.Orders.Delayed"' in ran.err) == (2, True), ran
+    assert "--new-endpoint" in ran.err
+    assert _tables(endpoint.dsn) == before
+
+
+@pytest.mark.parametrize("name", ["Sales.Billing", "Sales.Orders2", "Sales.Orders.EU", "Orders"])
+def test_other_endpoint_of_the_same_database_needs_no_option(name: str, endpoint: Endpoint) -> None:
+    endpoint.set_up()
+
+    assert endpoint.named(name).run("setup").code == 0
+
+    assert f"{name}.Delayed" in _tables(endpoint.dsn)
+    assert endpoint.named(name).run("setup").code == 0
+
+
+def test_new_endpoint_with_almost_the_same_name_is_created_and_the_doctor_warns_of_it(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up().delay(None, due_in_seconds=900)
+    other = endpoint.named("sales.orders")
+    missing = diagnosed(other.config_file()).of("table-exists")
+    assert 'Did you mean "public"."Sales.Orders.Delayed"?' in missing["advice"]
+
+    assert other.run("setup", "--new-endpoint").code == 0
+
+    warned = diagnosed(other.config_file())
+    assert warned.to_mend() == {("table-exists", '"public"."sales.orders.Delayed"'): "warning"}
+    assert 'while "public"."Sales.Orders.Delayed" has messages' in warned.of("table-exists")["found"]
+    other.delay(None, due_in_seconds=900)
+    assert diagnosed(other.config_file()).to_mend() == {}
+    assert diagnosed(endpoint.config_file()).to_mend() == {}
 
 
 def test_queues_are_created_in_their_own_database(endpoint: Endpoint, queues_dsn: str) -> None:

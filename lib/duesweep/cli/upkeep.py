@@ -54,6 +54,9 @@ def setup(
     rebind: Annotated[
         bool, typer.Option("--rebind", help="Bind the journal to the ledger at ledger.root.")
     ] = False,
+    new_endpoint: Annotated[
+        bool, typer.Option("--new-endpoint", help="Even if one has almost the same name.")
+    ] = False,
 ) -> Result:
     """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
 
@@ -65,9 +68,9 @@ def setup(
             advice="add --print-sql, and let an administrator run the printed statements",
         )
     if print_sql:
-        script = common.duesweep().setup_script(grant_to)
+        script = common.duesweep().setup_script(grant_to, new_endpoint=new_endpoint)
         return Result({"sql": script}, map(Line, script.split("\n")))
-    done = common.duesweep().setup(rebind=rebind)
+    done = common.duesweep().setup(rebind=rebind, new_endpoint=new_endpoint)
     return Result(done, views.set_up(done))
 
 

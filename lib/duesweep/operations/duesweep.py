@@ -380,17 +380,19 @@ class Duesweep:
 
         return maintain(self.config, forget, self.spark)
 
-    def setup(self, *, rebind: bool = False) -> "SetUp":
-        """Create missing tables in the databases. `rebind`: free the journal from its ledger."""
+    def setup(self, *, rebind: bool = False, new_endpoint: bool = False) -> "SetUp":
+        """Create missing tables in the databases. `rebind`: free the journal from its ledger.
+        `new_endpoint`: also if there is a delayed table with almost the same name.
+        """
         from duesweep.operations.setup import set_up
 
-        return set_up(self.config, rebind=rebind)
+        return set_up(self.config, rebind=rebind, new_endpoint=new_endpoint)
 
-    def setup_script(self, grant_to: str | None = None) -> str:
+    def setup_script(self, grant_to: str | None = None, *, new_endpoint: bool = False) -> str:
         """The statements of `setup`, and the grants that a role needs for sweeps."""
         from duesweep.operations.setup import setup_script
 
-        return setup_script(self.config, grant_to)
+        return setup_script(self.config, grant_to, new_endpoint=new_endpoint)
 
     def doctor(self, *, ignored: Sequence[str] = (), with_spark: bool = True) -> "Diagnosis":
         """Check services and settings, and say what to do about each problem."""

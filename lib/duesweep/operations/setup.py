@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from duesweep.config import Config
 from duesweep.config.adapters import named_by
-from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
+from duesweep.config.adapters.roles import CustomStoreStep, refuse_misspelt, setup_steps
 from duesweep.core.errors import Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
@@ -27,9 +27,13 @@ class SetUp:
     created: Sequence[object] = field(repr=False)
 
 
-def set_up(config: Config, *, rebind: bool = False) -> SetUp:
-    """Create missing tables. `rebind`: free the source from its ledger first."""
+def set_up(config: Config, *, rebind: bool = False, new_endpoint: bool = False) -> SetUp:
+    """Create missing tables. `rebind`: free the source from its ledger first. Raises `ConfigError`
+    if another endpoint may be meant, unless it is to be a `new_endpoint`.
+    """
     steps = setup_steps(config)
+    if not new_endpoint:
+        refuse_misspelt(steps)
     found = [each for step in steps for each in step.install(rebind=rebind)]
     done = [_told(each) for each in found if not isinstance(each, Problem)]
     if isinstance(steps[0], CustomStoreStep):
@@ -39,11 +43,14 @@ def set_up(config: Config, *, rebind: bool = False) -> SetUp:
     return SetUp(done, problems, [each for each in found if not isinstance(each, Problem | _Told)])
 
 
-def setup_script(config: Config, grant_to: str | None = None) -> str:
+def setup_script(config: Config, grant_to: str | None = None, *, new_endpoint: bool = False) -> str:
     """All statements, with the grants that the role `grant_to` needs for sweeps. If there are
-    several databases, comments say where each has to run. Connects to nothing.
+    several databases, comments say where each has to run. Raises `ConfigError` as `set_up`, if the
+    store can be reached; it need not.
     """
     steps, parts = setup_steps(config), list[str]()
+    if not new_endpoint:
+        refuse_misspelt(steps, needs_store=False)
     for step in steps:
         if len(steps) > 1:
             parts.append(f"-- In the database that {step.setting} names:")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +55,7 @@ from duesweep.stores.tables import (
     WantedTable,
     all_table_findings,
     dropping,
+    empty_beside_full,
     wanted_tables,
 )
 from duesweep.stores.zone import writer_time_zone
@@ -300,7 +302,11 @@ def examine(
         tables = [
             _examined(connection, each, role=server.role, sequences=sequences) for each in wanted
         ]
-        yield from all_table_findings(setting, tables)
+        yield from all_table_findings(setting, tables, partial(similar_tables, connection))
+        if store is not None and any(
+            one.table == store.delayed and found for one, found, _ in tables
+        ):
+            yield from empty_beside_full(connection, store, store.delayed)
         for one, found, _ in tables:
             if found is not None and found.hooks and not found.missing_rights:
                 yield from try_hooks(connection, store, one, found)

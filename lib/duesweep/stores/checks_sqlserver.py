@@ -5,6 +5,7 @@ of a database. A check judges the row of its own statement.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
@@ -47,6 +48,7 @@ from duesweep.stores.tables import (
     WantedTable,
     all_table_findings,
     dropping,
+    empty_beside_full,
     wanted_journals,
     wanted_tables,
 )
@@ -203,7 +205,9 @@ def examine(
             )
         wanted += queues()
         tables = [_examined(connection, server.grantee, each) for each in wanted]
-        yield from all_table_findings(setting, tables)
+        yield from all_table_findings(setting, tables, partial(similar_tables, connection))
+        if store is not None and any(one.table == delayed and found for one, found, _ in tables):
+            yield from empty_beside_full(connection, store, delayed)
         for one, found, _ in tables:
             if found is not None and found.hooks:
                 yield from _found_hooks(connection, store, one, found)

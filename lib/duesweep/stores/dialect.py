@@ -244,7 +244,7 @@ class Tables:
     with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
     columns: Callable[[Any, Any], Collection[str] | None]
     estimate_rows: Callable[[Any, Any], int]
-    similar: Callable[[Any, Any], Sequence[str]]
+    similar: Callable[[Any, Any], Sequence[Any]]
     hidden_rows: Callable[[Any, Sequence[Any]], Sequence[HiddenRows]]
     try_hooks: Callable[[Any, Any, Any, FoundTable], Sequence[Finding]]
     creation: Callable[..., str]

@@ -11,7 +11,13 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
-from duesweep.stores.tables import AGE_COLUMNS, missing_index, newer_format, wanted_tables
+from duesweep.stores.tables import (
+    AGE_COLUMNS,
+    missing_index,
+    misspelt,
+    newer_format,
+    wanted_tables,
+)
 
 # Tables with the columns that each has to have, and the statements that create or complete them.
 _Creation = tuple[Mapping[Any, Collection[str]], Sequence[str]]
@@ -51,6 +57,13 @@ class SqlSetup:
             found = wanted_tables(self.store, self.store.delayed)
             rights |= {wanted.table: wanted.rights for wanted in found}
         return self.dialect.tables.grants(role, rights, self.queues)
+
+    def misspelt(self) -> Problem | None:
+        """That the store's delayed table would be new next to one that may be meant."""
+        if self.store is None:
+            return None
+        with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
+            return misspelt(session, self.store, self.store.find_delayed(session))
 
     def install(
         self, *, rebind: bool

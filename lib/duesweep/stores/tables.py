@@ -3,6 +3,7 @@ shows all; a sweep is refused by the first that stops it.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +39,9 @@ POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
 SQL_SERVER_QUEUE_RIGHTS: Sequence[str] = ("SELECT", "INSERT")
 # Types of text that hold the characters of one code page only.
 _NARROW = {"varchar", "char", "text"}
+# One letter that is wrong, missing or elsewhere; not in shorter names, and not in codes.
+_ERRORS, _LEAST_LETTERS, _CODE_LETTERS = 1.3, 5, 3
+_PUNCTUATION = re.compile(r"[\W_]+")
 _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 # A database administrator may have created the tables with the other type of text.
 _ALIKE = {"text": frozenset({"text", "character varying"})}
@@ -133,8 +137,12 @@ def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
 ExaminedTable = tuple[WantedTable, FoundTable | None, Grants]
 
 
-def all_table_findings(setting: str, tables: Sequence[ExaminedTable]) -> Iterator[Finding]:
-    """Findings on all tables of a database. If `setup` has not run, one finding says so."""
+def all_table_findings(
+    setting: str, tables: Sequence[ExaminedTable], similar: Callable[[Any], Iterable[Any]]
+) -> Iterator[Finding]:
+    """Findings on all tables of a database; `similar` returns the tables that may be meant by one.
+    If `setup` has not run, one finding says so.
+    """
     journal = [(wanted, found) for wanted, found, _ in tables if wanted.is_journal]
     is_set_up = not journal or any(found for _, found in journal)
     if journal and is_set_up:
@@ -145,7 +153,8 @@ def all_table_findings(setting: str, tables: Sequence[ExaminedTable]) -> Iterato
         yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}", "Run the command `setup` once")
     for wanted, found, grants in tables:
         if is_set_up or not wanted.is_journal:
-            yield from table_findings(wanted, found, grants)
+            others = partial(similar, wanted.table)
+            yield from table_findings(wanted, found, grants, others=others)
 
 
 def table_findings(
@@ -153,7 +162,7 @@ def table_findings(
     found: FoundTable | None,
     grants: Grants | None = None,
     *,
-    others: Callable[[], Iterable[str]] = tuple,
+    others: Callable[[], Iterable[Any]] = tuple,
 ) -> Iterator[Finding]:
     """Findings on one table. `others` are tables that may be meant if this one is missing; without
     `grants`, a finding names no statement that grants a missing right.
@@ -208,6 +217,60 @@ def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> No
         raise ConfigError(hidden.problem.text, advice=hidden.problem.advice)
 
 
+def misspelt(session: Session, location: Location, delayed: Any) -> Problem | None:
+    """That the delayed table is missing, and one with almost the same name is there, in its schema:
+    the other one may be meant.
+    """
+    tables = location.dialect.tables
+    if location.kind.create is None or tables.columns(session, delayed) is not None:
+        return None
+    near = [each.sql for each in tables.similar(session, delayed) if is_near(delayed, each)]
+    if not near:
+        return None
+    return Problem(
+        f"There is no delayed table {delayed.sql}, but {' and '.join(near)}",
+        f"correct {location.kind.settings.replace(' and ', ' or ')}; or, if this is another "
+        "endpoint, add --new-endpoint",
+    )
+
+
+def is_near(table: Any, other: Any) -> bool:
+    """Whether one of two delayed tables in a schema may be meant by the other's name: they are the
+    same in other case or punctuation, or but for one letter. Numbers and short parts of a name,
+    such as EU and US, are no mistakes.
+    """
+    if table.schema != other.schema or table == other:
+        return False
+    parts, others = (_PUNCTUATION.split(_endpoint_of(each).casefold()) for each in (table, other))
+    one, two = "".join(parts), "".join(others)
+    if one == two:
+        return True
+    longest = max(len(one), len(two))
+    ratio = difflib.SequenceMatcher(None, one, two, autojunk=False).ratio()
+    same_codes = [*filter(_is_code, parts)] == [*filter(_is_code, others)]
+    return longest >= _LEAST_LETTERS and same_codes and ratio >= 1 - _ERRORS / longest
+
+
+def _endpoint_of(delayed: Any) -> str:
+    name: str = delayed.table
+    return name.rpartition(".")[0] or name
+
+
+def _is_code(part: str) -> bool:
+    return len(part) <= _CODE_LETTERS or any(map(str.isdecimal, part))
+
+
+def empty_beside_full(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
+    """A warning of an empty delayed table if one with almost the same name has messages."""
+    tables = location.dialect.tables
+    near = [each for each in tables.similar(session, delayed) if is_near(delayed, each)]
+    full = [each for each in near if tables.estimate_rows(session, each)]
+    if full and not session.named(location.names(delayed)).rows("doctor_waiting", most=1):
+        text = f"It is empty, while {full[0].sql} has messages: that one may be the endpoint's"
+        advice = f"Correct {location.kind.settings.replace(' and ', ' or ')} if it is"
+        yield warning(Check.TABLE_EXISTS, delayed.sql, text, advice)
+
+
 def newer_format(name: str, found: FoundTable | None) -> Sequence[Finding]:
     """The finding on one of duesweep's own tables that is newer than this version knows."""
     mark = None if found is None else found.mark
@@ -231,9 +294,10 @@ def column_names(wanted: Columns, names: Iterable[str]) -> str:
     )
 
 
-def _missing(wanted: WantedTable, others: Callable[[], Iterable[str]]) -> Finding:
+def _missing(wanted: WantedTable, others: Callable[[], Iterable[Any]]) -> Finding:
     # Names of duesweep's own tables are never mistaken.
-    near = [] if wanted.is_journal else difflib.get_close_matches(wanted.name, [*others()], n=3)
+    names = [] if wanted.is_journal else [other.sql for other in others()]
+    near = difflib.get_close_matches(wanted.name, names, n=3)
     hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
     refusal = Problem(f"There is no {wanted.role} {wanted.name}", hint + wanted.create)
     text = f"The {wanted.role} does not exist, or this user has no rights on it"

@@ -101,7 +101,7 @@ def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
 def test_setup_has_not_run_where_none_of_its_tables_is_there(
     founds: tuple[FoundTable | None, ...], expected: list[tuple[Check, str]]
 ) -> None:
-    findings = all_table_findings("store.dsn", _tables(*founds))
+    findings = all_table_findings("store.dsn", _tables(*founds), lambda _: ())
 
     assert [(f.check, f.about) for f in findings if f.severity == Severity.FAULT] == expected
 

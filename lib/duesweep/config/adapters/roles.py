@@ -12,7 +12,7 @@ from duesweep.config.adapters.endpoint import (
     routes_of,
     store_of,
 )
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, DuesweepError
 from duesweep.core.routing import NoRouteError, first_route, own_route
 from duesweep.queues.tables import ERROR, OWN, ROUTED, SUBSCRIPTION_TABLE, WAITED_FOR
 from duesweep.stores import tables
@@ -173,3 +173,17 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     subscriptions = own.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None
     step = own.setup_step(queues=beside, readable=readable, subscriptions=subscriptions)
     return [step, *steps]
+
+
+def refuse_misspelt(steps: "Sequence[SetupStep]", *, needs_store: bool = True) -> None:
+    """Raise `ConfigError` if the store's delayed table would be new next to one that may be meant.
+    Unless it `needs_store`, nothing if that cannot be asked.
+    """
+    step, problem = steps[0], None
+    try:
+        problem = step.misspelt() if isinstance(step, SqlSetup) else None
+    except DuesweepError:
+        if needs_store:
+            raise
+    if problem is not None:
+        raise ConfigError(problem.text, advice=problem.advice)

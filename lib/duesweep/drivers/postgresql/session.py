@@ -498,10 +498,10 @@ def _hidden(table: TableName, row: Any) -> HiddenRows:
     return HiddenRows(text, statements)
 
 
-def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[str]:
+def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[TableName]:
     """Tables of the database whose names end as this one's."""
     rows = session.rows("similar_tables", ending=_ending(table.table))
-    return [str(TableName(row.schema, row.name)) for row in rows]
+    return [TableName(row.schema, row.name) for row in rows]
 
 
 def _ending(name: str) -> str:

@@ -58,12 +58,12 @@ def _hidden(catalog: SqlServerSession, tables: Sequence[SqlServerTable]) -> Iter
             )
 
 
-def similar_tables(session: SqlServerSession, table: SqlServerTable) -> Sequence[str]:
+def similar_tables(session: SqlServerSession, table: SqlServerTable) -> Sequence[SqlServerTable]:
     """Tables of the database whose names end as this one's."""
     catalog = session.named({"catalog": bracket_name(table.catalog)})
     ending = "." + table.table.rpartition(".")[2] if "." in table.table else table.table
     rows = catalog.rows("similar_tables", ending=ending)
-    return [replace(table, schema=row.schema, table=row.name).sql for row in rows]
+    return [replace(table, schema=row.schema, table=row.name) for row in rows]
 
 
 def with_indexes(session: SqlServerSession, table: SqlServerTable, found: FoundTable) -> FoundTable:
