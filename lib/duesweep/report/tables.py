@@ -5,7 +5,7 @@ are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
 """
 
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from rich.cells import cell_len, set_cell_size
 
@@ -70,8 +70,8 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
     title = [Cell(column.title, "bold") for column in columns]
     cells = [[_shown(cell) for cell in row] for row in (title, *rows)]
     widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
-    empty = {i for i in range(len(columns)) if all(row[i].text in {"", "0"} for row in cells[1:])}
-    shown = list(range(len(columns))) if width is None else _fit(columns, widths, width, empty)
+    values = [{row[i].text for row in cells[1:]} for i in range(len(columns))]
+    shown = list(range(len(columns))) if width is None else _fit(columns, widths, width, values)
     return [_line(columns, row, widths, shown) for row in cells]
 
 
@@ -95,7 +95,7 @@ def _printable_lines(text: str) -> str:
 
 
 def _fit(
-    columns: Sequence[Column], widths: list[int], width: int, empty: Container[int]
+    columns: Sequence[Column], widths: list[int], width: int, values: Sequence[Set[str]]
 ) -> list[int]:
     """Leave columns out and make others narrower, the widest first; which ones are left."""
     for i, column in enumerate(columns):
@@ -106,11 +106,16 @@ def _fit(
         for column, own in zip(columns, widths, strict=True)
     ]
     shown = list(range(len(columns)))
-    while sum(least[i] for i in shown) > _room(shown, width):
-        left = [i for i in shown if columns[i].rank]
-        if not left:
-            break
-        shown.remove(max(left, key=lambda i: (i in empty, columns[i].rank)))
+
+    def leave_out(needed: Sequence[int], these: Sequence[int]) -> None:
+        left = sorted((i for i in these if columns[i].rank), key=lambda i: columns[i].rank)
+        while left and sum(needed[i] for i in shown) > _room(shown, width):
+            shown.remove(left.pop())
+
+    # No text is cut for the sake of a column without a text.
+    leave_out(widths, [i for i in shown if values[i] <= {""}])
+    leave_out(least, [i for i in shown if values[i] <= {"", "0"}])
+    leave_out(least, shown)
     while sum(widths[i] for i in shown) > _room(shown, width):
         wider = [i for i in shown if widths[i] > least[i]]
         if not wider:
