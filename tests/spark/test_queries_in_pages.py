@@ -100,24 +100,3 @@ def test_queries_run_in_duckdb(ledger: Path, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().out
     assert re.search(r'"public"\."Billing"\s*\W\s*2\b', told)
     assert re.search(r'"public"\."Shipping"\s*\W\s*1\b', told)
-
-
-def test_query_of_the_readme_answers_as_shown(
-    ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ledger.parent)
-    (block,) = _blocks("python", ledger, "README.md", "Ask what happened")
-    (shown,) = _blocks("", ledger, "README.md", "Ask what happened")
-
-    exec(compile(block, "README.md", "exec"), {"__name__": "readme"})
-
-    names, types, *_ = rows = _cells(capsys.readouterr().out)
-    shown_names, shown_types, shown_row = _cells(shown)
-    assert (names, types) == (shown_names, shown_types)
-    assert shown_row[:2] in [row[:2] for row in rows]
-
-
-def _cells(table: str) -> list[list[str]]:
-    """A table's rows, as DuckDB prints them."""
-    lines = [line.strip("│ ") for line in table.splitlines() if line.startswith("│")]
-    return [[cell.strip() for cell in line.split("│")] for line in lines]

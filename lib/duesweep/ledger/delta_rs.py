@@ -37,6 +37,7 @@ from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
     COUNT,
     Among,
+    Between,
     Condition,
     LedgerPiece,
     LedgerRow,
@@ -196,11 +197,23 @@ class DeltaRsTables:
         return TableSize(files.num_rows, sum(files["size_bytes"].to_pylist()))
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
-        # The instant as text: the log cannot be compared with a TIMESTAMP.
-        moment = _literal(before.isoformat())
-        predicate = f"source = {_literal(source)} AND {_quote(column)} < {moment}"
-        done = self._commit(name, "cut", lambda table: table.delete(predicate))
-        return int(done["num_deleted_rows"])
+        old: list[Condition] = [Among("source", [source]), Between(column, end=before)]
+        count = sum(int(row[COUNT]) for row in self.count(name, ["source"], old, 1))
+
+        def replace_by_nothing(table: DeltaTable) -> None:
+            # The files that delta-rs's `delete` writes have texts as views (see `has_views`).
+            write_deltalake(
+                table,
+                pa.RecordBatchReader.from_batches(SCHEMAS[name], []),
+                mode="overwrite",
+                predicate=" AND ".join(map(_sql_predicate, old)),
+                schema_mode="merge",
+                writer_properties=_FILES,
+            )
+
+        if count:
+            self._commit(name, "cut", replace_by_nothing)
+        return count
 
     def compact(self, name: str) -> int:
         size = _FILE_BYTES_WITH_BODIES if name in _WITH_BODIES else _FILE_BYTES
@@ -211,7 +224,19 @@ class DeltaRsTables:
                 target_size=size, max_concurrent_tasks=1, writer_properties=_FILES
             ),
         )
-        return int(done["numFilesRemoved"])
+        again = self._compact_views(name) if name in _COMPACTED else 0
+        return int(done["numFilesRemoved"]) + again
+
+    def _compact_views(self, name: str) -> int:
+        """Write a table again whose files others have to read otherwise than its newer ones."""
+        from duesweep.ledger.scan import has_views  # noqa: PLC0415 - a short sweep does without
+
+        def write(table: DeltaTable) -> int:
+            if not has_views(table):
+                return 0
+            return int(table.optimize.z_order(["source"])["numFilesRemoved"])
+
+        return self._commit(name, "compacted", write)
 
     def try_out(self, trial: str) -> None:
         folder = local_folder(self.root)

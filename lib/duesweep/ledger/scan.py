@@ -35,7 +35,7 @@ def scan(
     }
     wanted = {name: _expression(name) for name in columns}
     for fragment in dataset.get_fragments(filter=predicate):
-        if predicate is None or not _has_views(fragment.physical_schema):
+        if predicate is None or not _is_of_views(fragment.physical_schema):
             batches = fragment.to_batches(columns=wanted, filter=predicate, **options)
         else:
             read = wanted | {name: pc.field(name) for name in tested}
@@ -57,10 +57,15 @@ def _filesystem(uri: str) -> fs.FileSystem | None:
     return fs.SubTreeFileSystem(path, local)
 
 
-def _has_views(schema: pa.Schema) -> bool:
-    """Whether it is a file that delta-rs has rewritten, as its `delete` does: its texts are views,
-    and pyarrow cannot compare these to the texts of a filter.
+def has_views(table: DeltaTable) -> bool:
+    """Whether delta-rs has rewritten a file, as its `delete` and `update` do: its texts are views,
+    and pyarrow, and with it DuckDB, cannot compare these to the texts of a filter.
     """
+    dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
+    return any(_is_of_views(one.physical_schema) for one in dataset.get_fragments())
+
+
+def _is_of_views(schema: pa.Schema) -> bool:
     return any(str(field.type) == "string_view" for field in schema)
 
 
