@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bring what Python's packages do not: scripts/services.py odbc|rabbitmq ...
+"""Bring what Python's packages do not: scripts/services.py odbc|pgbouncer|rabbitmq ...
 
 The machine's own services are used. If one is missing and apt-get exists, Debian's packages are
 unpacked into .cache/services/<name>; nothing is installed, and no root is needed. The driver of
@@ -19,7 +19,13 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVICES = ROOT / ".cache" / "services"
-PACKAGES = {"odbc": ("libodbc2", "libgssapi-krb5-2"), "rabbitmq": ("rabbitmq-server",)}
+PACKAGES = {
+    "odbc": ("libodbc2", "libgssapi-krb5-2"),
+    "pgbouncer": ("pgbouncer",),
+    "rabbitmq": ("rabbitmq-server",),
+}
+# As tests/support/pooler.py looks for it.
+_SBIN = "/usr/sbin:/usr/local/sbin:/usr/local/bin"
 # As tests/support/rabbitmq/broker_server.py looks for it.
 _BROKERS = ("/usr/lib/rabbitmq", "/opt/rabbitmq", "/usr/local/rabbitmq")
 _LOADS_ODBC = """
@@ -59,6 +65,8 @@ def _bring(name: str) -> bool:
 def _machine_has(name: str) -> bool:
     if name == "rabbitmq":
         return any(any(Path(each).glob("**/sbin/rabbitmq-server")) for each in _BROKERS)
+    if name == "pgbouncer":
+        return shutil.which(name, path=_SBIN) is not None
     python = ROOT / ".venv" / "bin" / "python"
     command = [str(python if python.exists() else sys.executable), "-P", "-c", _LOADS_ODBC]
     return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0

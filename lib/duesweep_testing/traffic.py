@@ -19,7 +19,7 @@ from duesweep.core.address import TableName
 from duesweep.core.headers import FORWARD_DESTINATION, Headers, write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.postgresql.session import connect_as_server
+from duesweep.drivers.postgresql.session import connect
 
 ENDPOINT = "Sales.Orders"
 UNKNOWN_QUEUE = "Nowhere"
@@ -100,7 +100,8 @@ def generate(traffic: Traffic, now: datetime) -> Iterator[DemoRow]:
 
 def stored_now(dsn: str) -> datetime:
     """The time now as the transport stores it: UTC's wall clock, read in the server's time zone."""
-    with connect_as_server(dsn, DEFAULT_TIMEOUTS.driver) as connection:
+    with connect(dsn, DEFAULT_TIMEOUTS.driver) as connection, connection.transaction():
+        connection.row("set_zone", zone=None)
         now: datetime = connection.row("horizon").horizon
     return now
 

@@ -372,3 +372,26 @@ def test_zone_of_those_who_write_timeouts_does_not_matter(healthy: Endpoint) -> 
     assert (found.code, found.to_mend()) == (0, {})
     checks = {finding["check"] for finding in found.document["findings"]}
     assert not checks & {"writer-time-zone", "server-time-zone"}
+
+
+@pytest.mark.parametrize(
+    ("writers", "setting", "code"),
+    [
+        ("Etc/UTC", "UTC", 0),
+        ("GMT", "UTC", 0),
+        ("<+00>+00", "Zulu", 0),
+        ("Europe/Dublin", "Europe/London", 3),
+        # In winter they agree, and in summer they do not.
+        ("Europe/Berlin", "Africa/Lagos", 3),
+    ],
+)
+def test_zones_are_compared_by_their_clocks_and_not_by_their_names(
+    healthy: Endpoint, writers: str, setting: str, code: int
+) -> None:
+    _zone(writers)(healthy)
+
+    found = _diagnosed(healthy.having(store__writer_time_zone=setting))
+
+    assert found.code == code
+    differs = "but the writers' settings say" in found.of("writer-time-zone")["found"]
+    assert differs == (setting == "Africa/Lagos")

@@ -166,6 +166,33 @@ def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpo
     assert horizon.shift_us in {4 * 3_600_000_000, 5 * 3_600_000_000}
 
 
+def test_roles_with_other_names_of_one_clock_agree(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    for suffix, zone in (("one", "Etc/UTC"), ("other", "GMT"), ("numbered", "0")):
+        dsn = endpoint.server.role(suffix, f"INSERT ON {endpoint.delayed}")
+        name = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+        endpoint.execute(f"ALTER ROLE {name} SET TimeZone = '{zone}'")
+    endpoint.server.role("default", f"INSERT ON {endpoint.delayed}")
+
+    with endpoint.context().store.open_driver() as session:
+        assert session.horizon().shift_us == 0
+
+
+@pytest.mark.parametrize("by", ["PGTZ", "PGOPTIONS", "dsn"])
+def test_zone_of_the_sweepers_dsn_or_environment_does_not_hide_the_servers(
+    by: str, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing")
+    dsn, options = endpoint.dsn, "-c TimeZone=Asia/Tokyo"
+    if by == "dsn":
+        dsn = make_conninfo(dsn, options=options)
+    else:
+        monkeypatch.setenv(by, {"PGTZ": "Asia/Tokyo", "PGOPTIONS": options}[by])
+
+    with endpoint.context(store__dsn=dsn).store.open_driver() as session:
+        assert session.horizon().shift_us == 0
+
+
 def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
     endpoint: Endpoint,
 ) -> None:

@@ -12,6 +12,7 @@ from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     OdbcDriverError,
+    PoolerError,
     Problem,
     capitalized,
 )
@@ -203,7 +204,9 @@ def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> F
 
 
 def unreachable(setting: str, error: DuesweepError) -> Finding:
-    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with."""
+    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with, or a
+    pooler that no session can be opened through.
+    """
     if isinstance(error, OdbcDriverError):
         advice = capitalized(error.advice or "install it")
         return fault(Check.DRIVER_IMPORT, setting, error.text, advice)
@@ -212,7 +215,7 @@ def unreachable(setting: str, error: DuesweepError) -> Finding:
         f"that {setting} is right"
     )
     return fault(
-        Check.SERVER_REACHABLE,
+        Check.POOLER if isinstance(error, PoolerError) else Check.SERVER_REACHABLE,
         setting,
         error.text,
         f"{capitalized(advice)}; checks that depend on it were not made",

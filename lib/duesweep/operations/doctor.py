@@ -51,7 +51,7 @@ _START = "the sweep"
 SESSION = "the Spark session"
 # A planned pause that is longer says until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
-_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
+_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT, Check.POOLER}
 
 
 @dataclass(frozen=True, slots=True)

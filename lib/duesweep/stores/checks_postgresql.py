@@ -38,7 +38,6 @@ from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
     column_lists,
     connect,
-    connect_as_server,
     find_table,
     hidden_rows,
     similar_tables,
@@ -58,7 +57,7 @@ from duesweep.stores.tables import (
     empty_beside_full,
     wanted_tables,
 )
-from duesweep.stores.zone import writer_time_zone
+from duesweep.stores.zone import agree, writer_time_zone
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
@@ -71,6 +70,10 @@ _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that st
 _NO_SLICE = {
     **{"sweep_id": UUID(int=0), "slice": 0, "reason": None, "breakers": None},
     **asdict(Account()),
+}
+_POOLERS = {
+    False: "No pooler is before the server",
+    True: "The pooler before the server keeps a server process for each session",
 }
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
@@ -318,12 +321,9 @@ def examine(
 def server_findings(connection: PostgreSqlSession, setting: str, server: Any) -> Iterator[Finding]:
     """Findings on the server, of which `doctor_server` told, and on this session of it."""
     session = connection.row("describe_session")
-    backends: set[int] = set()
 
     def now() -> datetime:
-        row = connection.row("doctor_clock")
-        backends.add(row.backend)
-        now: datetime = row.now
+        now: datetime = connection.row("doctor_clock").now
         return now
 
     readings = read_clock(now)
@@ -336,7 +336,7 @@ def server_findings(connection: PostgreSqlSession, setting: str, server: Any) ->
     )
     yield _encoding(setting, session)
     yield clock_skew(setting, readings)
-    yield _pooler(setting, backends)
+    yield ok(Check.POOLER, setting, _POOLERS[connection.start.is_pooled])
     yield time_outs(setting, connection.rows("doctor_time_outs"))
 
 
@@ -438,19 +438,6 @@ def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
     return ok(check, setting, text)
 
 
-def _pooler(setting: str, backends: Collection[int]) -> Finding:
-    if len(backends) == 1:
-        text = "Each session keeps its server process"
-        return ok(Check.POOLER, setting, text)
-    return fault(
-        Check.POOLER,
-        setting,
-        f"{len(backends)} server processes answered the statements of one session: a pooler "
-        "assigns them by transaction, so the advisory locks that show which sweep lives are lost",
-        f"Set {setting} to the server itself, or to a pool in session mode",
-    )
-
-
 def time_outs(setting: str, rows: Sequence[Any]) -> Finding:
     """Which time-outs are set for the role, and whether they apply to duesweep's sessions. A row
     has a time-out of this session in milliseconds (0 for none), its source, as pg_settings calls
@@ -482,17 +469,20 @@ def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iter
     # Only if the time zone of the writers' sessions decides the meaning of a Due.
     if store.kind.time_zone is not None or find_table(connection, store.delayed) is None:
         return
-    with connect_as_server(store.dsn, store.timeouts.task) as session:
-        own = session.row("session_zone")
-    text = f"This role's sessions are in {own.zone} (from: {own.source}), duesweep's in UTC"
+    zone, source = connection.zone_at_start()
+    text = f"This role's sessions are in {zone} (from: {source}), duesweep's in UTC"
     yield ok(Check.SERVER_TIME_ZONE, setting, text)
     writers, problem = None, None
     try:
         writers = writer_time_zone(connection, store.dsn, store.delayed)
     except ConfigError as error:
         problem = str(error)
-    minutes = _minutes(connection, store.writer_time_zone or writers)
-    yield writer_zone(setting, store.writer_time_zone, writers, minutes, problem=problem)
+    override = store.writer_time_zone
+    minutes = _minutes(connection, override or writers)
+    if minutes is not None and override and writers and agree(connection, {override, writers}):
+        # Another name of the same clock.
+        writers = override
+    yield writer_zone(setting, override, writers, minutes, problem=problem)
 
 
 def _minutes(connection: PostgreSqlSession, zone: str | None) -> tuple[int, int] | None:

@@ -5,13 +5,12 @@ server's default, the database's or their role's. So that zone decides which ins
 is; the sweeper's own zone has no part in it.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, cast
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
-from duesweep.core.policy import Limits
-from duesweep.drivers.postgresql.session import connect_as_server, server_time_zone
+from duesweep.drivers.postgresql.session import PostgreSqlSession, server_time_zone
 from duesweep.drivers.statements import Session
 from duesweep.stores.base import Horizon
 from duesweep.stores.dialect import Location
@@ -47,15 +46,32 @@ def writer_time_zone(session: Session, dsn: str, delayed: TableName) -> str:
         )
     writers = _writers(rows)
     zones = {row.zone for row in writers}
-    if len(zones) > 1:
-        found = ", ".join(f"{row.role}: {row.zone or 'the default'}" for row in writers)
+    if None in zones:
+        default = _default_zone(session, dsn, delayed)
+        zones = {zone or default for zone in zones}
+    if not agree(session, zones):
+        found = ", ".join(f"{row.role}: {row.zone or default}" for row in writers)
         raise ConfigError(
             f"The roles that may write to {delayed} have different time zones ({found}), so the "
             "instants of its Due are ambiguous",
             advice=_OVERRIDE,
         )
-    zone = zones.pop()
-    return zone if zone is not None else _default_zone(dsn, delayed, session.limits)
+    zone: str = min(zones)
+    return zone
+
+
+def agree(session: Session, zones: Collection[str]) -> bool:
+    """Whether clocks of these time zones show the same in the coming years, whatever their names
+    are.
+    """
+    if len(set(zones)) == 1:
+        return True
+    with session.transaction():
+        # As the server writes them: a setting may also be a number of hours.
+        known = {session.row("set_zone", zone=zone).zone for zone in zones}
+        # The setting would outlive a savepoint.
+        session.row("set_zone", zone="UTC")
+        return len(known) == 1 or bool(session.row("zones_agree", zones=[*known]).agree)
 
 
 def _writers(rows: Sequence[Any]) -> Sequence[Any]:
@@ -68,17 +84,12 @@ def _writers(rows: Sequence[Any]) -> Sequence[Any]:
     return writers or [row for row in rows if row.is_owner]
 
 
-def _default_zone(dsn: str, delayed: TableName, limits: Limits) -> str:
-    with connect_as_server(dsn, limits) as session:
-        row = session.row("session_zone")
-    if row.source not in {"client", "user", "database user"}:
-        return str(row.zone)
-    # This role has a zone of its own, which hides the server's from its sessions.
-    zone = server_time_zone(dsn, limits)
+def _default_zone(session: Session, dsn: str, delayed: TableName) -> str:
+    zone = server_time_zone(cast(PostgreSqlSession, session), dsn)
     if zone is None:
         raise ConfigError(
-            "The sweeper's role has a time zone of its own, which hides the server's, so the "
-            f"instants of Due in {delayed} are unknown",
+            "The sweeper's role or its dsn has a time zone of its own, which hides the server's, "
+            f"so the instants of Due in {delayed} are unknown",
             advice=_OVERRIDE,
         )
     return zone

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from duesweep.core.address import quote_name
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.postgresql.session import connect, connect_as_server
+from duesweep.drivers.postgresql.session import connect
 from duesweep.drivers.postgresql.start import SessionStart
 from duesweep.drivers.statements import TOPICS, read_topic
 from support.commands import Ran
@@ -179,10 +179,8 @@ def test_spark_runs_the_servers_own_functions(hostile: Endpoint[PostgreSqlServer
     assert (ran.document["engine"], ran.document["dispatched"]) == ("spark", 3)
 
 
-@pytest.mark.parametrize("opened", [connect, connect_as_server])
 @pytest.mark.parametrize("by", ["dsn", "PGOPTIONS"])
 def test_path_of_the_dsn_or_the_environment_is_replaced(
-    opened: Any,
     by: str,
     hostile: Endpoint[PostgreSqlServer],
     monkeypatch: pytest.MonkeyPatch,
@@ -193,8 +191,8 @@ def test_path_of_the_dsn_or_the_environment_is_replaced(
     else:
         monkeypatch.setenv("PGOPTIONS", options)
 
-    with opened(dsn, DEFAULT_TIMEOUTS.task) as session:
-        assert session.row("doctor_clock").backend == session.row("doctor_clock").backend
+    with connect(dsn, DEFAULT_TIMEOUTS.task) as session:
+        assert session.row("session_zone").zone == "UTC"
 
 
 def test_printed_statements_begin_with_the_servers_own_names(

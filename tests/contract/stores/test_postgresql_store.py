@@ -1,7 +1,7 @@
 """Rules of a PostgreSQL store beyond the contract."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -11,9 +11,9 @@ import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.message import BatchResult, Delivered
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql import session as driver
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect, connect_as_server
+from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores.base import SweepRun, TaskSession
 from duesweep.stores.tables import check_tables
 from duesweep_testing.builders import DelayedRow
@@ -293,11 +293,8 @@ def _known(endpoint: Endpoint) -> set[str]:
     return {row.name for row in rows}
 
 
-@pytest.mark.parametrize("opened", [connect, connect_as_server])
-def test_session_has_its_own_time_outs(
-    opened: Callable[[str, Limits], PostgreSqlSession], endpoint: Endpoint, hurried: str
-) -> None:
-    with opened(hurried, LIMITS) as connection:
+def test_session_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
+    with connect(hurried, LIMITS) as connection:
         for name in _known(endpoint):
             connection.script(
                 f"DO $$ BEGIN ASSERT current_setting('{name}') = '{WANTED[name]}',"

@@ -11,6 +11,7 @@ import pytest
 
 from duesweep.core.address import TableName
 from duesweep.core.finding import Check, ClockReading, Finding, Severity, clock_skew, is_to_mend
+from duesweep.drivers.postgresql.start import SessionStart
 from duesweep.drivers.statements import FoundTable
 from duesweep.stores import checks_postgresql
 from duesweep.stores.checks_postgresql import certificate, writer_zone
@@ -62,7 +63,7 @@ ROWS = {
         }
     ],
     "describe_session": [{"is_read_only": False, "encoding": "UTF8"}],
-    "doctor_clock": [{"now": partial(datetime.now, UTC), "backend": 1}],
+    "doctor_clock": [{"now": partial(datetime.now, UTC)}],
     "doctor_time_outs": [],
     "describe_table": [
         {
@@ -89,6 +90,9 @@ ROWS = {
 def _examined(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows]) -> list[Finding]:
     """All findings on a database that answers like this, and takes messages only."""
     session = RecordedSession({**ROWS, **changes})
+    monkeypatch.setattr(
+        session, "start", SessionStart(is_pooled=False, search_path=""), raising=False
+    )
     monkeypatch.setattr(checks_postgresql, "connect", lambda *_: nullcontext(session))
     return list(checks_postgresql.examine("", "store.dsn", lambda: [WANTED], {}))
 
@@ -159,11 +163,6 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
     return {statement: [{**ROWS[statement][0], **values}]}
 
 
-_TWO_BACKENDS = {
-    "doctor_clock": [{"now": partial(datetime.now, UTC), "backend": n} for n in (1, 2, 1)],
-}
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -174,7 +173,6 @@ _TWO_BACKENDS = {
         (_changed("describe_session", is_read_only=True), {Check.SERVER_WRITABLE: FAULT}),
         (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
         (_changed("describe_session", encoding="EUC_JP"), {Check.TEXT_ENCODING: WARNING}),
-        (_TWO_BACKENDS, {Check.POOLER: FAULT}),
         ({"doctor_sequences": []}, {}),
         (_changed("doctor_sequences", may_use=False), {Check.TABLE_RIGHTS: FAULT}),
         # Not the sweep's own queues: who fills them needs the right.

@@ -48,7 +48,14 @@ UNREAD = re.compile(
 def test_dialects_have_the_same_statements_except_those_that_only_one_needs() -> None:
     only_postgresql = {
         # a session's time zone and memory; queue tables are copied into
-        *("set_zone", "session_zone", "writer_zones", "set_lock_wait", "set_idle_wait"),
+        *(
+            "set_zone",
+            "session_zone",
+            "writer_zones",
+            "zones_agree",
+            "set_lock_wait",
+            "set_idle_wait",
+        ),
         *("describe_schema", "lock_creation", "insert_messages"),
         # only a role with VIEW SERVER STATE may ask SQL Server
         "lock_holder",

@@ -15,7 +15,7 @@ from itertools import islice
 from math import ceil
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
@@ -37,12 +37,14 @@ from duesweep.drivers.postgresql.errors import (
     map_errors,
     unusual_errors,
 )
+from duesweep.drivers.postgresql.pooler import refuse_shared
 from duesweep.drivers.postgresql.start import (
     DURABLE,
     LARGE_STATEMENTS,
     UTC_SETTINGS,
     SessionStart,
     literal,
+    put_back,
     set_up,
     set_up_query,
     settings_query,
@@ -54,6 +56,7 @@ from duesweep.drivers.postgresql.wire import (
     UuidArray,
     UuidArrayDumper,
     channel_binding,
+    connecting,
     copy_chunks,
     jdbc_tls,
     new_ids,
@@ -86,6 +89,10 @@ class BoundedConnection(psycopg.Connection[Any]):
     answer_seconds: float
     ping_seconds: float
     _used = 0.0
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> Generator[Any, Any, Self]:
+        return cls((yield from connecting(conninfo)))
 
     def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
         """Run one exchange with the server. psycopg calls this for all that it does."""
@@ -148,6 +155,8 @@ class PostgreSqlSession(Session):
         self._text_names = start.text_names()
 
     def __exit__(self, *_: object) -> None:
+        if self.start.is_pooled:
+            put_back(self._raw, self.start)
         self._raw.close()
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
@@ -263,6 +272,20 @@ class PostgreSqlSession(Session):
             finally:
                 self._raw.answer_seconds = self.limits.answer_seconds
 
+    def zone_at_start(self) -> tuple[str, str]:
+        """The time zone with which the session began, and where it came from."""
+        with self.transaction():
+            self.row("set_zone", zone=None)
+            row = self.row("session_zone")
+            # The setting would outlive a savepoint.
+            self.row("set_zone", zone="UTC")
+        return row.zone, row.source
+
+    @property
+    def has_options(self) -> bool:
+        """Whether the dsn or the environment gives settings of the server."""
+        return bool(self._raw.info.options)
+
     @property
     def tls(self) -> dict[str, str]:
         """The requested settings: see `tls_settings`."""
@@ -285,7 +308,10 @@ class PostgreSqlSession(Session):
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
-            "sessionInitStatement": set_up_query(time_outs(limits) | LARGE_STATEMENTS),
+            # For the transaction in which Spark reads: a pooler may lend the process to others.
+            "sessionInitStatement": set_up_query(
+                time_outs(limits) | LARGE_STATEMENTS, in_transaction=True
+            ),
             **jdbc_tls(self.tls),
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
@@ -327,31 +353,45 @@ def connect(dsn: str, limits: Limits) -> PostgreSqlSession:
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
     cannot be reached.
     """
+    return _start(dsn, limits)
+
+
+def _start(dsn: str, limits: Limits, **overrides: str) -> PostgreSqlSession:
     with connect_errors(dsn):
-        raw = _open(dsn, limits)
-        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(limits))
+        raw = _open(dsn, limits, **overrides)
+        info = raw.info
+        # With the same pooler, if the dsn names several.
+        place = {"host": info.host, "port": str(info.port)}
+        if info.hostaddr:
+            place["hostaddr"] = info.hostaddr
+
+        def refuse() -> None:
+            pool = (*place.values(), info.dbname, info.user)
+            refuse_shared(raw, pool, lambda: _open(dsn, limits, **{**overrides, **place}))
+
+        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(limits), refuse)
         raw.answer_seconds = limits.answer_seconds
     return PostgreSqlSession(raw, limits, {}, start)
 
 
-def connect_as_server(dsn: str, limits: Limits) -> PostgreSqlSession:
-    """Open a session that sets no time zone, so that it has the server's."""
-    with connect_errors(dsn), _hide_own_zone():
-        raw = _open(dsn, limits, options=" ")
-        start = set_up(raw, DURABLE | time_outs(limits))
-        raw.answer_seconds = limits.answer_seconds
-    return PostgreSqlSession(raw, limits, {}, start)
+def server_time_zone(session: PostgreSqlSession, dsn: str) -> str | None:
+    """The server's default time zone, without the settings of roles, of the dsn and of the
+    environment. None where this role's sessions cannot know it.
 
-
-def server_time_zone(dsn: str, limits: Limits) -> str | None:
-    """The server's default time zone, without the settings of roles and databases.
-
-    It takes a physical replication session: only to these no settings of a role or a database
-    apply. None where this role may not open one.
+    If its role has a zone of its own, it takes a physical replication session: only to these
+    no settings of a role or a database apply.
     """
+    zone, source = session.zone_at_start()
+    # Poolers refuse any options.
+    overrides = {"options": " "} if session.has_options else {}
+    if source == "client":
+        with _hide_own_zone(), _start(dsn, session.limits, **overrides) as other:
+            zone, source = other.zone_at_start()
+    if source not in {"client", "user", "database user"}:
+        return zone
     with _hide_own_zone():
         try:
-            with _open(dsn, limits, options=" ", replication="true") as raw:
+            with _open(dsn, session.limits, replication="true", **overrides) as raw:
                 # Such a session speaks the simple protocol only.
                 raw.pgconn.send_query(b"SHOW TimeZone")
                 (result,) = raw.wait(generators.execute(raw.pgconn))

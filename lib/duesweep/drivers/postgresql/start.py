@@ -2,8 +2,10 @@
 server's own, commits are durable, no wait lasts for ever, and times are in UTC.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -36,19 +38,25 @@ LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
 # but chr() does not make them.
 _WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
 WIDE_ENCODINGS = ("EUC", "MULE")
+_PUT_BACK = (
+    "SELECT set_config(key, value, false), pg_advisory_unlock_all() FROM jsonb_each_text(%s)"
+)
+_SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
 _found_unreadable: dict[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Facts of a new session: whether a pooler is before the server (it invents the process id that
-    a client gets), the search path with which the session began, and the characters of the
-    database's encoding that the server cannot send.
+    a client gets), the search path with which the session began, the characters of the
+    database's encoding that the server cannot send, and, behind a pooler, the settings of the next
+    client.
     """
 
     is_pooled: bool
     search_path: str
     unreadable: Sequence[int] = ()
+    before: Mapping[str, str] = field(default_factory=dict)
 
     def text_names(self) -> dict[str, str]:
         """The names in statements around a stored text, which escape its unreadable characters."""
@@ -75,21 +83,46 @@ class SessionStart:
         return {}
 
 
-def set_up(raw: psycopg.Connection[Any], settings: Mapping[str, str]) -> SessionStart:
-    """Set up a session in one round trip."""
-    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
+def set_up(
+    raw: psycopg.Connection[Any],
+    settings: Mapping[str, str],
+    refuse_shared: Callable[[], None],
+) -> SessionStart:
+    """Set up a session: in one round trip, if no pooler is before the server. Else
+    `refuse_shared` is called before anything is set.
+    """
     try:
-        # The first statement removes a time-out that could end the others.
-        text = f"SET statement_timeout = 0; {set_up_query(settings)}; {started}"
-        cursor = raw.execute(text.encode())
-    except psycopg.Error:
+        backend, path = _try(raw, set_up_query(settings, only_in=raw.info.backend_pid))
+        before, is_pooled = {}, backend != raw.info.backend_pid
+        if is_pooled:
+            refuse_shared()
+            rows = raw.execute(_SETTINGS, [[*settings, "search_path"]]).fetchall()
+            before = dict(rows)
+            _try(raw, set_up_query(settings))
+        encoding = raw.info.parameter_status("server_encoding") or "UTF8"
+        return SessionStart(is_pooled, path, _unreadable(raw, encoding), before)
+    except BaseException:
         raw.close()
         raise
+
+
+def _try(raw: psycopg.Connection[Any], query: str) -> tuple[int, str]:
+    """Run a query that sets a session up; the server process, and the search path before."""
+    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
+    cursor = raw.execute(f"{query}; {started}".encode())
     while cursor.nextset():
         pass
     ((backend, path),) = cursor.fetchall()
-    encoding = raw.info.parameter_status("server_encoding") or "UTF8"
-    return SessionStart(backend != raw.info.backend_pid, path, _unreadable(raw, encoding))
+    return backend, path
+
+
+def put_back(raw: psycopg.Connection[Any], start: SessionStart) -> None:
+    """Leave the server process to the pooler's next client as it was: with its settings, and
+    without locks. PgBouncer does so itself, unless its server_reset_query is changed.
+    """
+    with suppress(psycopg.Error):
+        raw.rollback()
+        raw.execute(_PUT_BACK, [json.dumps(dict(start.before))])
 
 
 def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
@@ -111,11 +144,17 @@ def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
     return True
 
 
-def set_up_query(settings: Mapping[str, str]) -> str:
-    """Statements that set the search path, then these settings. The first one has no function that
-    another schema could replace.
+def set_up_query(
+    settings: Mapping[str, str], *, in_transaction: bool = False, only_in: int | None = None
+) -> str:
+    """Statements that set the search path and these settings; see `settings_query`. The first ones
+    have no function that another schema could replace, and remove a time-out that could end
+    the others.
     """
-    return f"SET search_path = {SEARCH_PATH}; {settings_query(settings)}"
+    wanted = settings_query(
+        {"search_path": SEARCH_PATH, **settings}, in_transaction=in_transaction, only_in=only_in
+    )
+    return f"SET LOCAL search_path = {SEARCH_PATH}; SET LOCAL statement_timeout = 0; {wanted}"
 
 
 def time_outs(limits: Limits) -> dict[str, str]:
@@ -134,16 +173,20 @@ def time_outs(limits: Limits) -> dict[str, str]:
     }
 
 
-def settings_query(settings: Mapping[str, str], *, in_transaction: bool = False) -> str:
+def settings_query(
+    settings: Mapping[str, str], *, in_transaction: bool = False, only_in: int | None = None
+) -> str:
     """A query that sets them, for the session or in this transaction only, except limits that this
-    version of the server does not know. Commits that are already durable stay as they are.
+    version of the server does not know. Commits that are already durable stay as they are. It sets
+    nothing in another server process than `only_in`, if that is given.
     """
     rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
+    where = "" if only_in is None else f" AND pg_backend_pid() = {only_in}"
     return (
         f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
         f" FROM (VALUES {rows}) AS wanted (name, value)"
         " JOIN pg_settings USING (name)"
-        " WHERE name <> 'synchronous_commit' OR setting = 'off'"
+        f" WHERE (name <> 'synchronous_commit' OR setting = 'off'){where}"
     )
 
 

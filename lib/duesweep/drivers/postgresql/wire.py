@@ -9,17 +9,21 @@ https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-C
 binary format is the input of `array_recv`.
 """
 
+import ctypes
 import os
 import struct
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import psycopg
+from psycopg import pq, waiting
 from psycopg.adapt import Buffer, Dumper
 from psycopg.postgres import types
-from psycopg.pq import Format
+from psycopg.pq import Format, PollingStatus
 from psycopg.types import TypeInfo
 
 from duesweep.core.errors import ConfigError
@@ -35,6 +39,51 @@ _OF_THE_MACHINE = "system"
 # The calendar repeats after 400 years.
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
+
+
+# PGVerbosity of libpq-fe.h.
+_DEFAULT, _VERBOSE = 1, 2
+_WAITS: Mapping[int, waiting.Wait] = {
+    PollingStatus.READING: waiting.Wait.R,
+    PollingStatus.WRITING: waiting.Wait.W,
+}
+
+
+def connecting(conninfo: str) -> Generator[Any, Any, Any]:
+    """Open a connection as psycopg's own generator does, but errors have the SQLSTATE of the
+    server's refusal.
+    """
+    connection: Any = pq.PGconn.connect_start(conninfo.encode())
+    _set_verbosity(connection, _VERBOSE)
+    while (status := connection.connect_poll()) in _WAITS:
+        while not (yield connection.socket, _WAITS[status]):
+            pass
+    if status != PollingStatus.OK:
+        text = connection.get_error_message()
+        connection.finish()
+        raise psycopg.OperationalError(f"connection failed: {text}")
+    _set_verbosity(connection, _DEFAULT)
+    connection.nonblocking = 1
+    return connection
+
+
+def _set_verbosity(connection: Any, verbosity: int) -> None:
+    """Call libpq's PQsetErrorVerbosity, which psycopg does not: otherwise libpq leaves the SQLSTATE
+    of a refused connection out.
+    """
+    if _libpq() is not None:
+        _libpq().PQsetErrorVerbosity(ctypes.c_void_p(connection.pgconn_ptr), verbosity)
+
+
+@cache
+def _libpq() -> Any:
+    """The libpq that psycopg itself uses; None if it cannot be reached."""
+    try:
+        library = ctypes.CDLL(sys.modules[pq.PGconn.__module__].__file__)
+        _ = library.PQsetErrorVerbosity
+        return library
+    except (OSError, AttributeError):
+        return None
 
 
 def tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:

@@ -24,8 +24,17 @@ JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(
 WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text;
 
 -- name: set_zone
--- Sets the session's time zone for this transaction only, and returns it.
+-- Sets the session's time zone for this transaction only, and returns it. NULL: the zone with which the session
+-- began.
 SELECT set_config('TimeZone', %(zone)s, true) AS zone;
+
+-- name: zones_agree
+-- Returns whether the clocks of these time zones show the same in the coming years.
+SELECT NOT EXISTS (
+    SELECT FROM generate_series(now(), now() + interval '2 years', interval '1 hour') AS moment,
+                unnest(%(zones)s::text[]) AS zone
+    GROUP BY moment HAVING count(DISTINCT moment AT TIME ZONE zone) > 1
+) AS agree;
 
 -- name: horizon
 -- Returns the horizon by NServiceBus's own predicate, Due < now() AT TIME ZONE 'UTC', and the server's time.

@@ -331,8 +331,8 @@ SELECT current_setting('server_version') AS version,
        current_user::text AS role;
 
 -- name: doctor_clock
--- Returns the server's clock, and the id of the server process that answers.
-SELECT clock_timestamp() AS now, pg_backend_pid() AS backend;
+-- Returns the server's clock.
+SELECT clock_timestamp() AS now;
 
 -- name: doctor_zone
 -- Returns how many minutes a time zone is ahead of UTC in the coming year, at least and at most.
