@@ -339,8 +339,8 @@ LEAST_WAIT_SECONDS = 0.1
 # Messages that come due within this time leave together. Each sweep is a row of the ledger and a
 # third of a second of work, and without a rest there would be 250,000 a day.
 REST_SECONDS = 0.3
-# After errors: about as long as a database takes to restart.
-MOST_WAIT_AFTER_ERRORS_SECONDS = 30.0
+# After errors: a service that is back gets its messages within five seconds.
+MOST_WAIT_AFTER_ERRORS_SECONDS = 4.0
 # After errors of the ledger, which dispatch does not need.
 MOST_WAIT_FOR_LEDGER_SECONDS = 1.0
 # While others hold messages that are due: the server takes these from a frozen process after 2 s.

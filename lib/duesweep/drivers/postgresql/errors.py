@@ -6,7 +6,7 @@ https://www.postgresql.org/docs/current/errcodes-appendix.html
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -34,8 +34,16 @@ from duesweep.drivers.dsn import HOW_TO_LIBPQ, DsnError, Value, check_libpq, for
 from duesweep.drivers.statements import Names
 
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
+_REFUSED = (
+    "this usually passes by itself; if not, look into the log of the server, or of a pooler "
+    "before it"
+)
 _UNRESOLVED = "check the host's name in the dsn, and that this machine can resolve it"
-_ABOUT_LOGINS = re.compile('authentication failed|pg_hba.conf|role "')
+_ABOUT_LOGINS = re.compile(r'authentication failed|pg_hba.conf|role "|\(28')
+# A refusal in libpq's verbose form. A translated severity has no space either.
+_REFUSAL = re.compile(r"(?P<severity>[^\s:]+):  (?:(?P<state>[0-9A-Z]{5}): )?(?P<text>.*)")
+_LOCATION = re.compile(r"\n[^\s:]+:  (?:\w+, )?[\w./-]+:\d+(?=\n|$)")
+_NAMELESS_USER = re.compile(r"local user with ID \d+ does not exist")
 _ABOUT_NAMES = re.compile("failed to resolve host|could not translate host name")
 _REPEATED = re.compile(
     r"connection failed: |connection (?:to server )?(?:at|on socket) \"[^\"]*\"(?:, port \d+)?"
@@ -47,13 +55,32 @@ _WHERE_PASSWORDS_BELONG = (
     "postgresql://user:password@host:5432/database, or DUESWEEP_QUEUES__<NAME>__DSN for queues "
     "with a dsn of their own"
 )
-# By words of the server's refusals.
-_REFUSALS = {
-    "password authentication failed": "correct user or password in the dsn",
-    "pg_hba.conf": "allow this machine, user and database in the server's pg_hba.conf",
-    "role ": "correct the user in the dsn, or create this role",
-    "database ": "correct the database in the dsn, or create it",
+# The server's refusals of a session that last, by SQLSTATE: whatever language its texts are in.
+# Every other one may pass.
+_LASTING_REFUSALS = {
+    "28P01": "correct user or password in the dsn",
+    "28000": "correct the user in the dsn, or create this role with the right to log in",
+    "3D000": "correct the database in the dsn, or create it",
+    "42501": "have an administrator GRANT CONNECT ON DATABASE to the user of the dsn",
+    # Of settings in the dsn's options, or in PGOPTIONS.
+    "22023": "correct the options in the dsn",
+    "42704": "correct the options in the dsn",
 }
+# By words that are the same in all languages, or of poolers, whose SQLSTATEs say little.
+_LASTING_TEXTS = {
+    r"pg_hba\.conf|pool_hba\.conf": "allow this machine, user and database in the server's "
+    "pg_hba.conf",
+    "authentication failed": "correct user or password in the dsn",
+    r"no such user|[Tt]enant or user not found|^(?!.*too many).*role \"": "correct the user in the "
+    "dsn, or create this role",
+    r"no such database|database \"[^\"]*\" does not exist": "correct the database in the dsn, or "
+    "create it",
+    r"unsupported (?:\w+ )?startup parameter": "a pooler refuses this setting: remove it from the "
+    "dsn's options and from the environment (PGOPTIONS, PGGEQO), or allow it in the pooler",
+    r"SSL (?:connection is )?required": "set sslmode=require in the dsn",
+}
+# Protocol violation and internal error: what poolers send, whatever is wrong.
+_POOLERS_CLASSES = {"08", "XX"}
 _NO_RIGHT = "42501"
 _ASK_FOR_RIGHT = "have an administrator GRANT this right to the user of the dsn"
 _PERMISSION_DENIED = re.compile(r"permission denied for (?P<kind>\w+) (?P<name>.*)")
@@ -177,17 +204,22 @@ def connect_errors(dsn: str) -> Iterator[None]:
             ) from error
         if isinstance(error, OSError):
             raise
-        text = _told_once(_sentence(error))
+        text = _told_once(_with_state(error))
         if "no password supplied" in text or "empty password" in text:
             raise ConfigError(
                 f"{_server_of(dsn)} asks for a password, and the dsn has none",
                 advice=_WHERE_PASSWORDS_BELONG,
             ) from error
-        if _is_refused_for_good(error):
+        if _NAMELESS_USER.search(text):
+            raise ConfigError(
+                f"The dsn of {_server_of(dsn)} names no user, and this process's user has no name "
+                "either",
+                advice="give a user in the dsn: postgresql://user@host/database",
+            ) from error
+        if lasting := _lasting_refusal(error):
             what = "login" if _ABOUT_LOGINS.search(text) else "connection"
             raise ConfigError(
-                f"PostgreSQL at {_server_of(dsn)} rejected the {what}: {text}",
-                advice=_advice_for(text),
+                f"PostgreSQL at {_server_of(dsn)} rejected the {what}: {text}", advice=lasting
             ) from error
         if _ABOUT_TLS.search(_QUOTED.sub("", str(error))):
             raise ConfigError(
@@ -197,6 +229,8 @@ def connect_errors(dsn: str) -> Iterator[None]:
                 "name in the server's certificate",
             ) from error
         advice = _UNRESOLVED if _ABOUT_NAMES.search(text) else _UNREACHED
+        if _refusals(error):
+            advice = _REFUSED
         text = f"Cannot connect to PostgreSQL at {_server_of(dsn)}: {text}"
         raise StoreError(text, transient=True, advice=advice) from error
 
@@ -217,12 +251,39 @@ def _told_once(text: str) -> str:
     return " ".join(_REPEATED.sub("", text).split())
 
 
-def _advice_for(refusal: str) -> str:
-    """What to do about a refusal by the server."""
-    for words, advice in _REFUSALS.items():
-        if words in refusal:
-            return advice
-    return "check user, password and database in the dsn, and the server's pg_hba.conf"
+def _with_state(error: psycopg.Error) -> str:
+    """The error's sentence, with the SQLSTATE of a refusal at its end, as other errors have it."""
+    if error.sqlstate:
+        return _sentence(error)
+
+    def told(found: re.Match[str]) -> str:
+        state = found["state"]
+        return f"{found['severity']}: {found['text']} ({state})" if state else found[0]
+
+    # libpq may have tried twice, with TLS and without.
+    lines = dict.fromkeys(_REFUSAL.sub(told, _LOCATION.sub("", str(error))).splitlines())
+    return make_storable(" ".join(" ".join(lines).split()))
+
+
+def _refusals(error: psycopg.Error) -> Sequence[tuple[str | None, str]]:
+    """SQLSTATE and text of each refusal of a session: of several hosts, there may be several."""
+    if error.sqlstate:
+        return [(error.sqlstate, str(error))]
+    found = _REFUSAL.finditer(_LOCATION.sub("", str(error)))
+    return [(each["state"], each["text"]) for each in found if each["state"] or "FATAL" in each[0]]
+
+
+def _lasting_refusal(error: psycopg.Error) -> str | None:
+    """What to do, if the server refused the session and will do so again; None if that may pass."""
+    advice = [_lasting_advice(*each) for each in _refusals(error)]
+    return next(iter(advice), None) if all(advice) else None
+
+
+def _lasting_advice(state: str | None, text: str) -> str | None:
+    by_words = (advice for words, advice in _LASTING_TEXTS.items() if re.search(words, text))
+    if state in _LASTING_REFUSALS or state is None or state[:2] in _POOLERS_CLASSES:
+        return next(by_words, _LASTING_REFUSALS.get(state or ""))
+    return None
 
 
 def _refuse_misread(dsn: str) -> None:
@@ -290,17 +351,6 @@ _PASSING_STATES = {_IDLE_CLIENT, "55P03", "55006"}
 # key for ON CONFLICT, a rule that the statement cannot have.
 _TABLE_STATES = {"55000", "42P10", "0A000"}
 
-_PASSING_REFUSALS = (
-    "starting up",
-    "shutting down",
-    "recovery mode",
-    "not yet accepting connections",
-    "too many clients",
-    "too many connections",
-    "remaining connection slots",
-    "terminating connection",
-)
-
 
 def _service_error(error: psycopg.Error, told: Problem) -> StoreError:
     if error.sqlstate in _LOST_STATES:
@@ -319,12 +369,6 @@ def _is_passing(error: psycopg.Error) -> bool:
     if state is None:
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return state in _PASSING_STATES or state[:2] in _PASSING_CLASSES
-
-
-def _is_refused_for_good(error: psycopg.OperationalError) -> bool:
-    # libpq gives no SQLSTATE for a refused session; the server's own words begin with FATAL.
-    text = str(error)
-    return "FATAL:" in text and not any(passing in text for passing in _PASSING_REFUSALS)
 
 
 def _describe(error: psycopg.Error, what: str | None) -> Problem:

@@ -26,8 +26,10 @@ _GUESSES = (
     pika.exceptions.ProbableAuthenticationError,
     pika.exceptions.ProbableAccessDeniedError,
 )
-# The broker answers 530 for a vhost that is missing or that the user may not use.
+# The broker answers 530 for a vhost that is missing or that the user may not use; but also for one
+# that has not started, and for too many connections.
 _REFUSAL_CODES = {ACCESS_REFUSED, NOT_FOUND, 530}
+_PASSING_REFUSAL = re.compile(r"limit \(\d+\) is reached|vhost '[^']*' is down")
 
 
 class ChannelClosedError(QueueError):
@@ -74,7 +76,7 @@ def connect_error(broker: str, error: BaseException) -> DuesweepError:
     text = f"Cannot connect to RabbitMQ at {broker}: {reasons}"
     if any(_is_about_tls(cause) for cause in causes):
         return ConfigError(text, advice="check the certificates, and whether that port uses TLS")
-    if any(_is_refusal(cause) for cause in causes):
+    if any(_is_refusal(cause) for cause in causes) and not _PASSING_REFUSAL.search(text):
         return ConfigError(text, advice="check user, password, vhost and the user's rights in it")
     if "SSLEOFError" in text:
         # With TLS 1.3, a broker's refusal of a certificate may be lost: it looks like its end.

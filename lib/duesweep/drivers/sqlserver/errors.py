@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 # Deadlock victim; update conflict under snapshot isolation. The whole transaction is rolled back.
 _ROLLED_BACK = {1205, 3960}
-# Logins and databases that are wrong for good.
+# Logins and databases that are wrong for good. Every other refusal may pass, such as in
+# single-user mode (18461), without a licence (18458), or while the server starts.
 _REFUSED_LOGINS = {911, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
 # The server is restarting, moving, out of resources, or throttling. The last line is Azure's.
 _PASSING = {
@@ -161,7 +162,7 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
                 f"The ODBC driver that the dsn names cannot be loaded: {text}",
                 advice=f"{INSTALL}; or remove Driver= to use the driver that came with duesweep",
             ) from error
-        if number in _REFUSED_LOGINS or (_state(error) == "28000" and number not in _PASSING):
+        if number in _REFUSED_LOGINS or (_state(error) == "28000" and number is None):
             advice = "check user, password and database in the dsn"
             if not has_password:
                 advice = (

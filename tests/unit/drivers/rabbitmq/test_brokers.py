@@ -139,8 +139,8 @@ def test_encrypted_key_is_refused_instead_of_asking_for_its_password(tmp_path: P
         _parameters("amqps://u:p@host/v", certificate=str(certificate), key=str(key))
 
 
-def _no(code: int) -> pika.exceptions.ConnectionClosedByBroker:
-    return pika.exceptions.ConnectionClosedByBroker(code, "NO")
+def _no(code: int, text: str = "NO") -> pika.exceptions.ConnectionClosedByBroker:
+    return pika.exceptions.ConnectionClosedByBroker(code, text)
 
 
 def _guess(kind: type[Exception], cause: Exception) -> Exception:
@@ -188,6 +188,15 @@ def test_refusal_while_connecting_is_a_wrong_setting(error: Exception) -> None:
         _guess(pika.exceptions.ProbableAuthenticationError, CUT),
         _guess(pika.exceptions.ProbableAccessDeniedError, CUT),
         _guess(pika.exceptions.ProbableAccessDeniedError, _no(320)),
+        _no(530, "NOT_ALLOWED - vhost 'v' is down"),
+        *(
+            _guess(pika.exceptions.ProbableAccessDeniedError, _no(530, f"NOT_ALLOWED - {text}"))
+            for text in (
+                "connection refused: node connection limit (5) is reached",
+                "access to vhost 'v' refused for user 'app': connection limit (5) is reached",
+                "access to vhost 'v' refused for user 'app': vhost 'v' is down",
+            )
+        ),
         ssl.SSLEOFError("EOF occurred in violation of protocol"),
         _guess(pika.exceptions.IncompatibleProtocolError, CUT),
     ],

@@ -141,7 +141,11 @@ def test_error_of_a_statement_says_whether_it_passes(
         ("HYT00", 0, "Login timeout expired", StoreError),
         ("08001", 0, "TCP Provider: Error code 0x2749", StoreError),
         ("42000", 40613, "Database is not currently available", StoreError),
+        ("28000", 18456, "Fehler bei der Anmeldung für den Benutzer 'x'.", ConfigError),
+        ("28000", 0, "Invalid authorization specification", ConfigError),
         ("28000", 18401, "Server is in script upgrade mode", StoreError),
+        ("28000", 18461, "Login failed. Reason: Server is in single user mode.", StoreError),
+        ("28000", 18458, "Die maximale Anzahl gleichzeitiger Benutzer ist erreicht.", StoreError),
     ],
 )
 def test_session_that_is_not_had_is_a_settings_fault_or_the_servers(
