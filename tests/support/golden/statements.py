@@ -14,6 +14,7 @@ _COMMENT_LINES = re.compile(r"^ *--.*\n|-- .*", re.MULTILINE)
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # A limit grows with the number of messages that the server estimates.
 _LIMIT = re.compile(r"(?<='statement_timeout', ')300\d\d(?=')")
+_PROCESS = re.compile(r"(?<=pg_backend_pid\(\) = )\d+")
 _INSTANT = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 # In the list of a session; the statement's text is elsewhere.
 _LONGEST = 90
@@ -57,7 +58,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _steady(text: str) -> str:
-    return _LIMIT.sub("30000", _INSTANT.sub("<instant>", _UUID.sub("<uuid>", text)))
+    text = _PROCESS.sub("<process>", _UUID.sub("<uuid>", text))
+    return _LIMIT.sub("30000", _INSTANT.sub("<instant>", text))
 
 
 def told_sessions(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in_postgresql) -> str:

@@ -70,25 +70,16 @@ ROLLBACK
 SAVEPOINT "_pg3_2"
 
 -- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'
+SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
-
--- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
-
--- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
-
--- without a name
-SET statement_timeout = 0; SET search_path = pg_catalog, pg_temp; SELECT set_config(name, wanted.value, false) FROM (VALUES ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE name <> 'synchronous_commit' OR setting = 'off'; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- name: add_exhausted
 -- $1 int2, $2 int2, $3 uuid
@@ -459,7 +450,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $2::text AND c.relname = $3::text;
 
 -- name: doctor_clock
-SELECT clock_timestamp() AS now, pg_backend_pid() AS backend;
+SELECT clock_timestamp() AS now;
 
 -- name: doctor_sequences
 -- $1 ?, $2 ?
@@ -1363,4 +1354,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations, zones_agree
