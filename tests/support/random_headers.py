@@ -29,24 +29,26 @@ _ADDRESSES = (
     "null",
     '"x","y":"z"',
 )
-_BETWEEN = ("", "", "", " ", "\r\n\t")
+# White space around a comma and after a colon: none, as Python writes it, and indented.
+_SPACES = (*[("", "", "")] * 3, ("", " ", " "), ("", "\r\n\t", " "), (" ", "\n", ""))
 
 
 def random_headers(random: Random) -> str:
-    """Headers as NServiceBus writes them, or with something odd."""
+    """Headers as NServiceBus and others write them, or with something odd."""
     usual = random.random() < 0.5
+    before, after, colon = random.choice(_SPACES)
     members = [
-        f"{random.choice(_NAMES)}:{random.choice(_VALUES[:4] if usual else _VALUES)}"
+        f"{random.choice(_NAMES)}:{colon}{random.choice(_VALUES[:4] if usual else _VALUES)}"
         for _ in range(random.randrange(4))
     ]
     forward = random.choice(_FORWARD_NAMES[:2] if usual else _FORWARD_NAMES)
     if random.random() < 0.9:
-        members.append(f"{forward}:{random.choice(_ADDRESSES[:2] if usual else _ADDRESSES)}")
+        address = random.choice(_ADDRESSES[:2] if usual else _ADDRESSES)
+        members.append(f"{forward}:{colon}{address}")
     if not usual:
         members += random.choices(members, k=random.randrange(2)) if members else []
         random.shuffle(members)
-    space = "" if usual else random.choice(_BETWEEN)
-    text = "{" + space + f"{space},{space}".join(members) + space + "}"
+    text = "{" + after + f"{before},{after}".join(members) + before + "}"
     ends = (
         "}",
         ",",

@@ -32,7 +32,8 @@ _VALUE = re.compile(r'\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|null)\s*')
 _decoder = msgspec.json.Decoder(dict[str, str | None])
 _text_decoder = msgspec.json.Decoder(str)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SPACE = re.compile(r"[ \t\r\n]*")
+_WHITE = " \t\r\n"
+_SPACE = re.compile(f"[{_WHITE}]*")
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
@@ -83,9 +84,10 @@ def remove_forward_destination(text: str) -> str:
     accepted `text`.
     """
     # Inside a string the name's quotes would be escaped, with a backslash before the name. So in a
-    # flat object `"name"` can only be the member's name, or a whole value. Unusual text is rebuilt
-    # by members: the name twice, or perhaps in escapes, which for ASCII all begin with `\u00`.
+    # flat object `"name"` can only be the member's name, or a whole value. Unusual text is cut
+    # member by member: the name twice, or perhaps in escapes, which for ASCII begin with `\u00`.
     before, *others = text.split(_FORWARD_NAME)
+    before = before.rstrip(_WHITE)
     if len(others) != 1 or before[-1] not in "{," or _ASCII_ESCAPE in text:
         return remove_headers(text, {FORWARD_DESTINATION})
     value = _VALUE.match(others[0])
@@ -98,12 +100,17 @@ def remove_forward_destination(text: str) -> str:
 
 
 def remove_headers(text: str, names: Collection[str]) -> str:
-    """`text` without these headers; the others' texts stay. `read_json` must have accepted `text`.
+    """`text` without these headers; the rest stays byte for byte, with the white space around each
+    member. `read_json` must have accepted `text`.
 
     Takes texts that JSON allows but the transports never write: escaped or repeated names.
     """
-    members = [member for name, member in _members(text) if name not in names]
-    return "{" + ",".join(members) + "}"
+    members = _members(text)
+    if not members:
+        return text
+    first, end = text.index("{") + 1, members[-1][2]
+    kept = [text[start:stop] for name, start, stop in members if name not in names]
+    return text[:first] + ",".join(kept) + text[end:]
 
 
 def set_forward_destination(headers: Headers, destination: str | None) -> Headers:
@@ -132,20 +139,21 @@ def _surrogate_pair(character: re.Match[str]) -> str:
     return f"\\u{units[:4]}\\u{units[4:]}"
 
 
-def _members(text: str) -> list[tuple[str, str]]:
+def _members(text: str) -> list[tuple[str, int, int]]:
+    """The names of the members, and where each starts and ends, with the white space around it."""
     found = []
-    at = text.index('"') if '"' in text else len(text)
-    while at < len(text):
+    start = text.index("{") + 1
+    while (at := text.find('"', start)) >= 0:
         name, end = scanstring(text, at + 1)
         end = text.index(":", end) + 1
         end = _SPACE.match(text, end).end()  # type: ignore[union-attr]
         if text[end] not in '"n':
             raise UnreadableHeadersError(f"A value of header {name!r} is neither text nor null")
         end = end + len("null") if text[end] == "n" else scanstring(text, end + 1)[1]
-        found.append((name, text[at:end]))
-        at = text.find('"', end)
-        if at < 0:
-            break
+        end = _SPACE.match(text, end).end()  # type: ignore[union-attr]
+        found.append((name, start, end))
+        # After the comma.
+        start = end + 1
     return found
 
 

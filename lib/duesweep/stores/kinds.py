@@ -42,10 +42,17 @@ from duesweep.stores.base import NewMessage
 _LONGEST_KEY = 250
 _TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 _ANY = "%"
-# The text before the destination in headers in JSON.
-FORWARDED_TO = f'"{FORWARD_DESTINATION}":"'
-LAST_HEADER = f",{FORWARDED_TO}"
+# The text before the destination in headers in JSON, as NServiceBus writes it: without white space.
+_NAME = f'"{FORWARD_DESTINATION}"'
+FORWARDED_TO = f'{_NAME}:"'
+_LAST_HEADER = f",{FORWARDED_TO}"
 _END = '"}'
+_NOT_LAST = "a destination is not the last header"
+# The last header of others, from its comma to the end.
+_WHITE = r"[ \t\r\n]*"
+_SPACED_HEADER = re.compile(
+    rf',{_WHITE}{re.escape(_NAME)}{_WHITE}:{_WHITE}("(?:[^"\\]|\\.)*"){_WHITE}\}}\Z'
+)
 # A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
 _SPECIAL = "\\%_["
 
@@ -219,19 +226,39 @@ def _text(stored: bytes | None) -> str:
     return make_storable((stored or b"").decode("utf-8", "backslashreplace"))
 
 
-def forwarded_to(forward: str) -> Address:
-    """The address after `LAST_HEADER` in stored headers; "" if they do not have it.
+# Headers in JSON are cut before the forward destination, if it is their last one. For each message
+# the plan has a short text, `forward`: the text after `_LAST_HEADER` if NServiceBus wrote them, all
+# from the comma on if another writer did, and "" without a destination.
 
-    Raises `UnusualBatchError` where the destination is not their last header.
+
+def split_headers(text: str) -> tuple[str, str]:
+    """The headers before the forward destination, and the `forward`."""
+    before, found, forward = text.partition(_LAST_HEADER)
+    if found and not forward:
+        raise UnusualBatchError(_NOT_LAST)
+    spaced = None if found else _SPACED_HEADER.search(text)
+    return (before, forward) if spaced is None else (text[: spaced.start()], spaced[0])
+
+
+def cut_off(forward: str) -> str:
+    """All that is cut off from headers with this `forward`."""
+    return _LAST_HEADER + forward if forward and not _SPACED_HEADER.match(forward) else forward
+
+
+def forwarded_to(forward: str) -> Address:
+    """The address in a `forward`.
+
+    Raises `UnusualBatchError` where the destination is not the last header.
     """
     if not forward:
         return None
-    if not forward.endswith(_END):
-        raise UnusualBatchError("a destination is not the last header")
+    spaced = _SPACED_HEADER.match(forward)
+    if spaced is None and not forward.endswith(_END):
+        raise UnusualBatchError(_NOT_LAST)
     try:
-        return read_json_text(f'"{forward.removesuffix("}")}')
+        return read_json_text(f'"{forward.removesuffix("}")}' if spaced is None else spaced[1])
     except UnreadableHeadersError as error:
-        raise UnusualBatchError(f"a destination is not the last header: {error}") from error
+        raise UnusualBatchError(f"{_NOT_LAST}: {error}") from error
 
 
 # Names of tables, rows of timeouts, and keys.
@@ -371,6 +398,13 @@ _LAST_HEADERS = (
 _POSITION = f"nullif(position('{FORWARDED_TO}'::bytea in {_LAST_HEADERS}), 0)"
 _FORWARDED_TO = f"substring({_LAST_HEADERS} from {_POSITION} + {len(FORWARDED_TO)})"
 
+# Of headers of other writers, all from the comma before the name on. To look for it in all headers
+# by a regular expression takes 200 µs for each message.
+_FROM_COMMA = (
+    f"substring(right(split_part(d.headers, '{_NAME}', 1), 40) from E',[ \\t\\r\\n]*$') "
+    f"|| '{_NAME}' || split_part(d.headers, '{_NAME}', 2)"
+)
+
 _POSTGRESQL_TRANSPORT = TableKind(
     columns={
         "id": "uuid",
@@ -396,13 +430,9 @@ _POSTGRESQL_TRANSPORT = TableKind(
         "utc": "",
         "destination": "NULL",
         "pausable": _FORWARDED_TO,
-        "forward": f"split_part(d.headers, '{LAST_HEADER}', 2)",
-        "headers_before": f"split_part(d.headers, '{LAST_HEADER}', 1)",
-        "headers_end": "CASE WHEN m.forward = '' THEN '' ELSE '}' END",
-        # Nothing is after the destination, and only it was cut off.
-        "is_whole": (
-            "m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 "
-            f"ELSE {len(LAST_HEADER)} + octet_length(m.forward) END"
+        "forward": (
+            f"coalesce(nullif(split_part(d.headers, '{_LAST_HEADER}', 2), ''), "
+            f"CASE WHEN position('{_NAME}' in d.headers) > 0 THEN {_FROM_COMMA} END, '')"
         ),
         # The text after a destination that is not the last header may be long. Quotes in an
         # address are escaped.
@@ -448,9 +478,6 @@ _POSTGRESQL_TIMEOUTS = TableKind(
         "pausable": """convert_to(d."Destination", getdatabaseencoding())""",
         # NULL is an address that names no queue.
         "forward": """coalesce(d."Destination", '')""",
-        "headers_before": 'd."Headers"',
-        "headers_end": "''",
-        "is_whole": "true",
         "planned_forward": "k.forward",
     },
 )

@@ -15,27 +15,31 @@ from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Address, first_type
 from duesweep.stores.base import Table
 from duesweep.stores.dialect import Location
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.kinds import TableKind, cut_off
 from duesweep.stores.tombstone import Tombstones
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     """How messages with one destination move. `forward` is how the store has the destination
-    written, `destination` is its address, and `queue` the table.
+    written, `destination` is its address, and `queue` the table. `tail` is cut off from the
+    headers, which then get the `end`.
     """
 
     kind: TableKind
     forward: str
     destination: str
     queue: Any
+    tail: str
+    end: str
 
     @classmethod
     def to(cls, location: Location, forward: str, into: Callable[[Address], Table]) -> "Move":
         """How messages with this destination move; `into` says which table an address means."""
         address = location.kind.address_of(forward)
         destination = location.addresses.endpoint if address is None else address
-        return cls(location.kind, forward, destination, into(address))
+        tail = "" if location.kind.has_destination else cut_off(forward)
+        return cls(location.kind, forward, destination, into(address), tail, "}" if tail else "")
 
     def tombstones(
         self,
@@ -64,13 +68,12 @@ class Move:
 
     def _read_headers(self, text: str) -> Headers:
         """The headers as they are delivered, of the text before the forward destination."""
-        is_cut = bool(self.forward) and not self.kind.has_destination
         try:
-            headers = read_json(text + "}" if is_cut else text)
+            headers = read_json(text + self.end)
         except UnreadableHeadersError as error:
             raise UnusualBatchError(str(error)) from error
         if not self.kind.has_destination:
             is_left = FORWARD_DESTINATION in headers
-            if is_left or (is_cut and not headers):
+            if is_left or (self.tail and not headers):
                 raise UnusualBatchError("a destination is not the last header")
         return headers

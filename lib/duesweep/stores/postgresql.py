@@ -330,7 +330,9 @@ def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str
     """The statement that moves these messages, and its values."""
     values = {
         **_claim_values(horizon),
-        "forward": move.forward,
+        "destination": move.forward if move.kind.has_destination else "",
+        "tail": move.tail,
+        "end": move.end,
         "never": _NEVER,
         "time": start_of_ids(),
     }

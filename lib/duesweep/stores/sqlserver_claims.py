@@ -26,7 +26,7 @@ from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.stores.base import Forwarded, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.dialect import Claims, Location, Locked, Values, batches_lock
-from duesweep.stores.kinds import LAST_HEADER
+from duesweep.stores.kinds import split_headers
 from duesweep.stores.moved import Move
 from duesweep.stores.tombstone import Tombstones
 
@@ -237,10 +237,7 @@ class ClaimsByDue(Claims):
             raise UnusualBatchError("there are no headers, or the server may count them otherwise")
         if self._kind.has_destination:
             return text, row.destination or ""
-        before, found, forward = text.partition(LAST_HEADER)
-        if found and not forward:
-            raise UnusualBatchError("a destination is not the last header")
-        return before, forward
+        return split_headers(text)
 
     def _move_span(
         self, span: Values, moves: Sequence[tuple[Any, Sequence[dict[str, object]]]]

@@ -2,9 +2,11 @@
 transactions that are repeated after a deadlock or a serialization failure.
 """
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -91,18 +93,25 @@ def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
                 task.move(run, groups, lambda _: endpoint.addresses.parse("Billing"))
 
 
+@pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}])
 def test_usual_messages_go_through_the_moved_form_alone(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any]
 ) -> None:
+    """NServiceBus writes them without white space between the tokens, others with it."""
     endpoint.set_up("Billing")
-    endpoint.delay_many(7)
-    context = endpoint.context(sweep__batch_rows=3)
+    forwards = [{FORWARD_DESTINATION: "Billing"}] * 3 + [{FORWARD_DESTINATION: '"Billing"'}, {}]
+    for forward in forwards:
+        endpoint.delay(headers=json.dumps({"a": "ä", **forward}, **layout))
+    context = endpoint.context(sweep__batch_rows=2)
     monkeypatch.delattr(ClaimsByKey, "lock")
 
     with context.store.open_driver() as session:
         dispatch_without_settling(context, session)
 
-    assert len(endpoint.queue_rows("Billing")) == 7
+    delivered = json.dumps({"a": "ä"}, **layout).replace("\n}", "}")
+    assert [row.headers for row in endpoint.queue_rows("Billing")] == [delivered] * 4
+    (own,) = endpoint.queue_rows(endpoint.name)
+    assert own.headers == json.dumps({"a": "ä"}, **layout)
     assert endpoint.waiting() == []
 
 
@@ -200,7 +209,10 @@ def test_message_that_has_another_destination_than_planned_is_not_moved(
     ("headers", "forward"),
     [
         (f'{{"a":"b","{FORWARD_DESTINATION}":"Billing"}},"{FORWARD_DESTINATION}":"x', 'Billing"}'),
-        (f'{{"a":"b"}},"{FORWARD_DESTINATION}":"', ""),
+        (
+            f'{{"a":"b", "{FORWARD_DESTINATION}": "Billing"}} ',
+            f', "{FORWARD_DESTINATION}": "Billing"}}',
+        ),
     ],
 )
 def test_headers_that_go_on_after_what_was_cut_off_are_not_moved(

@@ -8,13 +8,13 @@ import psycopg
 import pytest
 
 from duesweep.config.adapters.endpoint import store_of
-from duesweep.core.errors import ConfigError, UnreadableAddressError
+from duesweep.core.errors import ConfigError, UnreadableAddressError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
 from duesweep.operations.setup import set_up
-from duesweep.stores.base import NewMessage
+from duesweep.stores.base import Forwarded, NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
@@ -202,3 +202,20 @@ def test_stored_message_is_a_timeout_of_no_saga(subject: DelayedTableUnderTest) 
     assert (row.id, row.destination, row.saga.int) == (key, "Sales.Orders", 0)
     assert row.version.startswith("duesweep ")
     assert row.time == due.astimezone(UTC).replace(tzinfo=None)
+
+
+def test_timeout_whose_destination_has_changed_since_the_plan_is_not_moved(
+    subject: DelayedTableUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    key = endpoint.delay()
+    endpoint.execute(f'UPDATE {endpoint.delayed} SET "Destination" = $1', "Shipping")
+    run = open_sweep(subject.store)
+
+    with (
+        steps.batch(subject) as session,
+        pytest.raises(UnusualBatchError, match="rows were not removed"),
+    ):
+        session.move(run, [Forwarded("Billing", [key])], endpoint.addresses.parse)
+
+    assert subject.waiting() == {key}

@@ -148,7 +148,7 @@ def _move(task: SqlTask, *dues: str) -> Moved:
 
 def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual() -> None:
     random, moved = Random(31), 0
-    for _ in range(20_000):
+    for _ in range(6_000):
         headers = random_headers(random)
         server = Server([_row("7", FIRST, headers)])
         expected = json_message("7", 0, 0, SimpleNamespace(headers=headers, body=b""), 0)
@@ -163,7 +163,7 @@ def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual()
             assert tombstones.message_types == [expected.message_type]
             assert tombstones.destinations == ["Sales" if destination is None else destination]
             assert tombstones.queues == [str(queue)]
-    assert moved > 5_000
+    assert moved > 1_500
 
 
 def test_each_destination_has_one_insert_into_a_table_of_its_own_shape() -> None:

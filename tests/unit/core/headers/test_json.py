@@ -17,6 +17,7 @@ from duesweep.core.headers import (
     remove_headers,
     write_json,
 )
+from duesweep.stores.kinds import cut_off, forwarded_to, split_headers
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 
@@ -110,9 +111,15 @@ def test_unusual_but_proper_headers_are_read(text: str, headers: Headers) -> Non
         ),
         pytest.param(
             f'{{ "a" : "b" , "{FORWARD_DESTINATION}" : "Billing" }}',
-            '{"a" : "b"}',
+            '{ "a" : "b" }',
             id="much whitespace",
         ),
+        pytest.param(
+            f'{{\n  "a": "\\u00e4",\n  "{FORWARD_DESTINATION}": "x",\n  "c": null\n}}\n',
+            '{\n  "a": "\\u00e4",\n  "c": null\n}\n',
+            id="indented",
+        ),
+        pytest.param(f'{{ "{FORWARD_DESTINATION}" : "x" }} ', "{} ", id="the only one with space"),
         pytest.param(
             r'{"a":"b","\u004eServiceBus.SqlServer.ForwardDestination":"Billing"}',
             '{"a":"b"}',
@@ -184,11 +191,13 @@ def test_whatever_the_whitespace_only_the_forward_destination_goes(
     separators = (f"{space},{space}", f"{space}:{space}")
     text = json.dumps(dict(members), ensure_ascii=True, separators=separators)
 
-    for delivered in (
-        remove_forward_destination(text),
-        remove_headers(text, {FORWARD_DESTINATION}),
-    ):
-        assert list(read_json(delivered).items()) == list(headers.items())
+    delivered = remove_forward_destination(text)
+    assert delivered == remove_headers(text, {FORWARD_DESTINATION})
+    assert list(read_json(delivered).items()) == list(headers.items())
+    if 0 < len(headers) <= place:
+        before, forward = split_headers(text)
+        assert (forwarded_to(forward), before + "}") == ("Billing", delivered)
+        assert before + cut_off(forward) == text
 
 
 @given(header_sets)

@@ -62,8 +62,11 @@ SET CONSTRAINTS ALL IMMEDIATE;
 WITH moved AS MATERIALIZED (
     DELETE FROM {delayed} d
     WHERE $1 AND d.{due} < %(horizon)s::timestamptz{utc}
-    RETURNING d.{id} AS id, d.{body} AS body, {forward} AS forward, {headers_before} AS headers,
-        octet_length(d.{headers}) AS header_bytes,
+      -- Of tables that have the destination in a column.
+      AND coalesce({destination}, '') = %(destination)s::text
+    RETURNING d.{id} AS id, d.{body} AS body, octet_length(d.{headers}) AS header_bytes,
+        -- All of it if the tail, which is to be cut off, is empty.
+        split_part(d.{headers}, %(tail)s::text, 1) AS headers,
         {{instant_us}}
 ), arrived AS (
     INSERT INTO {queue} (id, headers, body)
@@ -71,13 +74,14 @@ WITH moved AS MATERIALIZED (
     SELECT encode(
                overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING %(time)s::bytea FROM 1), 'hex'
            )::uuid,
-           m.headers || {headers_end}, m.body
+           m.headers || %(end)s::text, m.body
     FROM moved m
     ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = %(forward)s::text AND {is_whole}) AS have_one_destination,
+       -- Only the tail was cut off. Nothing is after it.
+       bool_and(octet_length(m.headers) + octet_length(%(tail)s::text) = m.header_bytes) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        -- JSON never has this character.
        string_agg(m.headers, E'\x1f') AS headers,
