@@ -844,33 +844,34 @@ SELECT pg_advisory_xact_lock($1);
 SELECT exhausted FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 FOR NO KEY UPDATE;
 
 -- name: move_from_places
--- $1 tid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+-- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales.Orders.Delayed" d
     WHERE d.ctid = ANY($1::tid[]) AND d.due < $2::timestamptz
-    RETURNING d.id AS id, d.body AS body, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 1) AS headers,
-        octet_length(d.headers) AS header_bytes,
+      AND coalesce(NULL, '') = $3::text
+    RETURNING d.id AS id, d.body AS body, octet_length(d.headers) AS header_bytes,
+        split_part(d.headers, $4::text, 1) AS headers,
         CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
             WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
             ELSE least(
-                (d.due AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
+                (d.due AT TIME ZONE $5::text) AT TIME ZONE 'UTC', $6::timestamptz
             )
         END) * 1000000)::bigint END AS instant_us
 ), arrived AS (
     INSERT INTO "public"."Billing" (id, headers, body)
     SELECT encode(
-               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $5::bytea FROM 1), 'hex'
+               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $7::bytea FROM 1), 'hex'
            )::uuid,
-           m.headers || CASE WHEN m.forward = '' THEN '' ELSE '}' END, m.body
+           m.headers || $8::text, m.body
     FROM moved m
     ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = $6::text AND m.header_bytes = octet_length(m.headers) + CASE WHEN m.forward = '' THEN 0 ELSE 45 + octet_length(m.forward) END) AS have_one_destination,
+       bool_and(octet_length(m.headers) + octet_length($4::text) = m.header_bytes) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        string_agg(m.headers, E'\x1f') AS headers,
-       string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
+       string_agg(int8send(coalesce(m.instant_us, $9::bigint)), '') AS instants_us,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
 FROM moved m;
 
@@ -1142,7 +1143,7 @@ LEFT JOIN LATERAL (
         SELECT pending.id, pending.place, pending.bytes, pending.forward,
                row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
         FROM (
-            SELECT d.id AS id, d.due AS due, split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2) AS forward,
+            SELECT d.id AS id, d.due AS due, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
                    CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
                        ELSE encode(tidsend(d.ctid), 'hex') END AS place,
                    coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes

@@ -229,33 +229,34 @@ JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
 -- name: move_from_places
--- $1 tid[], $2 timestamptz, $3 ?, $4 timestamptz, $5 bytea, $6 ?, $7 int8
+-- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales_Orders_TimeoutData" d
     WHERE d.ctid = ANY($1::tid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
-    RETURNING d."Id" AS id, d."State" AS body, coalesce(d."Destination", '') AS forward, d."Headers" AS headers,
-        octet_length(d."Headers") AS header_bytes,
+      AND coalesce(d."Destination", '') = $3::text
+    RETURNING d."Id" AS id, d."State" AS body, octet_length(d."Headers") AS header_bytes,
+        split_part(d."Headers", $4::text, 1) AS headers,
         CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
             WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
             ELSE least(
-                (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $3::text) AT TIME ZONE 'UTC', $4::timestamptz
+                (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $5::text) AT TIME ZONE 'UTC', $6::timestamptz
             )
         END) * 1000000)::bigint END AS instant_us
 ), arrived AS (
     INSERT INTO "public"."Billing" (id, headers, body)
     SELECT encode(
-               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $5::bytea FROM 1), 'hex'
+               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $7::bytea FROM 1), 'hex'
            )::uuid,
-           m.headers || '', m.body
+           m.headers || $8::text, m.body
     FROM moved m
     ORDER BY m.instant_us
     RETURNING 1
 )
 SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
-       bool_and(m.forward = $6::text AND true) AS have_one_destination,
+       bool_and(octet_length(m.headers) + octet_length($4::text) = m.header_bytes) AS have_one_destination,
        string_agg(m.id::text, ',') AS keys,
        string_agg(m.headers, E'\x1f') AS headers,
-       string_agg(int8send(coalesce(m.instant_us, $7::bigint)), '') AS instants_us,
+       string_agg(int8send(coalesce(m.instant_us, $9::bigint)), '') AS instants_us,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
 FROM moved m;
 
