@@ -300,6 +300,17 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
     )
 
 
+def only_outcomes(report: SweepReport) -> SweepReport:
+    """What the report tells of messages that were delivered, failed or exhausted."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("skipped", "gone", "eligible_later", "held", "left"), 0
+    )
+    outcome = "failures" if report.failed or report.exhausted else "done"
+    return replace(
+        report, **nothing, found=report.claimed, outcome=outcome, reason=None, breakers=()
+    )
+
+
 def _add_failures(failures: Sequence[FailureReason]) -> tuple[FailureReason, ...]:
     found: dict[str, FailureReason] = {}
     for one in failures:

@@ -185,7 +185,9 @@ def sweep_seen(
 ) -> Run:
     """The run after a look: sweep if there is work, and no stop is wanted."""
     source, notices = context.store.source, look.notices
-    if not look.has_work:
+    # A sweep that this process has not reported is reported with the next one.
+    is_unreported = any(each == source for each, _ in stop.unreported)
+    if not look.has_work and not is_unreported:
         held = held_in_sweep(look.pauses, (), 0)
         return Run(source, "idle", next_due=look.next_due, held_back=held, notices=notices)
     if stop.is_wanted:

@@ -13,7 +13,7 @@ new session holds the sweep, to close and settle it, unless another process has 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import datetime, timedelta
 from math import inf
@@ -27,10 +27,12 @@ from duesweep.core.errors import (
     LedgerLockedError,
     Problem,
     StoreError,
+    SweepClosedError,
     may_pass,
 )
 from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
+from duesweep.ledger.base import Among
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger
 from duesweep.stores.base import DriverSession, JournalAge, Store, SweepRun, Unsettled
 from duesweep.sweep.job import SweepContext
@@ -87,6 +89,21 @@ def settle_last(
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     known = summary or journal.summary(sweep_id)[0]
+    return _report(known, ledger_error)
+
+
+def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
+    """The report of a sweep that another process closed: by the journal, or by the ledger if it is
+    settled. None: neither has it.
+    """
+    with suppress(SweepClosedError):
+        return _report(journal.summary(sweep_id)[0])
+    columns = [f.name for f in fields(SweepSummary) if f.name not in {"failures", "breakers"}]
+    rows = ledger.rows("sweeps", columns, Among("sweep_id", (str(sweep_id),)))
+    return next((_report(SweepSummary(**row)) for row in rows), None)
+
+
+def _report(known: SweepSummary, ledger_error: str | None = None) -> SweepReport:
     # Not `asdict`: it would turn the reasons of failures into dicts.
     values = {field.name: getattr(known, field.name) for field in fields(known)}
     return SweepReport(**values, ledger_error=ledger_error, sweep_ids=(known.sweep_id,))

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
+from uuid import UUID
 
 from duesweep.core.world import Clock, Waits
 from duesweep.stores.base import DriverSession, Store, SweepRun
@@ -26,13 +27,15 @@ class Stop:
     in seconds since 1970-01-01 UTC; None: only when asked.
 
     `most`: it may claim this many messages, the longest due ones first; None: all.
-    `waits` notes each wait that may take long; parts share them.
+    `waits` notes each wait that may take long, and `unreported` are sources and ids of this
+    process's sweeps that have no report yet; parts share both.
     """
 
     def __init__(
         self, at: float | None = None, most: int | None = None, clock: Clock | None = None
     ) -> None:
         self.waits = Waits()
+        self.unreported: set[tuple[str, UUID]] = set()
         self._most = most
         self._at = at
         self._asked = _Asked()
@@ -49,6 +52,7 @@ class Stop:
         times = [each for each in (self._at, at) if each is not None]
         stop = Stop(min(times, default=None), self._most if most is None else most, self._clock)
         stop._asked, stop.waits = self._asked, self.waits
+        stop.unreported = self.unreported
         return stop
 
     @property

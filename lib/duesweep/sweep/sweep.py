@@ -17,7 +17,13 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from duesweep.core import logs
-from duesweep.core.account import SweepReport, SweepSummary, add_reports, add_rest
+from duesweep.core.account import (
+    SweepReport,
+    SweepSummary,
+    add_reports,
+    add_rest,
+    only_outcomes,
+)
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -39,6 +45,7 @@ from duesweep.sweep.settle import (
     check_backlog,
     check_binding,
     is_settleable,
+    late_report,
     living_session,
     settle_first,
     settle_last,
@@ -241,6 +248,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                     ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
                 )
         run = session.open_sweep(horizon, engine=engine.name)
+        stop.unreported.add((session.source, run.sweep_id))
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session, run):
             if not is_stopped:
@@ -251,13 +259,40 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                 )
         dispatching.is_cut_short = cut_short is not None
         with living_session(context, session, run, stop=stop) as living:
-            _close(living, run, cut_short, is_planned=not is_stopped)
-            with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
-                patience = _patience(context, stop, _AFTER_SECONDS)
-                seconds = BRIEFLY_SECONDS if context.repeats else inf
-                report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
+            try:
+                _close(living, run, cut_short, is_planned=not is_stopped)
+                with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
+                    patience = _patience(context, stop, _AFTER_SECONDS)
+                    seconds = BRIEFLY_SECONDS if context.repeats else inf
+                    report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
+            except SweepClosedError as error:
+                found = late_report(living, ledger, run.sweep_id)
+                if found is None:
+                    raise
+                report = replace(found, reason=found.reason or str(error))
             _note(stop, report.ledger_error)
-            return report
+            stop.unreported.discard((session.source, run.sweep_id))
+            return _with_unreported(report, stop, living, ledger)
+
+
+def _with_unreported(
+    report: SweepReport, stop: Stop, session: DriverSession, ledger: Ledger
+) -> SweepReport:
+    """The report, with the outcomes of messages in earlier sweeps of this process that failed
+    before they had a report.
+    """
+    still_open = {one.sweep_id for one in session.unsettled() if not one.is_closed}
+    for source, sweep_id in tuple(stop.unreported):
+        if source != session.source or sweep_id in still_open:
+            continue
+        try:
+            found = late_report(session, ledger, sweep_id)
+        except LedgerError:
+            continue
+        stop.unreported.discard((source, sweep_id))
+        if found is not None:
+            report = add_reports(only_outcomes(found), report)
+    return report
 
 
 def _attributes(report: SweepReport) -> Attributes:

@@ -1,0 +1,78 @@
+"""A sweep that another process closed or settled: its own process reports what it delivered."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+import pytest
+
+from duesweep.core.account import SweepReport
+from duesweep.core.errors import StoreError
+from duesweep.operations.watch import Ticker
+from duesweep.stores.base import SweepRun
+from duesweep.sweep.stop import Stop
+from duesweep.sweep.sweep import Watch
+from support.endpoint import Endpoint
+from support.sweeps import await_locks, exit_code, run_sweep
+
+_RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600}
+
+
+@pytest.fixture
+def due(endpoint: Endpoint) -> Endpoint:
+    """7 messages to deliver, and 2 that fail."""
+    endpoint.set_up("Billing").delay_many(7)
+    endpoint.delay_many(2, ["Nowhere"])
+    return endpoint.having(**_RETRY)
+
+
+def _after_dispatch(do: Callable[[], object]) -> Watch:
+    @contextmanager
+    def watch(_: SweepRun, __: int) -> Iterator[None]:
+        yield
+        do()
+
+    return watch
+
+
+def _outcomes(report: SweepReport) -> tuple[int, int, int]:
+    return report.dispatched, report.failed, report.exhausted
+
+
+def _lose(due: Endpoint) -> None:
+    """End the driver's session, and let another process take its sweep for dead."""
+    due.server.kill_sessions()
+    await_locks(due)
+    other = run_sweep(due)
+    assert _outcomes(other) == (0, 0, 0)
+
+
+def test_sweep_that_another_process_settled_reports_what_it_delivered(due: Endpoint) -> None:
+    report = run_sweep(due, watch=_after_dispatch(lambda: _lose(due)))
+
+    assert _outcomes(report) == (7, 2, 0)
+    assert report.lateness_max_ms is not None
+    assert report.lateness_max_ms > timedelta(seconds=50) / timedelta(milliseconds=1)
+    assert (report.outcome, exit_code(report)) == ("abandoned", 4)
+    assert len(due.queue_rows("Billing")) == 7
+
+
+def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint) -> None:
+    def go_away() -> None:
+        raise StoreError("The store is away", transient=True)
+
+    stop = Stop()
+    with suppress(StoreError):
+        run_sweep(due, stop=stop, watch=_after_dispatch(go_away))
+    await_locks(due)
+    # Another process has settled it, and nothing more is due.
+    assert _outcomes(run_sweep(due)) == (0, 0, 0)
+
+    ticker = Ticker(due.context(), stop, has_spark=False)
+    first, second = ticker.tick(), ticker.tick()
+    ticker.close()
+
+    assert first.report is not None
+    assert _outcomes(first.report) == (7, 2, 0)
+    assert (first.report.left, first.report.outcome) == (0, "failures")
+    assert (second.outcome, second.report) == ("idle", None)
