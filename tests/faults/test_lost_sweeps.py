@@ -1,4 +1,4 @@
-"""A sweep that another process closed or settled: its own process reports what it delivered."""
+"""A sweep that another process closed or settled is still reported by its own process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -65,7 +65,7 @@ def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint)
     with suppress(StoreError):
         run_sweep(due, stop=stop, watch=_after_dispatch(go_away))
     await_locks(due)
-    # Another process has settled it, and nothing more is due.
+    # Another process has settled it. Nothing more is due.
     assert _outcomes(run_sweep(due)) == (0, 0, 0)
 
     ticker = Ticker(due.context(), stop, has_spark=False)

@@ -301,7 +301,7 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
 
 
 def only_outcomes(report: SweepReport) -> SweepReport:
-    """What the report tells of messages that were delivered, failed or exhausted."""
+    """The part of a report about messages that were delivered, failed or exhausted."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("skipped", "gone", "eligible_later", "held", "left"), 0
     )

@@ -71,16 +71,15 @@ _LASTING_TEXTS = {
     r"pg_hba\.conf|pool_hba\.conf": "allow this machine, user and database in the server's "
     "pg_hba.conf",
     "authentication failed": "correct user or password in the dsn",
-    r"no such user|[Tt]enant or user not found|^(?!.*too many).*role \"": "correct the user in the "
-    "dsn, or create this role",
+    r"no such user|[Tt]enant or user not found|role \"[^\"]*\" (?:does|is) not": (
+        "correct the user in the dsn, or create this role with the right to log in"
+    ),
     r"no such database|database \"[^\"]*\" does not exist": "correct the database in the dsn, or "
     "create it",
     r"unsupported (?:\w+ )?startup parameter": "a pooler refuses this setting: remove it from the "
     "dsn's options and from the environment (PGOPTIONS, PGGEQO), or allow it in the pooler",
     r"SSL (?:connection is )?required": "set sslmode=require in the dsn",
 }
-# Protocol violation and internal error: what poolers send, whatever is wrong.
-_POOLERS_CLASSES = {"08", "XX"}
 _NO_RIGHT = "42501"
 _ASK_FOR_RIGHT = "have an administrator GRANT this right to the user of the dsn"
 _PERMISSION_DENIED = re.compile(r"permission denied for (?P<kind>\w+) (?P<name>.*)")
@@ -281,9 +280,7 @@ def _lasting_refusal(error: psycopg.Error) -> str | None:
 
 def _lasting_advice(state: str | None, text: str) -> str | None:
     by_words = (advice for words, advice in _LASTING_TEXTS.items() if re.search(words, text))
-    if state in _LASTING_REFUSALS or state is None or state[:2] in _POOLERS_CLASSES:
-        return next(by_words, _LASTING_REFUSALS.get(state or ""))
-    return None
+    return next(by_words, _LASTING_REFUSALS.get(state or ""))
 
 
 def _refuse_misread(dsn: str) -> None:

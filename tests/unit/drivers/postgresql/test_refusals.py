@@ -59,6 +59,11 @@ PASSING = [
     ("53300", "zu viele Verbindungen von Rolle »app«"),
     ("53300", 'too many connections for database "nsb"'),
     ("53300", "les emplacements de connexions restants sont réservés"),
+    (
+        "53300",
+        "remaining connection slots are reserved for roles with privileges of the "
+        '"pg_use_reserved_connections" role',
+    ),
     ("57P03", "the database system is starting up"),
     ("57P03", "das Datenbanksystem startet"),
     ("57P03", "le système de bases de données se lance"),
