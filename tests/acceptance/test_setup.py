@@ -108,7 +108,9 @@ def test_new_endpoint_with_almost_the_same_name_is_created_and_the_doctor_warns_
 
     warned = diagnosed(other.config_file())
     assert warned.to_mend() == {("table-exists", '"public"."sales.orders.Delayed"'): "warning"}
-    assert 'while "public"."Sales.Orders.Delayed" has messages' in warned.of("table-exists")["found"]
+    assert (
+        'while "public"."Sales.Orders.Delayed" has messages' in warned.of("table-exists")["found"]
+    )
     other.delay(None, due_in_seconds=900)
     assert diagnosed(other.config_file()).to_mend() == {}
     assert diagnosed(endpoint.config_file()).to_mend() == {}
