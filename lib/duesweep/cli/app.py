@@ -7,8 +7,10 @@ most commands need few of them.
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -17,7 +19,7 @@ from typer.exceptions import TyperException
 from duesweep.cli import runs
 from duesweep.cli.commands import About
 from duesweep.cli.signals import TerminatedError, raise_on_signals
-from duesweep.core import submit
+from duesweep.core import logs, submit
 from duesweep.core.errors import (
     NO_DESCRIPTORS,
     DuesweepError,
@@ -29,6 +31,7 @@ from duesweep.core.errors import (
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
+_LOG_LEVEL = "--log-level"
 
 # A sweep may start each minute, so it loads the options of no other command.
 _SWEEPING = ("sweep", "watch", "handover")
@@ -61,8 +64,21 @@ def _duesweep(
             help="Print the versions of duesweep, Python and PySpark.",
         ),
     ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", help="Print nothing if the exit code is 0; `watch`: log warnings."),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log each step: the level debug.")
+    ] = False,
+    log_level: Annotated[
+        logs.Level | None,
+        typer.Option(help="Log events of this level and worse ones; default: info."),
+    ] = None,
 ) -> None:
     """Sweep due delayed messages of NServiceBus endpoints to their queues."""
+    usual = logs.Level.WARNING if quiet else logs.Level.INFO
+    logs.use(log_level or (logs.Level.DEBUG if verbose else usual))
 
 
 def all_commands() -> typer.Typer:
@@ -87,8 +103,8 @@ def _application(*parts: typer.Typer) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        epilog="Options of Spark's spark-submit, such as --master, --conf, --jars and "
-        "--driver-memory, may stand anywhere on the command line.",
+        epilog="These options, and options of Spark's spark-submit, such as --master, --conf, "
+        "--jars and --driver-memory, may stand anywhere on the command line.",
     )
     app.callback()(_duesweep)
     for part in parts:
@@ -107,12 +123,10 @@ def _made(*, sweeps_only: bool) -> Callable[..., object]:
     return typer.main.get_command(_application(runs.app) if sweeps_only else all_commands())
 
 
-def _run(arguments: list[str]) -> object:
-    if isinstance(sys.stdout, TextIOWrapper):
-        # A locale may lack the characters of a name. Python does the same for stderr.
-        sys.stdout.reconfigure(errors="backslashreplace")
+def _run(general: list[str], arguments: list[str]) -> object:
+    words = [*general, *arguments]
     try:
-        return _commands(arguments)(args=arguments, prog_name="duesweep", standalone_mode=False)
+        return _commands(arguments)(args=words, prog_name="duesweep", standalone_mode=False)
     except TyperException as error:
         if not error.format_message().startswith("Usage:"):
             raise
@@ -126,11 +140,48 @@ def _run(arguments: list[str]) -> object:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Each problem is one line on stderr."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A locale may lack the characters of a name. Python does the same for stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    general, given = _general(sys.argv[1:] if arguments is None else arguments)
+    # The output of a watcher is its log.
+    if "--quiet" not in general or given[:1] == ["watch"]:
+        return _main(general, given)
+    code: int | None = None
+    out, err = StringIO(), StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = _main(general, given)
+    finally:
+        if code != ExitCode.DONE:
+            print(out.getvalue(), end="", flush=True)
+            print(err.getvalue(), end="", file=sys.stderr, flush=True)
+    return code
+
+
+def _general(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options of all commands, which may stand anywhere before `--`, and the rest."""
+    end = words.index("--") if "--" in words else len(words)
+    # The doctor has one of this name.
+    flags = {"--quiet"} | ({"--verbose"} if "doctor" not in words else set())
+    general: list[str] = []
+    rest: list[str] = []
+    left = iter(words[:end])
+    for word in left:
+        if word in flags or word.startswith(f"{_LOG_LEVEL}="):
+            general.append(word)
+        elif word == _LOG_LEVEL:
+            general += [word, *islice(left, 1)]
+        else:
+            rest.append(word)
+    return general, [*rest, *words[end:]]
+
+
+def _main(general: list[str], given: list[str]) -> int:
     try:
         with raise_on_signals():
             submit.command_line, given = submit.take_options(given)
-            result = _run(given)
+            result = _run(general, given)
         if result == INTERRUPTED:
             # Typer turns Ctrl-C into an exit code without a message.
             raise KeyboardInterrupt

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import wraps
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
+from duesweep.core import logs
 from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
+from duesweep.core.passing import passing_line
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain
-from duesweep.report.passing import passing_line
 from duesweep.report.text import Block, Line, Note, print_blocks
 from duesweep.report.views import messages as views
 
@@ -116,10 +117,12 @@ def command(
     ending: str,
     short: str | None = None,
     document: Callable[[], dict[str, Any]] | None = dict,
+    has_steps: bool = False,
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Add a function to the application as a command. An argument whose type is a dataclass is a
     group of options: each of its fields becomes one. `--json` comes last. The result is printed as
-    text or as JSON. For `ending` and `document` see `About`.
+    text or as JSON. For `ending` and `document` see `About`. `has_steps`: it may take long, and a
+    terminal shows its current step.
     """
 
     def register(run: Callable[..., Result]) -> Callable[..., Result]:
@@ -132,7 +135,10 @@ def command(
                 argument: group(**{each.name: options.pop(each.name) for each in fields(group)})
                 for argument, group in groups.items()
             }
-            return run(**options, **made).print(as_json=as_json)
+            with passing_line(logs.current_step) if has_steps else nullcontext():
+                result = run(**options, **made)
+                # Some are made of a lazy sequence of blocks.
+                return result.print(as_json=as_json)
 
         # As typer reads them: `wraps` has set the ones of `run`.
         vars(called)["__signature__"] = inspect.Signature(parameters)
@@ -462,7 +468,7 @@ class Act:
 
 def confirm(question: str) -> bool:
     """Whether the person at the terminal says yes. Raises `ConfigError` without one."""
-    if not sys.stdin.isatty():
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError(
             f"{question}: this needs your answer, and there is no terminal",
             advice="add --yes to do it without being asked, or --dry-run to see its effect",

@@ -95,7 +95,7 @@ def list_waiting(
     return Result(listing, views.counts(listing, is_failing=failing))
 
 
-@command(app, "plan", ending=NOTHING, short="Preview the next sweep.")
+@command(app, "plan", ending=NOTHING, short="Preview the next sweep.", has_steps=True)
 def plan(
     *,
     several: Several,

@@ -74,7 +74,9 @@ def setup(
     return Result(done, views.set_up(done))
 
 
-@command(app, "doctor", ending=NOTHING, short="Check the setup and explain each problem.")
+@command(
+    app, "doctor", ending=NOTHING, short="Check the setup and explain each problem.", has_steps=True
+)
 def doctor(
     *,
     several: Several,
@@ -128,6 +130,7 @@ def show_config(*, configured: Configured) -> Result:
     "report",
     ending="nothing was changed, and a page that is there stays as it was",
     short="Write an HTML status report.",
+    has_steps=True,
 )
 def report(
     *,
@@ -170,7 +173,7 @@ def report(
     return Result(found, [first, *verdict(found.sources)])
 
 
-@command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.")
+@command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.", has_steps=True)
 def audit(*, common: Common) -> Result:
     """Compare store, journal and ledger: each message that left has one tombstone, and the sums of
     sweeps and tombstones agree. Changes and locks nothing; sweeps may run at the same time.
@@ -183,7 +186,9 @@ def audit(*, common: Common) -> Result:
     return Result(found, views.audited(found))
 
 
-@command(app, "maintain", ending=AGAIN, short="Clean up the journal and the ledger.")
+@command(
+    app, "maintain", ending=AGAIN, short="Clean up the journal and the ledger.", has_steps=True
+)
 def maintain(
     *,
     common: Common,

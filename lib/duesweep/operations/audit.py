@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from duesweep.core import logs
 from duesweep.core.change import ChangeKind, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.quantities import time_text
@@ -211,15 +212,19 @@ def audit(context: SweepContext, spark: "SparkSession | None" = None) -> AuditRe
 def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
     _check_binding(session, ledger)
     account = LedgerAccount(ledger, session.source)
+    logs.step("counts the ledger's rows")
     counted = account.count()
+    logs.step("compares sweeps with their tombstones")
     suspects = [*_sweeps(session, account, counted), *account.twice()]
     if older := find_older_copy(session, ledger):
         suspects.append(Suspect(AuditCheck.OLDER_COPY, session.source, str(older)))
     stored = 0
     with session.keys() as pages:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
+            logs.step(f"looks for stored messages in the ledger; looked at: {stored:,}")
             stored += len(keys)
             suspects += _stored_and_gone(session, account.final_tombstones(keys))
+    logs.step("compares the journal with the ledger")
     suspects += [*_counters(session), *_journal(session, counted)]
     return AuditReport(
         source=session.source,

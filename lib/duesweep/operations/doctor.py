@@ -19,6 +19,7 @@ from duesweep.config.adapters.roles import (
     routed_queues,
     waiting_destinations,
 )
+from duesweep.core import logs
 from duesweep.core.errors import DuesweepError, ExitCode, MessageError, capitalized
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -158,9 +159,11 @@ def _examine_spark(
     except (*SPARK_ERRORS, RuntimeError) as error:
         failed = not_started(sentence(error))
         return [failed, *_ledger_without_spark(examined, binding)], None
+    logs.step("checks Spark and its executors")
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark, needs)]
     if examined is not None:
+        logs.step("checks the ledger")
         ledger = examined.context.open_ledger(spark)
         findings.append(_older_copy(examined, ledger, ledger_finding(ledger, binding)))
     return findings, None
@@ -221,11 +224,13 @@ def examine_services(examined: Examination) -> tuple[Sequence[Finding], LedgerBi
     """Findings on services, routes and the store; and the ledger that the journal is bound to."""
     findings, ledger = [*examined.routes], list(_ledger_folder(examined.context.ledger_root))
     for service in examined.services:
+        logs.step(f"checks {service.setting}")
         findings += _examine(service)
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store cannot be reached"
         start = skipped(Check.SWEEP_START, _START, reason)
         return [*findings, start, *ledger], LedgerBinding(problem=reason)
+    logs.step("repeats the checks at the start of a sweep")
     more, binding = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
     if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
         binding = LedgerBinding(problem=NOT_SET_UP)

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from duesweep import config as configuration
+from duesweep.core import logs
 from duesweep.core.account import HeldBack, Holder, held_by_pause
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import (
@@ -331,7 +332,9 @@ def look_ahead(
         horizon = session.horizon()
         now, pauses = horizon.server_time, session.pauses()
         messages = DueMessages(context, now, pauses)
+        logs.step("looks at due messages")
         destinations = messages.look(session)
+        logs.step("compares their destinations with the queues, and counts all")
         if show is not None:
             show(destinations)
         destinations = with_problems(context, destinations)
@@ -345,6 +348,7 @@ def look_ahead(
         on_spark = spark is not None or needs_spark(context, lambda: eligible)
         sql = session.plan_sql(context.reach(horizon))
     engine = "spark" if on_spark else "in-process"
+    logs.step("reads the rates of the last sweeps")
     return Outlook(
         source=context.store.source,
         now=now,

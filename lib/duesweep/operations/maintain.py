@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.policy import cut_before
 from duesweep.core.world import Patience
@@ -78,8 +79,11 @@ def maintain(
         dropped = session.dropped()
         for source in forget:
             _check_dropped(source, dropped)
+        logs.step("settles interrupted sweeps and commands")
         settled = _settle(session, ledger)
+        logs.step("removes retry counters of messages that are gone")
         counters = _remove_counters(session, ledger)
+        logs.step("looks for rows that are too old")
         cut = _cut(session.source, ledger, kept.keep_days)
         tables = _tables(session.source, ledger, cut=cut, vacuum_days=kept.vacuum_days)
         return MaintainReport(
@@ -136,10 +140,13 @@ def _tables(
             continue
         removed = 0
         if cut is not None and name in _AGING:
+            logs.step(f"{name}: removes old rows")
             with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
                 removed = tables.remove(name, source, _AGING[name], cut)
+        logs.step(f"{name}: writes small files together")
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
             compacted = tables.compact(name)
+        logs.step(f"{name}: deletes files that no reader needs")
         # Files that are on the disk may only go if the ones in their place are there too.
         ledger.make_durable()
         with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):

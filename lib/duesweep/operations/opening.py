@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
+from duesweep.core import logs
 from duesweep.core.errors import ConfigError, DuesweepError, SparkError, SweepStoppedError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import is_path, local_folder
@@ -57,6 +58,7 @@ def open_spark(stop: Stop | None = None, *, archives_classes: bool = True) -> "S
     start = configuration.spark_start(archives_classes=archives_classes)
     if start is not None and stop is not None:
         start = replace(start, is_stopped=lambda: stop.is_wanted)
+    logs.step("starts Spark")
     try:
         return spark_session(start)
     except SweepStoppedError as error:

@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
+from duesweep.core import logs
 from duesweep.core.account import HeldBack
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
@@ -228,6 +229,7 @@ def status(of: "Duesweep", days: int) -> Status:
                     problems.append(str(older))
             return _read_history(ledger, source, days, objective)
 
+    logs.step(f"{source}: reads store and ledger, and runs the doctor's checks")
     return Status(
         source=source,
         waiting=_try(lambda: read_waiting(context), "The store", problems),

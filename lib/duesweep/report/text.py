@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from duesweep.core.errors import make_printable
-from duesweep.report.passing import printing
+from duesweep.core.passing import printing
 
 
 class Column(NamedTuple):

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 
 from duesweep.cli.commands import counting
-from duesweep.report import passing
-from duesweep.report.passing import passing_line, printing
+from duesweep.core import passing
+from duesweep.core.passing import passing_line, printing
 from duesweep.report.text import Column, Facts, Line, Note, Table, Wrapped, print_blocks
 from support.waiting import until
 
