@@ -10,7 +10,12 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from duesweep.core.account import FailureReason, SweepSummary, report_as_text
+from duesweep.core.account import (
+    FailureReason,
+    SweepSummary,
+    careful_as_text,
+    report_as_text,
+)
 from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMessage
 from duesweep.core.errors import StoreError, SweepClosedError
 from duesweep.core.policy import Pause, Paused, Slicing
@@ -480,6 +485,7 @@ def _end(entry: SliceEntry) -> SimpleNamespace:
         slice=entry.slice_number,
         reason=entry.end.reason,
         breakers=report_as_text(entry.end.breakers),
+        careful_batches=careful_as_text(entry.end.careful_batches),
     )
 
 

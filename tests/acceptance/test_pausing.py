@@ -82,6 +82,9 @@ def test_messages_that_the_plan_cannot_tell_are_paused_are_counted_as_held(
     swept = endpoint.document("sweep")
 
     assert (swept["outcome"], swept["found"], swept["held"], swept["left"]) == ("done", 6, 6, 0)
+    assert swept["careful_batches"] == [
+        {"reason": 'There is no queue table "public"."Shipping"', "batches": 1}
+    ]
     assert len(endpoint.waiting()) == 6
     listed = endpoint.document("list", "--destination", "Shipping")
     assert [one["destination"] for one in listed["messages"]] == ["Shipping"] * 2

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duesweep.core.account import Account, BreakerReport, SliceEnd
+from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd
 from duesweep.core.errors import (
     DuesweepError,
 )
@@ -64,8 +64,12 @@ class World:
         return [e for e in self.store.journal[run.sweep_id] if isinstance(e, ExhaustedEntry)]
 
     def ends(self, run: SweepRun) -> list[SliceEntry]:
-        """The ends of slices, without their breakers."""
-        return [replace(e, end=replace(e.end, breakers=())) for e in self._ends(run)]
+        """The ends of slices: their accounts and reasons."""
+        ends = self._ends(run)
+        return [replace(e, end=SliceEnd(e.end.account, e.end.reason)) for e in ends]
+
+    def careful_batches(self, run: SweepRun) -> list[CarefulBatches]:
+        return [one for e in self._ends(run) for one in e.end.careful_batches]
 
     def breakers(self, run: SweepRun) -> list[BreakerReport]:
         return [one for e in self._ends(run) for one in e.end.breakers]

@@ -260,13 +260,20 @@ def test_batch_that_is_late_from_the_start_still_delivers_one_group_at_a_time() 
     ],
 )
 def test_batch_that_is_unusual_is_run_again_with_care(
-    destinations: str, taken: list[int], claimed: list[int]
+    caplog: pytest.LogCaptureFixture, destinations: str, taken: list[int], claimed: list[int]
 ) -> None:
     store = MovingStore(*_rows(destinations))
+    world = World(store)
 
-    World(store).sweep(limits=BatchLimits(rows=2))
+    run = world.sweep(limits=BatchLimits(rows=2))
 
     assert (store.moved, store.claimed) == (taken, claimed)
+    careful = world.careful_batches(run)
+    assert sum(each.batches for each in careful) == len(claimed)
+    # One line for the slice, if it lost time.
+    told = [each.message for each in caplog.records if "careful form" in each.message]
+    assert len(told) == (len(claimed) > 3)
+    assert all(f"in {len(claimed)} batches: {careful[0].reason}" in each for each in told)
 
 
 def test_queue_with_a_transaction_of_its_own_never_takes() -> None:

@@ -11,6 +11,7 @@ results of a sweep. A new column that an older version may leave empty is no suc
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from duesweep.core.policy import Pause
 SERVICES = "store and queues"
 # A slice may have thousands of destinations; a report has the ones with most messages.
 MOST_REPORTED = 20
+_MOST_REASONS = 3
 
 
 class BreakerState(StrEnum):
@@ -55,6 +57,14 @@ class BreakerReport:
     @property
     def is_closed(self) -> bool:
         return self.state == BreakerState.CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class CarefulBatches:
+    """How many batches the store could not move by itself for this reason; each took longer."""
+
+    reason: str
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class SliceEnd:
     account: Account
     reason: str | None
     breakers: tuple[BreakerReport, ...] = ()
+    careful_batches: tuple[CarefulBatches, ...] = ()
 
 
 CUT = "A slice ended without a report: its task was killed, or lost its connection to the store"
@@ -104,14 +115,13 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
 
     A task may run more than once. The last complete run has seen all that was still in the slice.
     Without a complete run, all messages that no run saw count as left. The last run's breakers
-    count.
+    and careful batches count.
     """
-    breakers = ends[-1].breakers if ends else ()
+    last_end = ends[-1] if ends else SliceEnd(Account(), CUT)
     complete = [end.account for end in ends if end.reason is None]
     if not complete:
-        end = ends[-1] if ends else SliceEnd(Account(), CUT)
-        seen = _without_claimed(end.account, planned, claimed)
-        return SliceEnd(_close(planned, claimed, replace(seen, left=planned)), end.reason, breakers)
+        seen = _without_claimed(last_end.account, planned, claimed)
+        return replace(last_end, account=_close(planned, claimed, replace(seen, left=planned)))
     last = complete[-1]
     # The journal has the claims of other runs of the task. This run may have seen it as gone.
     by_others = max(0, claimed - last.claimed)
@@ -119,7 +129,7 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
     before = max(0, planned - last.given - by_others)
     seen = _without_claimed(last, planned, claimed)
     account = _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before))
-    return SliceEnd(account, None, breakers)
+    return replace(last_end, account=account, reason=None)
 
 
 def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
@@ -129,6 +139,7 @@ def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:
         sum((end.account for end in parts), Account()),
         min((end.reason for end in parts if end.reason is not None), default=None),
         merge_reports(report for end in parts for report in end.breakers),
+        add_careful(batches for end in parts for batches in end.careful_batches),
     )
 
 
@@ -172,6 +183,25 @@ def report_as_text(reports: Iterable[BreakerReport]) -> str | None:
 def report_from_text(text: str | None) -> Sequence[BreakerReport]:
     """The reports that `report_as_text` wrote."""
     return [BreakerReport(**values) for values in json.loads(text or "[]")]
+
+
+def careful_as_text(found: Iterable[CarefulBatches]) -> str | None:
+    """Batches as the journal keeps them; None without any."""
+    counts = {one.reason: one.batches for one in found}
+    return json.dumps(counts) if counts else None
+
+
+def careful_from_text(text: str | None) -> tuple[CarefulBatches, ...]:
+    """The batches that `careful_as_text` wrote."""
+    return tuple(CarefulBatches(*one) for one in json.loads(text or "{}").items())
+
+
+def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
+    """The batches of several slices, by the commonest reasons."""
+    counts: Counter[str] = Counter()
+    for one in found:
+        counts[one.reason] += one.batches
+    return tuple(CarefulBatches(*one) for one in counts.most_common(_MOST_REASONS))
 
 
 def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:
@@ -223,7 +253,7 @@ class SweepSummary:
     `over_limit` are the `failed` ones that the limit of exhausted messages kept in the store.
     `failures`, the commonest reasons first, are not in the ledger's row: its `retries` and `errors`
     have the reason of each message. Nor are `breakers`: the destinations and services that were
-    unavailable for some time.
+    unavailable for some time; nor `careful_batches`.
     """
 
     sweep_id: str
@@ -252,6 +282,7 @@ class SweepSummary:
     engine: str | None = None
     failures: tuple[FailureReason, ...] = ()
     breakers: tuple[BreakerReport, ...] = ()
+    careful_batches: tuple[CarefulBatches, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +301,6 @@ class SweepReport(SweepSummary):
 _OUTCOMES = ("done", "failures", "stopped", "incomplete", "abandoned")
 _COUNTS = [one.name for one in fields(SweepSummary) if one.type is int]
 _LATENESS = ("lateness_p50_ms", "lateness_p95_ms", "lateness_max_ms")
-_MOST_REASONS = 3
 
 
 def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
@@ -296,6 +326,7 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
         reason=earlier.reason or later.reason,
         failures=_add_failures([*earlier.failures, *later.failures]),
         breakers=merge_reports([*earlier.breakers, *later.breakers]),
+        careful_batches=add_careful([*earlier.careful_batches, *later.careful_batches]),
         sweep_ids=earlier.sweep_ids + later.sweep_ids,
     )
 

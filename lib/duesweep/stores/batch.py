@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Self
 
-from duesweep.core.account import SliceEnd, report_as_text
+from duesweep.core.account import SliceEnd, careful_as_text, report_as_text
 from duesweep.core.errors import (
     DeliveryFailedError,
     MessageError,
@@ -94,7 +94,7 @@ class SqlTask(TaskSession):
             run, groups, into, lambda fence: self._begin(run, fence)
         )
         if missing.skipped:
-            raise UnusualBatchError(f"{missing.skipped} rows were not removed")
+            raise UnusualBatchError("some rows are locked, or changed since the plan")
         # After the rows were locked, as in a claim.
         counters = self._read_counters(moved.keys)
         if counters:
@@ -151,6 +151,7 @@ class SqlTask(TaskSession):
                 slice=slice_number,
                 reason=end.reason and make_storable(end.reason),
                 breakers=report_as_text(end.breakers),
+                careful_batches=careful_as_text(end.careful_batches),
                 **asdict(end.account),
             )
 

@@ -12,6 +12,7 @@ from duesweep.core.account import (
     SliceEnd,
     SweepSummary,
     add_ends,
+    careful_from_text,
     close_slice,
     report_from_text,
 )
@@ -82,6 +83,7 @@ def summary_of(
         reason=_reason(row, closed),
         engine=row.engine,
         breakers=closed.breakers,
+        careful_batches=closed.careful_batches,
     )
 
 
@@ -96,7 +98,8 @@ def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
     for end in ends:
         counts = Account(*(getattr(end, field.name) or 0 for field in fields(Account)))
         breakers = tuple(report_from_text(end.breakers))
-        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers))
+        careful = careful_from_text(end.careful_batches)
+        ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers, careful))
     return add_ends(
         close_slice(int(wanted), claimed.get(number, 0), ended.get(number, ()))
         for number, wanted in enumerate(planned_slices(row))

@@ -6,7 +6,7 @@ their bodies stay in the server. It knows no failures: whatever is unusual rolls
 it runs in the careful form.
 """
 
-import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,10 +35,8 @@ from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import Destinations, Waiting
 
-_log = logging.getLogger(__name__)
-
-# After this many in a session the careful form alone is cheaper: an unusual batch is run twice.
-_MOST_UNUSUAL = 3
+# After this many in a slice the careful form alone is cheaper: an unusual batch is run twice.
+MOST_UNUSUAL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ Form = Callable[[Sequence[Forwarded]], BatchEnd | None]
 
 class Batches:
     """The batches of one slice on one session of the store and one of the queues. `begin_sending`
-    is called before messages of a careful batch go to their queues.
+    is called before messages of a careful batch go to their queues. `unusual` counts the slice's
+    batches that could not be moved, by reason.
     """
 
     def __init__(
@@ -72,6 +71,7 @@ class Batches:
         *,
         destinations: Destinations,
         begin_sending: Callable[[], None],
+        unusual: Counter[str],
     ) -> None:
         self._job, self._slice_number = job, slice_number
         self._store, self._queue = store, queue
@@ -80,13 +80,16 @@ class Batches:
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._delivery = SliceDelivery(queue, self._clock, destinations, tracing=context.tracing)
-        self._unusual = 0
+        self._unusual = unusual
         self._can_move = context.may_move and _moves(store)
 
     def forms(self) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None."""
-        if self._can_move and self._unusual < _MOST_UNUSUAL and self._destinations.all_closed:
-            yield self._moved
+        if self._can_move and self._destinations.all_closed:
+            if self._unusual.total() < MOST_UNUSUAL:
+                yield self._moved
+            else:
+                self._unusual[max(self._unusual, key=self._unusual.__getitem__)] += 1
         yield self.careful
 
     def careful(self, groups: Sequence[Forwarded]) -> BatchEnd:
@@ -191,9 +194,7 @@ class Batches:
             with self._store.transaction():
                 return self._move_all(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
-            self._unusual += 1
-            reason = str(error)
-        _log.info("Slice %d: the careful form, because of: %s", self._slice_number, reason)
+            self._unusual[str(error)] += 1
         return None
 
     def _move_all(self, groups: Sequence[Forwarded]) -> BatchEnd:

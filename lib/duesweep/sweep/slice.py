@@ -10,13 +10,14 @@ import gc
 import logging
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
-from duesweep.core.account import Account, BreakerState, SliceEnd
+from duesweep.core.account import Account, BreakerState, CarefulBatches, SliceEnd
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -29,7 +30,7 @@ from duesweep.core.errors import (
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import BETWEEN_FORWARDS, Forwarded, TaskSession
-from duesweep.sweep.batch import BatchEnd, Batches, Form
+from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
 from duesweep.sweep.job import Attributes, Job
 from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn
 
@@ -174,6 +175,7 @@ class _Slice:
             context.breaker, context.rate_limits, context.limits, self._clock
         )
         self._account = Account(given=len(claim_keys.keys))
+        self._unusual: Counter[str] = Counter()
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
         """Run the rest of the slice, batch after batch, and journal its end."""
@@ -186,6 +188,7 @@ class _Slice:
             queue,
             destinations=self._destinations,
             begin_sending=self.breaker.begin_sending,
+            unusual=self._unusual,
         )
         store.leave_alone(self._destinations.left_alone)
         try:
@@ -200,7 +203,19 @@ class _Slice:
         account = self._account + Account(left=self._destinations.left)
         own_queue, now = self._job.context.store.own_queue, self._clock.now()
         reports = self._destinations.reports(own_queue, self.breaker.circuit, now)
-        return SliceEnd(account, reason or None, tuple(reports))
+        careful = tuple(CarefulBatches(*each) for each in self._unusual.most_common())
+        if careful:
+            # With few of them a slice takes hardly longer.
+            level = logging.WARNING if self._unusual.total() > MOST_UNUSUAL else logging.INFO
+            _log.log(
+                level,
+                "Slice %d of sweep %s: the careful form, which takes longer, in %d batches: %s",
+                self.slice_number,
+                self._job.run.sweep_id,
+                self._unusual.total(),
+                make_printable("; ".join(self._unusual)),
+            )
+        return SliceEnd(account, reason or None, tuple(reports), careful)
 
     def _run_all(self) -> None:
         self._run(self._batches.careful, self._in_hand)

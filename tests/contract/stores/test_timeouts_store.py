@@ -214,7 +214,7 @@ def test_timeout_whose_destination_has_changed_since_the_plan_is_not_moved(
 
     with (
         steps.batch(subject) as session,
-        pytest.raises(UnusualBatchError, match="rows were not removed"),
+        pytest.raises(UnusualBatchError, match="locked, or changed"),
     ):
         session.move(run, [Forwarded("Billing", [key])], endpoint.addresses.parse)
 

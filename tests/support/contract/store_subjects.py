@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Generic, Protocol
 
-from duesweep.core.account import Account, SliceEnd, report_from_text
+from duesweep.core.account import Account, SliceEnd, careful_from_text, report_from_text
 from duesweep.core.message import Message
 from duesweep.stores.base import SweepRun
 from duesweep_testing.builders import DelayedRow
@@ -112,7 +112,8 @@ def _entry_of(values: dict[str, Any]) -> JournalEntry:
     if values["kind"] == "slice":
         account = Account(*(values[field.name] for field in fields(Account)))
         breakers = tuple(report_from_text(values["breakers"]))
-        return SliceEntry(values["slice"], SliceEnd(account, values["reason"], breakers))
+        careful = careful_from_text(values["error_text"])
+        return SliceEntry(values["slice"], SliceEnd(account, values["reason"], breakers, careful))
     kinds = {"batch": BatchEntry, "exhausted": ExhaustedEntry}
     entry: type[JournalEntry] = kinds[values["kind"]]
     return entry(**{field.name: values[field.name] for field in fields(entry)})

@@ -11,6 +11,7 @@ from duesweep.core.account import (
     CUT,
     Account,
     BreakerReport,
+    CarefulBatches,
     SliceEnd,
     add_ends,
     close_slice,
@@ -112,10 +113,23 @@ def test_what_nobody_can_explain_is_counted() -> None:
 
 def test_of_a_task_that_ran_again_the_last_breakers_count() -> None:
     first, last = (BreakerReport(name, "open", "", 1.0, 1, "locked") for name in ("A", "B"))
-    runs = [SliceEnd(Account(), "cut", (first,)), SliceEnd(Account(), None, (last,))]
+    careful = CarefulBatches("odd", 2)
+    runs = [SliceEnd(Account(), "cut", (first,)), SliceEnd(Account(), None, (last,), (careful,))]
 
-    assert close_slice(0, 0, runs).breakers == (last,)
+    closed = close_slice(0, 0, runs)
+    assert (closed.breakers, closed.careful_batches) == ((last,), (careful,))
     assert close_slice(0, 0, []).breakers == ()
+
+
+def test_careful_batches_of_all_slices_are_told_by_their_commonest_reasons() -> None:
+    slices = [
+        SliceEnd(Account(), None, (), tuple(CarefulBatches(reason, n) for reason, n in found))
+        for found in ([("a", 1), ("b", 2)], [("c", 3), ("b", 9), ("d", 4)])
+    ]
+
+    told = add_ends(slices).careful_batches
+
+    assert told == tuple(CarefulBatches(*one) for one in [("b", 11), ("d", 4), ("c", 3)])
 
 
 @given(planned=COUNTS, claimed=COUNTS, ends=ENDS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.account import BreakerReport, FailureReason, SweepSummary
+from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
 from duesweep.operations.status import Step, SweepLine, TimeSteps, lateness_steps
 from duesweep.report.document import plain
@@ -61,6 +61,24 @@ def test_table_is_followed_by_what_took_nothing(capsys: pytest.CaptureFixture[st
         ("Shipping", "triggered", 1_200),
         ("store and queues", "closed", 0),
     ]
+
+
+def test_batches_that_were_not_moved_are_told_with_the_reasons(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    careful = (
+        CarefulBatches("a destination is not the last header", 1_200),
+        CarefulBatches("x", 1),
+    )
+
+    lines = _printed(capsys, _summary(careful_batches=careful)).splitlines()
+
+    at = lines.index("Not moved within the server, but in the careful form, which takes longer:")
+    assert lines[at + 1 :] == [
+        "  1,200 batches: a destination is not the last header",
+        "  1 batch: x",
+    ]
+    assert not any("careful batches" in line for line in lines[:at])
 
 
 @pytest.mark.parametrize(

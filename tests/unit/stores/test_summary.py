@@ -28,7 +28,13 @@ def summary(
     ends = (
         []
         if end is None
-        else [SimpleNamespace(**{"slice": 0, "reason": None, "breakers": None} | counts | end)]
+        else [
+            SimpleNamespace(
+                **{"slice": 0, "reason": None, "breakers": None, "careful_batches": None}
+                | counts
+                | end
+            )
+        ]
     )
     return summary_of(SimpleNamespace(**row | closed), [SimpleNamespace(**total)], ends, Lateness())
 

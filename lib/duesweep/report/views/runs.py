@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from duesweep.operations.handover import Aborted, Destined, Handover, Preview
 
 _NOT_IN_TABLE = {
-    *("source", "sweep_ids", "failures", "breakers"),
+    *("source", "sweep_ids", "failures", "breakers", "careful_batches"),
     *("lateness_p95_ms", "lateness_max_ms"),
 }
 # A median of 0 ms has a row with larger figures near it.
 _ALWAYS_IN_TABLE = {"found", "dispatched", "lateness_p50_ms"}
-_LISTS = ("failures", "breakers", "sweep_ids")
+_LISTS = ("failures", "breakers", "careful_batches", "sweep_ids")
 _SUMS = ("found", "dispatched", "failed", "exhausted", "left", "held")
 _NUMBERS = ("eligible", "back-off", "paused", "limited")
 PLAN_COLUMNS = (
@@ -240,6 +240,11 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
         yield Line("Unavailable for some time:")
     for breaker in of.breakers:
         yield Line(f"  {breaker_sentence(breaker)}")
+    if of.careful_batches:
+        yield Line("Not moved within the server, but in the careful form, which takes longer:")
+    for careful in of.careful_batches:
+        noun = "batch" if careful.batches == 1 else "batches"
+        yield Line(f"  {careful.batches:,} {noun}: {careful.reason}")
 
 
 def breaker_sentence(breaker: BreakerReport) -> str:

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from duesweep.core.account import Account, BreakerReport, SliceEnd
+from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd
 from duesweep.core.errors import QueueNotFoundError, SweepClosedError, SweepStoppedError
 from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
@@ -119,7 +119,8 @@ class SweepContract:
         breaker = BreakerReport(
             "Billing", "open", "2026-11-01T08:00:00+00:00", 30.0, 7, "locked \0"
         )
-        whole = SliceEnd(Account(1_000, claimed=1_000), None, (breaker,))
+        careful = CarefulBatches("a destination is not \0 the last header", 7)
+        whole = SliceEnd(Account(1_000, claimed=1_000), None, (breaker,), (careful,))
 
         with subject.store.open_task() as session:
             session.end_slice(run, 3, whole)
@@ -141,8 +142,10 @@ class SweepContract:
         _sweep(subject, run, subject.claim_keys(rows), threading.Barrier(1))
 
         _assert_each_delivered_once(subject, rows, [run])
+        last = subject.journal(run)[-1]
+        assert isinstance(last, SliceEntry)
         account = Account(given=len(rows), claimed=len(rows))
-        assert subject.journal(run)[-1] == SliceEntry(0, SliceEnd(account, None))
+        assert (last.end.account, last.end.reason) == (account, None)
 
     def test_two_sweeps_side_by_side_deliver_each_of_several_thousand_messages_once(
         self, subject: StoreUnderTest

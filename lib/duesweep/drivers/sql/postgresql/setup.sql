@@ -191,7 +191,8 @@ CREATE TABLE IF NOT EXISTS {journal} (
     attempts_changed boolean,
     lateness_ms bigint[],
     outcomes bytea,
-    -- kind 'slice': the end of a slice, and the results of its task's claim keys
+    -- kind 'slice': the end of a slice, and the results of its task's claim keys; error_text has the batches
+    -- that the store could not move
     given bigint,
     claimed bigint,
     skipped bigint,

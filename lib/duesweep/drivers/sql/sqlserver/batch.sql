@@ -311,11 +311,13 @@ INSERT INTO {journal} (
 );
 
 -- name: journal_slice
--- Journals the end of a slice: its account, why it was cut, and the circuit breakers that opened.
+-- Journals the end of a slice: its account, why it was cut, the circuit breakers that opened, and the batches
+-- that the store could not move.
 INSERT INTO {journal} (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers, error_text
 ) VALUES (
-    @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @held, @left, @reason, @breakers
+    @sweep_id, @slice, 'slice', @given, @claimed, @skipped, @gone, @later, @held, @left, @reason, @breakers,
+    @careful_batches
 );
 
 -- name: fetch_next_due

@@ -195,7 +195,8 @@ CREATE TABLE {journal} (
     attempts_changed bit,
     lateness_ms varbinary(max),
     outcomes varbinary(max),
-    -- kind 'slice': the end of a slice, and the results of its task's claim keys
+    -- kind 'slice': the end of a slice, and the results of its task's claim keys; error_text has the batches
+    -- that the store could not move
     given bigint,
     claimed bigint,
     skipped bigint,

@@ -159,7 +159,8 @@ GROUP BY slice;
 
 -- name: read_slice_ends
 -- Returns the ends of a sweep's slices, oldest first. A slice whose task ran twice can have two.
-SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers
+SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers,
+       error_text AS careful_batches
 FROM {journal}
 WHERE sweep_id = @sweep_id AND kind = 'slice'
 ORDER BY id;
