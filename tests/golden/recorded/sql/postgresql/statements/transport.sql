@@ -815,12 +815,12 @@ JOIN "public"."Sales.Orders.Delayed" d ON d.id = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
 -- name: journal_slice
--- $1 uuid, $2 int2, $3 int2, $4 int2, $5 int2, $6 int2, $7 int2, $8 int2, $9 int2, $10 ?, $11 ?
+-- $1 uuid, $2 int2, $3 int2, $4 int2, $5 int2, $6 int2, $7 int2, $8 int2, $9 int2, $10 ?, $11 ?, $12 ?
 INSERT INTO "public"."duesweep_journal" (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, "left", reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, "left", reason, breakers, error_text
 ) VALUES (
     $1, $2, 'slice', $3, $4, $5, $6, $7, $8, $9,
-    $10, $11
+    $10, $11, $12
 );
 
 -- name: lateness
@@ -1167,7 +1167,8 @@ LEFT JOIN LATERAL (
 
 -- name: read_slice_ends
 -- $1 uuid
-SELECT slice, given, claimed, skipped, gone, later, held, "left", reason, breakers
+SELECT slice, given, claimed, skipped, gone, later, held, "left", reason, breakers,
+       error_text AS careful_batches
 FROM "public"."duesweep_journal"
 WHERE sweep_id = $1 AND kind = 'slice'
 ORDER BY id;

@@ -885,11 +885,12 @@ SELECT ?, ?, 'exhausted', ?, ?, ?, ?, ?,
        ?, ?, ?, ?, ?, CONVERT(varbinary(max), ?);
 
 -- name: journal_slice
--- sweep_id, slice, given, claimed, skipped, gone, later, held, left, reason, breakers
+-- sweep_id, slice, given, claimed, skipped, gone, later, held, left, reason, breakers, careful_batches
 INSERT INTO [nsb].[dbo].[journal] (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers, error_text
 ) VALUES (
-    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?
 );
 
 -- name: last_message
@@ -1302,7 +1303,8 @@ SELECT claim_keys, sizes, total FROM (<sql>) AS due_messages WHERE slice = <sql>
 
 -- name: read_slice_ends
 -- sweep_id
-SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers
+SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers,
+       error_text AS careful_batches
 FROM [nsb].[dbo].[journal]
 WHERE sweep_id = ? AND kind = 'slice'
 ORDER BY id;
