@@ -281,15 +281,16 @@ def _with_unreported(
     """The report, with the outcomes of messages in earlier sweeps of this process that failed
     before they had a report.
     """
-    still_open = {one.sweep_id for one in session.unsettled() if not one.is_closed}
-    for source, sweep_id in tuple(stop.unreported):
-        if source != session.source or sweep_id in still_open:
+    own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
+    still_open = {one.sweep_id for one in session.unsettled() if not one.is_closed} if own else ()
+    for sweep_id in own:
+        if sweep_id in still_open:
             continue
         try:
             found = late_report(session, ledger, sweep_id)
         except LedgerError:
             continue
-        stop.unreported.discard((source, sweep_id))
+        stop.unreported.discard((session.source, sweep_id))
         if found is not None:
             report = add_reports(only_outcomes(found), report)
     return report
