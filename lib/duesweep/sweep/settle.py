@@ -98,8 +98,9 @@ def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> Sweep
     """
     with suppress(SweepClosedError):
         return _report(journal.summary(sweep_id)[0])
-    columns = [f.name for f in fields(SweepSummary) if f.name not in {"failures", "breakers"}]
-    rows = ledger.rows("sweeps", columns, Among("sweep_id", (str(sweep_id),)))
+    from duesweep.ledger.rows import SWEEPS  # noqa: PLC0415 - loads pyarrow
+
+    rows = ledger.rows("sweeps", SWEEPS.names, Among("sweep_id", (str(sweep_id),)))
     return next((_report(SweepSummary(**row)) for row in rows), None)
 
 
