@@ -150,7 +150,13 @@ def server() -> Iterator[EmbeddedServer]:
     """A PostgreSQL server whose default time zone is UTC."""
     with (
         _open_folder() as folder,
-        EmbeddedServer(folder, port=free_port(), trusts_all=True, TimeZone="UTC") as server,
+        EmbeddedServer(
+            folder,
+            port=free_port(),
+            trusts_all=True,
+            TimeZone="UTC",
+            max_prepared_transactions="5",
+        ) as server,
     ):
         yield server
 

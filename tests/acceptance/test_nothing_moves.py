@@ -1,13 +1,15 @@
 """Messages are due and nothing moves: for each cause, the words of a sweep with its exit code, and
-of the doctor. docs/exit-codes.md has the same table for the person on call.
+of the doctor. docs/operations.md has the same table for the person on call.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
@@ -16,6 +18,7 @@ DELAYED = '"Sales.Orders.Delayed"'
 SWALLOW = "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
 KEEP = "CREATE TRIGGER keep BEFORE {} ON {} FOR EACH ROW EXECUTE FUNCTION swallow()"
 WHOLE = ("ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public")
+READ_ONLY = "-c default_transaction_read_only=on"
 At = Callable[[Endpoint[Any]], AbstractContextManager[Endpoint[Any]]]
 
 
@@ -54,6 +57,51 @@ def _as_role(*statements: str) -> At:
         return nullcontext(endpoint.having(store__dsn=dsn))
 
     return at
+
+
+def _after_a_failure(endpoint: Endpoint[Any]) -> AbstractContextManager[Endpoint[Any]]:
+    endpoint.execute('ALTER TABLE "Billing" RENAME TO away')
+    assert endpoint.run("sweep").code == 3
+    endpoint.execute('ALTER TABLE away RENAME TO "Billing"')
+    return nullcontext(endpoint)
+
+
+def _paused(endpoint: Endpoint[Any]) -> AbstractContextManager[Endpoint[Any]]:
+    assert endpoint.run("pause", "*", "--reason", "INC-1").code == 0
+    return nullcontext(endpoint)
+
+
+def _ledger_elsewhere(endpoint: Endpoint[Any]) -> AbstractContextManager[Endpoint[Any]]:
+    endpoint.execute('ALTER TABLE "Billing" RENAME TO away')
+    assert endpoint.run("sweep").code == 3
+    endpoint.execute('ALTER TABLE away RENAME TO "Billing"')
+    endpoint.end_back_off()
+    return nullcontext(endpoint.having(ledger__root=str(endpoint.folder / "other")))
+
+
+@contextmanager
+def _held_by_a_session(endpoint: Endpoint[Any], **settings: object) -> Iterator[Endpoint[Any]]:
+    with psycopg.connect(endpoint.dsn) as connection:
+        connection.execute(f"SELECT FROM {DELAYED} FOR UPDATE".encode())
+        yield endpoint.having(**settings)
+
+
+@contextmanager
+def _locked_table(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
+    with psycopg.connect(endpoint.dsn) as connection:
+        connection.execute(f"LOCK TABLE {DELAYED}".encode())
+        yield endpoint.having(timeouts__silence_seconds=6)
+
+
+@contextmanager
+def _prepared(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
+    if endpoint.fetch("SHOW max_prepared_transactions")[0][0] == "0":
+        pytest.skip("this server allows no prepared transactions")
+    with psycopg.connect(endpoint.dsn) as connection:
+        connection.execute(f"SELECT FROM {DELAYED} FOR UPDATE".encode())
+        connection.execute(b"PREPARE TRANSACTION 'stuck'")
+    yield endpoint
+    endpoint.execute("ROLLBACK PREPARED 'stuck'")
 
 
 CAUSES = {
@@ -105,6 +153,43 @@ CAUSES = {
         _sql(SWALLOW, KEEP.format("INSERT", '"Billing"')),
         *(3, "look for a trigger or a rule", "table-triggers"),
     ),
+    "failed before": Cause(
+        _after_a_failure,
+        *(0, "3 messages failed before; the next attempt is at 20"),
+    ),
+    "prepared transaction": Cause(
+        _prepared,
+        *(0, "prepared transaction 'stuck' of role postgres, whose transaction began at 20"),
+    ),
+    "rows that a session holds": Cause(
+        _held_by_a_session,
+        *(0, "locked: 3 messages: session "),
+    ),
+    "rows held for longer than the objective": Cause(
+        lambda endpoint: _held_by_a_session(endpoint, slo__lateness_seconds=5),
+        *(5, "a message is later than 5 s after its Due"),
+    ),
+    "locked table": Cause(
+        _locked_table,
+        *(4, "another session holds a lock there", "sweep-start"),
+    ),
+    "paused": Cause(_paused, *(0, "paused: *: INC-1")),
+    "missing queue": Cause(_sql('DROP TABLE "Billing"'), *(3, "no queue table", "table-exists")),
+    "misspelt endpoint": Cause(
+        lambda endpoint: nullcontext(endpoint.named("Sales.Ordesr")),
+        *(2, 'Did you mean "public"."Sales.Orders.Delayed"?', "table-exists"),
+    ),
+    "read-only server": Cause(
+        lambda endpoint: nullcontext(
+            endpoint.having(store__dsn=make_conninfo(endpoint.dsn, options=READ_ONLY))
+        ),
+        *(2, "is read-only", "server-writable"),
+    ),
+    "server away": Cause(
+        lambda endpoint: nullcontext(endpoint.having(store__dsn=endpoint.server.unreached)),
+        *(4, "Cannot connect", "server-reachable"),
+    ),
+    "ledger elsewhere": Cause(_ledger_elsewhere, *(2, "belongs to ledger", "ledger")),
     "missing right": Cause(
         _as_role(f"REVOKE DELETE ON {DELAYED} FROM sweeper"),
         *(2, "lacks DELETE", "table-rights"),

@@ -365,13 +365,14 @@ def add_rest(report: SweepReport, rest: int, *, is_stopped: bool) -> SweepReport
 
 
 class Holder(StrEnum):
-    """Why messages that are due stay in the store, although no other process holds them.
+    """Why messages that are due stay in the store.
 
     - `paused`: an operator paused their destination.
     - `limited`: their destination has got as many a second as its limit allows.
     - `breaker`: their destination, or a service, is unavailable.
     - `back-off`: they failed, and sweeps try them again later.
     - `kept`: they are out of attempts, and the sweep gave up as many as it may.
+    - `locked`: a transaction of another process holds their rows.
     """
 
     PAUSED = "paused"
@@ -379,6 +380,7 @@ class Holder(StrEnum):
     BREAKER = "breaker"
     BACK_OFF = "back-off"
     KEPT = "kept"
+    LOCKED = "locked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +401,19 @@ def held_by_pause(pause: Pause, messages: int | None = None) -> HeldBack:
     """The messages that a pause holds back."""
     why = f"{pause.reason} ({pause.given_by})"
     return HeldBack(Holder.PAUSED, pause.pattern, why, messages, pause.until)
+
+
+def held_by_back_off(messages: int, until: datetime | None = None) -> HeldBack:
+    """Messages that failed; the first of them is tried again at `until`."""
+    why = "they failed, and sweeps try them again later; see `duesweep list --failing`"
+    return HeldBack(Holder.BACK_OFF, None, why, messages, until)
+
+
+def held_by_lock(messages: int, holder: str | None, since: datetime | None) -> HeldBack:
+    """Messages whose rows are locked."""
+    who = holder or "another session"
+    began = "" if since is None else f", whose transaction began at {since:%Y-%m-%d %H:%M:%S} UTC"
+    return HeldBack(Holder.LOCKED, None, f"{who}{began}", messages)
 
 
 def held_in_sweep(

@@ -37,8 +37,10 @@ from duesweep.core.finding import (
     worst_first,
 )
 from duesweep.core.policy import LedgerWriter, Pause
+from duesweep.core.quantities import count_text
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
+from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -282,7 +284,11 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     pauses = session.pauses()
     for pause in pauses:
         yield _pause(source, pause)
-    if not notices and not pauses:
+    locked = held_by_locks(session, session.horizon(), only_stuck=True)
+    for held in locked:
+        text = f"{count_text(held.messages or 0, 'due message')} locked by {held.why}"
+        yield warning(Check.STORE_NOTICES, source, text, "End or commit that transaction")
+    if not (notices or pauses or locked):
         yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
 
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duesweep import config as configuration
 from duesweep.core import logs
-from duesweep.core.account import HeldBack, Holder, held_by_pause
+from duesweep.core.account import (
+    HeldBack,
+    Holder,
+    held_by_back_off,
+    held_by_lock,
+    held_by_pause,
+)
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import (
     ConfigError,
@@ -44,6 +50,8 @@ MOST_LOOKED_AT = 50_000
 LATENESS = ("up_to_1_min", "up_to_1_h", "up_to_1_d", "more")
 _STEPS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1))
 _LAST_SWEEPS = 10
+# Three sweeps, if one begins each 20 s, or more.
+_LONG_LOCK = timedelta(minutes=1)
 _LEAST_MESSAGES = 100
 # This many destinations, with the most messages, are compared with the queues.
 _MOST_ASKED = 100
@@ -63,7 +71,8 @@ class Look:
     """The result of a look at the store. `has_work`: any message is eligible, or any sweep
     unsettled; `needs_spark`: enough for Spark. `notices` are the store's. `next_due`: the next
     message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
-    messages stored with an earlier Due are held back; None: not known.
+    messages stored with an earlier Due are held back; None: not known. Without work, `held_back`
+    are the due messages, and `next_attempt` is the first of the failed ones.
     """
 
     has_work: bool
@@ -72,6 +81,8 @@ class Look:
     next_due: NextDue | None = None
     pauses: Sequence[Pause] = ()
     since: datetime | None = None
+    next_attempt: NextDue | None = None
+    held_back: Sequence[HeldBack] = ()
 
     def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
         """The reach of a sweep right after this look."""
@@ -105,13 +116,13 @@ def look(
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
     work = session.find_work(ahead)
     if work is None:
-        return Look(
-            has_work=False,
-            needs_spark=False,
-            notices=session.notices(),
-            next_due=_find_next_due(session),
-            pauses=session.pauses(),
-        )
+        notices, pauses = session.notices(), session.pauses()
+        idle = Look(has_work=False, needs_spark=False, notices=notices, pauses=pauses)
+        try:
+            return _without_work(session, idle)
+        except StoreError:
+            # Nothing can be delivered, whether or not the store still answers.
+            return idle
     horizon = replace(session.horizon().looking_ahead(ahead), since=work.since)
     refuse_missing_queues(context, session, horizon)
     on_spark = (for_spark or needs_spark)(
@@ -122,14 +133,36 @@ def look(
     return Look(True, on_spark, notices, pauses=pauses, since=work.since)  # noqa: FBT003 - two answers
 
 
-def _find_next_due(session: DriverSession) -> NextDue | None:
-    try:
-        horizon = session.horizon()
-        instant = session.next_due(horizon)
-    except StoreError:
-        # Nothing is due, whether or not the store still answers.
-        return None
-    return None if instant is None else NextDue(instant, horizon.server_time)
+def _without_work(session: DriverSession, look: Look) -> Look:
+    """The reasons for which due messages wait, and when the next one comes due. If none is due,
+    this is one statement after the horizon's.
+    """
+    horizon = session.horizon()
+    now, instant = horizon.server_time, session.next_due(horizon)
+    failing = session.failing(horizon)
+    held = [held_by_pause(pause) for pause in look.pauses]
+    if failing is not None:
+        held.append(held_by_back_off(failing.messages, failing.next_attempt))
+    return replace(
+        look,
+        next_due=None if instant is None else NextDue(instant, now),
+        next_attempt=None if failing is None else NextDue(failing.next_attempt, now),
+        held_back=held,
+    )
+
+
+def held_by_locks(
+    session: DriverSession, horizon: Horizon, *, only_stuck: bool = False
+) -> Sequence[HeldBack]:
+    """The due messages that others have locked, by who does. `only_stuck`: by transactions that are
+    older than a mover's or a batch's, or whose age the server does not tell.
+    """
+    now = horizon.server_time
+    return [
+        held_by_lock(one.messages, one.holder, one.since)
+        for one in session.locked(horizon)
+        if not only_stuck or one.since is None or now - one.since > _LONG_LOCK
+    ]
 
 
 def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
@@ -277,8 +310,7 @@ class DueMessages:
             held = [n for name, n in self._counts.items() if fits_destination(name, pause.pattern)]
             yield held_by_pause(pause, sum(each.paused for each in held))
         if waiting := sum(each.back_off for each in counts):
-            why = "they failed, and sweeps try them again later; see `duesweep list --failing`"
-            yield HeldBack(Holder.BACK_OFF, None, why, waiting)
+            yield held_by_back_off(waiting)
         for limit in self._context.rate_limits.limits:
             names = [name for name in self._counts if self._context.rate_limits.of(name) == limit]
             if limited := sum(self._counts[name].limited for name in names):
@@ -347,6 +379,7 @@ def look_ahead(
         )
         on_spark = spark is not None or needs_spark(context, lambda: eligible)
         sql = session.plan_sql(context.reach(horizon))
+        locked = held_by_locks(session, horizon) if due else ()
     engine = "spark" if on_spark else "in-process"
     logs.step("reads the rates of the last sweeps")
     return Outlook(
@@ -360,7 +393,7 @@ def look_ahead(
         slices=context.slices if on_spark else _slices_in_process(context, eligible),
         seconds=_estimate(context, eligible, engine, spark),
         destinations=destinations,
-        held_back=tuple(messages.held(pauses)),
+        held_back=(*messages.held(pauses), *locked),
         sql=sql,
     )
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duesweep import config as configuration
-from duesweep.core.account import HeldBack, SweepReport, held_in_sweep
+from duesweep.core.account import HeldBack, SweepReport, held_by_lock, held_in_sweep
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -43,6 +43,7 @@ from duesweep.operations.look import (
     look_at_due,
 )
 from duesweep.operations.opening import opened_engine
+from duesweep.stores.base import LockedRows
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 
@@ -71,8 +72,9 @@ class Run:
     """The result of one run. `outcome` is the sweep's; `idle`: it had no work; `stopped`
     without a report: a stop was wanted before the sweep began; `error`: an error ended it.
 
-    `next_due` is known only if it was idle. `notices` are possible faults that the look found.
-    `error` says what ended it, or why work is left. `is_late`: it missed its objective.
+    `next_due` and `next_attempt`, the next message in back-off, are known only if it was idle.
+    `notices` are possible faults that the look found. `error` says what ended it, or why work is
+    left. `is_late`: it missed its objective.
     `needs_spark`: there was enough for Spark. `due` are the messages due after it, if asked
     for.
     """
@@ -83,6 +85,7 @@ class Run:
     seconds: float = 0.0
     report: SweepReport | None = None
     next_due: NextDue | None = None
+    next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
     notices: Sequence[Problem] = ()
     error: str | None = None
@@ -188,8 +191,14 @@ def sweep_seen(
     # A sweep that this process has not reported is reported with the next one.
     is_unreported = any(each == source for each, _ in stop.unreported)
     if not look.has_work and not is_unreported:
-        held = held_in_sweep(look.pauses, (), 0)
-        return Run(source, "idle", next_due=look.next_due, held_back=held, notices=notices)
+        return Run(
+            source,
+            "idle",
+            next_due=look.next_due,
+            next_attempt=look.next_attempt,
+            held_back=look.held_back,
+            notices=notices,
+        )
     if stop.is_wanted:
         return Run(source, "stopped", notices=notices)
     from duesweep.sweep.sweep import exit_code, sweep  # noqa: PLC0415 - a run without work does without
@@ -203,23 +212,39 @@ def sweep_seen(
         return replace(failed_run(source, error), notices=notices)
     except SweepStoppedError:
         return Run(source, "stopped", notices=notices)
-    is_late = misses_objective(context, report)
+    locked = _locked(context) if report.skipped else ()
+    is_late = misses_objective(context, report, locked)
     return replace(
         ended_run(report, exit_code(report, is_late=is_late)),
-        held_back=held_in_sweep(look.pauses, report.breakers, report.over_limit),
+        held_back=[
+            *held_in_sweep(look.pauses, report.breakers, report.over_limit),
+            *(held_by_lock(one.messages, one.holder, one.since) for one in locked),
+        ],
         notices=notices,
         is_late=is_late,
         needs_spark=look.needs_spark,
     )
 
 
-def misses_objective(context: SweepContext, report: SweepReport) -> bool:
-    """Whether the sweep dispatched a message later than the objective at its first attempt; False
-    without an objective. A message that had failed before was in back-off, so it does not count.
+def _locked(context: SweepContext) -> Sequence[LockedRows]:
+    """The messages that others hold after a sweep; none if the store does not answer."""
+    with suppress(DuesweepError), context.store.open_driver() as session:
+        return session.locked(session.horizon())
+    return ()
+
+
+def misses_objective(
+    context: SweepContext, report: SweepReport, locked: Sequence[LockedRows] = ()
+) -> bool:
+    """Whether the sweep dispatched a message later than the objective at its first attempt, or a
+    message that others have locked is due for longer; False without an objective. A message that
+    had failed before was in back-off, so it does not count.
 
     The ledger tells the attempts. If it cannot be read, all messages count.
     """
     seconds, longest = context.objective_seconds, report.lateness_max_ms
+    if seconds is not None and any(one.due_seconds > seconds for one in locked):
+        return True
     if seconds is None or longest is None or longest <= seconds * 1_000:
         return False
     if report.ledger_error is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
 from duesweep.core import logs
-from duesweep.core.account import HeldBack
+from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
@@ -22,7 +22,12 @@ from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
-from duesweep.operations.look import DestinationOutlook, DueMessages, with_problems
+from duesweep.operations.look import (
+    DestinationOutlook,
+    DueMessages,
+    held_by_locks,
+    with_problems,
+)
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
@@ -272,6 +277,10 @@ def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Con
     paused = [(_name(one), one.paused) for one in waiting.destinations if one.paused]
     if paused:
         yield Concern(Severity.WARNING, f"paused: {_due_text(paused)}")
+    for held in waiting.held_back:
+        if held.holder is Holder.LOCKED:
+            count = count_text(held.messages or 0, "due message")
+            yield Concern(Severity.WARNING, f"{count} locked by {held.why}")
     since = waiting.unsettled_since
     if since is not None and waiting.now - since > _PATIENCE:
         yield Concern(
@@ -340,7 +349,8 @@ def read_waiting(context: SweepContext) -> Waiting:
     messages.
     """
     with open_look(context.store) as session:
-        now, pauses = session.horizon().server_time, session.pauses()
+        horizon, pauses = session.horizon(), session.pauses()
+        now = horizon.server_time
         first = now.replace(minute=0, second=0, microsecond=0)
         full_hours = [first + number * _HOUR for number in range(1, 25)]
         ends = sorted({now + _HOUR, now + _DAY, now + _WEEK, *full_hours})
@@ -352,6 +362,7 @@ def read_waiting(context: SweepContext) -> Waiting:
             # Behind all that was looked at.
             work = session.find_work(timedelta(0))
             oldest_eligible = work and work.since
+        locked = held_by_locks(session, horizon, only_stuck=True) if due else ()
         unsettled = [one.started_at for one in session.unsettled() if one.is_closed]
 
     def between(start: datetime, end: datetime) -> int:
@@ -374,7 +385,7 @@ def read_waiting(context: SweepContext) -> Waiting:
         oldest_due=messages.oldest_due,
         oldest_eligible=oldest_eligible,
         destinations=with_problems(context, destinations),
-        held_back=tuple(messages.held(pauses)),
+        held_back=(*messages.held(pauses), *locked),
         unsettled=len(unsettled),
         unsettled_since=min(unsettled, default=None),
     )

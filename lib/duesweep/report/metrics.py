@@ -153,6 +153,11 @@ METRICS = (
         _left,
     ),
     Metric(
+        "duesweep_skipped_messages",
+        "Due messages whose rows other processes held in the last run",
+        lambda run: _reported(run, lambda report: report.skipped),
+    ),
+    Metric(
         "duesweep_open_breakers",
         "1 for each destination or service that was unavailable at the end",
         _open_breakers,

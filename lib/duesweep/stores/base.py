@@ -283,6 +283,25 @@ class DroppedSource(NamedTuple):
     unsettled: int
 
 
+class Failing(NamedTuple):
+    """Due messages in back-off, and when the first of them is tried again."""
+
+    messages: int
+    next_attempt: datetime
+
+
+class LockedRows(NamedTuple):
+    """Due messages that another session has locked, or a prepared transaction. `holder` says which
+    one, and `since` when its transaction began; None: the server does not tell. `due_seconds`: for
+    how long the oldest of them has been due.
+    """
+
+    messages: int
+    holder: str | None
+    since: datetime | None
+    due_seconds: float
+
+
 # The keys of messages by their claim keys, where these are not keys.
 LeftAlone = Mapping[str, Collection[str]]
 
@@ -560,6 +579,14 @@ class DriverSession(Protocol):
         if an index finds it; None without one, or if the store cannot tell.
         """
         return None
+
+    def failing(self, horizon: Horizon) -> Failing | None:
+        """The due messages in back-off. Called after `next_due`; None: no message is."""
+        return None
+
+    def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
+        """The due messages that others have locked, by holder, the most first."""
+        return ()
 
     def destinations(self, horizon: Horizon | None) -> Sequence[str]:
         """The destinations of eligible messages: a bounded number, the commonest first, without the

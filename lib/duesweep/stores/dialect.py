@@ -285,6 +285,10 @@ class Dialect(ABC):
         """Who holds a session's lock, as a sentence's beginning; None: the server does not tell."""
         return None
 
+    def locker(self, row: Any) -> tuple[str | None, datetime | None]:
+        """Who locks rows, in words, and since when, by a row of `locked_rows`."""
+        return None, None
+
     @abstractmethod
     def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
         """Let no other batch of a sweep begin until this transaction ends. Returns whether the

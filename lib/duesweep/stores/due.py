@@ -13,9 +13,19 @@ from duesweep.core.errors import Problem
 from duesweep.core.policy import Slicing
 from duesweep.core.world import instant_of
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon, JdbcSource, OperatorDriver, Slices, SweepRun, Work
+from duesweep.stores.base import (
+    Failing,
+    Horizon,
+    JdbcSource,
+    LockedRows,
+    OperatorDriver,
+    Slices,
+    SweepRun,
+    Work,
+)
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
+from duesweep.stores.summary import aware
 from duesweep.stores.tables import check_tables, missing_index, refuse_hidden_rows
 
 _ALL = 2**62
@@ -40,6 +50,8 @@ class SqlDriver(SqlJournal, OperatorDriver):
         self._planned: dict[UUID, list[int]] = {}
         # How many messages were noted last.
         self._found = 0
+        # Whether any message was due when `next_due` looked.
+        self._has_due = True
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +85,27 @@ class SqlDriver(SqlJournal, OperatorDriver):
         return Work() if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> datetime | None:
-        return next_due(self._location, self._session, horizon.before, horizon.zone)
+        row = _earliest(self._location, self._session, horizon.before, horizon.zone)
+        self._has_due = bool(row.has_earlier)
+        return self._dialect.due_out(row.due)
+
+    def failing(self, horizon: Horizon) -> Failing | None:
+        if not self._has_due:
+            return None
+        before = self._dialect.due_in(horizon.before)
+        row = self._session.row("count_failing", source=self.source, horizon=before)
+        return Failing(int(row.messages), aware(row.next_attempt)) if row.messages else None
+
+    def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
+        rows = self._session.rows("locked_rows", horizon=self._dialect.due_in(horizon.before))
+        found = []
+        for row in rows:
+            due = self._dialect.due_out(row.due)
+            if row.messages > 0 and due is not None:
+                seconds = (horizon.before - due).total_seconds()
+                holder, since = self._dialect.locker(row)
+                found.append(LockedRows(int(row.messages), holder, since, seconds))
+        return found
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         pending = self._pending(horizon)
@@ -257,9 +289,14 @@ def next_due(
     location: Location, statements: Session, since: datetime | None, zone: str | None
 ) -> datetime | None:
     """The instant of the first Due from `since` on; None as `since`: of all."""
+    return location.dialect.due_out(_earliest(location, statements, since, zone).due)
+
+
+def _earliest(
+    location: Location, statements: Session, since: datetime | None, zone: str | None
+) -> Any:
     dialect = location.dialect
-    row = statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
-    return dialect.due_out(row.due)
+    return statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
 
 
 def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:

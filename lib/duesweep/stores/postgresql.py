@@ -205,6 +205,12 @@ class PostgreSql(Dialect):
         named = f"Process {process}" if process else "Another process"
         return f"{named}, whose session has been idle since {rows[0].idle_since:%F %T} UTC,"
 
+    def locker(self, row: Any) -> tuple[str | None, datetime | None]:
+        if row.prepared is not None:
+            return f"prepared transaction {row.prepared!r} of role {row.role}", row.since
+        named = f" ({row.application})" if row.application else ""
+        return f"session {row.pid}{named} of role {row.role}", row.since
+
     def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
         name = "await_batches" if waits else "are_batches_over"
         return bool(session.rows(name, sweep_id=sweep_id))

@@ -39,6 +39,7 @@ def test_first_run_tells_every_metric() -> None:
         "duesweep_due_messages": 4,
         "duesweep_oldest_due_age_seconds": 12.5,
         "duesweep_left_messages": 3,
+        "duesweep_skipped_messages": 0,
         "duesweep_lateness_p50_seconds": 0.25,
         "duesweep_lateness_p95_seconds": 1.5,
         "duesweep_lateness_max_seconds": 61,

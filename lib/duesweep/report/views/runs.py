@@ -6,10 +6,10 @@ from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from duesweep.core.account import BreakerReport, HeldBack, SweepReport, SweepSummary
+from duesweep.core.account import BreakerReport, HeldBack, Holder, SweepReport, SweepSummary
 from duesweep.core.errors import ExitCode, Problem, shorten
 from duesweep.core.quantities import count_text, duration_text, size_text, time_text
-from duesweep.operations.look import LATENESS, DestinationOutlook, NextDue, Outlook
+from duesweep.operations.look import LATENESS, DestinationOutlook, Outlook
 from duesweep.operations.run import Run
 from duesweep.report.document import plain
 from duesweep.report.text import Block, Column, Facts, Line, Note, Table
@@ -69,6 +69,7 @@ def document(run: Run) -> dict[str, Any]:
         "ledger_error": run.ledger_error,
         "held_back": plain(run.held_back),
         "next_due": None if run.next_due is None else plain(run.next_due.instant),
+        "next_attempt": None if run.next_attempt is None else plain(run.next_attempt.instant),
         "exit_code": run.exit_code,
         "error": run.error,
     }
@@ -103,15 +104,14 @@ def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
     elif run.outcome == "stopped":
         yield Line(_stopped(run))
     elif run.error is None:
-        yield Line(idle_sentence(run.source, run.next_due))
-    yield from _held(run.held_back)
+        yield Line(idle_sentence(run))
+    is_idle = run.outcome == "idle"
+    # The sentence reports failed messages.
+    yield from _held(
+        [one for one in run.held_back if not is_idle or one.holder is not Holder.BACK_OFF]
+    )
     if run.is_late:
-        yield Note(
-            f"a message was dispatched later than {context.objective_seconds:g} s after its Due, "
-            "the objective slo.lateness_seconds; sweep more often, or see whether the sweeps "
-            "before this one ended well",
-            with_json=True,
-        )
+        yield Note(_late(run, context), with_json=True)
     kept = _kept(run, context)
     if kept is not None:
         yield Note(kept, with_json=True)
@@ -133,6 +133,16 @@ def fleet_blocks(ran: Sequence[tuple[SweepContext, Run]], unread: Sequence[Run])
         is_error = run.report is None and run.error is not None
         yield Note(sentence) if is_error else Line(sentence)
     yield Line(_sum_sentence([run for _, run in told]))
+
+
+def _late(run: Run, context: SweepContext) -> str:
+    objective = f"{context.objective_seconds:g} s after its Due, the objective slo.lateness_seconds"
+    if any(one.holder is Holder.LOCKED for one in run.held_back):
+        return f"a message is later than {objective}, or was; others are locked: see above"
+    return (
+        f"a message was dispatched later than {objective}; sweep more often, or see whether the "
+        "sweeps before this one ended well"
+    )
 
 
 def _sees_only_due(context: SweepContext) -> bool:
@@ -163,7 +173,7 @@ def _sentence(run: Run, *, only_due: bool = True) -> str:
             return f"{run.source}: {run.error}"
         if run.outcome == "stopped":
             return _stopped(run)
-        return idle_sentence(run.source, run.next_due)
+        return idle_sentence(run)
     sentence = summary_sentence(report, only_due=only_due)
     reasons = [f" {each.count:,} failed: {each.reason}." for each in report.failures]
     late = " Later than slo.lateness_seconds." if run.is_late else ""
@@ -175,18 +185,20 @@ def _stopped(run: Run) -> str:
     return f"{run.source}: the sweep was stopped before it began; the next sweep continues."
 
 
-def idle_sentence(source: str, next_due: NextDue | None) -> str:
-    """When the next message comes due; without a time if none is stored, or if the store cannot
-    tell.
+def idle_sentence(run: Run) -> str:
+    """Why nothing was delivered: how many messages failed before, and when the next one is tried or
+    comes due; without a time if none is stored, or if the store cannot tell.
     """
-    idle = f"{source}: no message can be delivered now."
-    if next_due is None:
-        return idle
-    wait_ms = max(0.0, (next_due.instant - next_due.now) / timedelta(milliseconds=1))
-    return (
-        f"{idle} The next message is due in {duration_text(wait_ms)}, "
-        f"at {time_text(next_due.instant)}."
-    )
+    told = [f"{run.source}: no message can be delivered now."]
+    failed = sum(one.messages or 0 for one in run.held_back if one.holder is Holder.BACK_OFF)
+    if failed and run.next_attempt is not None:
+        at = time_text(run.next_attempt.instant)
+        told.append(f"{count_text(failed, 'message')} failed before; the next attempt is at {at}.")
+    if run.next_due is not None:
+        wait_ms = (run.next_due.instant - run.next_due.now) / timedelta(milliseconds=1)
+        wait, at = duration_text(max(0.0, wait_ms)), time_text(run.next_due.instant)
+        told.append(f"The next message is due in {wait}, at {at}.")
+    return " ".join(told)
 
 
 def _kept(run: Run, context: SweepContext) -> str | None:

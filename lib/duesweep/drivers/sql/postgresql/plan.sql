@@ -83,17 +83,43 @@ FROM (
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on, as an instant; NULL: none. It is kept within Python's
--- years, 1 to 9999, with two days for time zones.
+-- Returns the earliest Due from `since` on, as an instant (NULL: none), kept within Python's years, 1 to 9999, with
+-- two days for time zones; and whether there is an earlier one.
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-       END AS due
+       END AS due,
+       EXISTS (SELECT FROM {delayed} d WHERE d.{due} < %(since)s::timestamptz{utc}) AS has_earlier
 FROM (
     SELECT min(d.{due}){utc} AS due
     FROM {delayed} d
     WHERE d.{due} >= %(since)s::timestamptz{utc} AND isfinite(d.{due})
 ) earliest;
+
+-- name: count_failing
+-- Returns how many due messages are in back-off, and when the first of them is tried again.
+SELECT count(*) AS messages, min(a.next_attempt_at) AS next_attempt
+FROM {attempts} a JOIN {delayed} d ON d.{id} = a.message_key
+WHERE a.source = %(source)s AND a.next_attempt_at > clock_timestamp() AND d.{due} < %(horizon)s::timestamptz{utc};
+
+-- name: locked_rows
+-- Returns how many of the 10,000 messages that have been due longest another session or a prepared transaction has
+-- locked; which one it is, and since when, as far as this role may see; and their earliest Due. Locks nothing.
+SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
+       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+FROM (
+    SELECT d.xmax AS changer, d.{due}{utc} AS due
+    FROM {delayed} d
+    WHERE d.{due} < %(horizon)s::timestamptz{utc}
+    ORDER BY d.{due}
+    LIMIT 10000
+) d
+JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = d.changer AND l.mode = 'ExclusiveLock'
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid AND l.pid IS NULL
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+GROUP BY l.pid, a.application_name, p.gid, a.usename, p.owner, a.xact_start, p.prepared
+ORDER BY messages DESC;
 
 -- name: count_stored
 -- Returns how many messages the store holds.

@@ -51,10 +51,40 @@ FROM (
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on. NULL: none.
-SELECT {{tick_text: MIN(d.{due})}} AS due
+-- Returns the earliest Due from `since` on (NULL: none), and whether there is an earlier one, locked or not.
+SELECT {{tick_text: MIN(d.{due})}} AS due,
+       (SELECT COUNT(*) FROM (
+            SELECT TOP (1) 1 AS found FROM {delayed} m WITH (NOLOCK) WHERE m.{due} < {{tick: @since}}
+        ) earlier) AS has_earlier
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.{due} >= {{tick: @since}};
+
+-- name: count_failing
+-- Returns how many due messages are in back-off, and when the first of them is tried again.
+SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM {attempts} a
+JOIN {delayed} m WITH (NOLOCK) ON a.message_key = {key_text} COLLATE DATABASE_DEFAULT
+WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME() AND m.{due} < {{tick: @horizon}};
+
+-- name: locked_rows
+-- Returns how many due messages other sessions have locked, and the earliest Due of all; counts up to 10,000. Only a
+-- login with VIEW SERVER STATE may ask which session it is.
+SELECT everything.messages - visible.messages AS messages, {{tick_text: everything.due}} AS due
+FROM (
+    SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
+    FROM (
+        SELECT TOP (10000) m.{due} AS due FROM {delayed} m WITH (NOLOCK) WHERE m.{due} < {{tick: @horizon}}
+        ORDER BY m.{due}
+    ) m
+) everything
+CROSS JOIN (
+    SELECT COUNT_BIG(*) AS messages
+    FROM (
+        SELECT TOP (10000) m.{due} AS due FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.{due} < {{tick: @horizon}}
+        ORDER BY m.{due}
+    ) m
+) visible;
 
 -- name: count_stored
 -- Returns how many messages the store holds.
