@@ -843,6 +843,24 @@ SELECT pg_advisory_xact_lock($1);
 -- $1 uuid
 SELECT exhausted FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 FOR NO KEY UPDATE;
 
+-- name: locked_rows
+-- $1 ?
+SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
+       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+FROM (
+    SELECT d.xmax AS changer, d.due AS due
+    FROM "public"."Sales.Orders.Delayed" d
+    WHERE d.due < $1::timestamptz
+    ORDER BY d.due
+    LIMIT 10000
+) d
+JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = d.changer AND l.mode = 'ExclusiveLock'
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid AND l.pid IS NULL
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+GROUP BY l.pid, a.application_name, p.gid, a.usename, p.owner, a.xact_start, p.prepared
+ORDER BY messages DESC;
+
 -- name: move_from_places
 -- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
@@ -884,7 +902,8 @@ UPDATE "public"."duesweep_bindings" SET journal_id = $1 WHERE source = $2 AND jo
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
-       END AS due
+       END AS due,
+       EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.due < $2::timestamptz) AS has_earlier
 FROM (
     SELECT min(d.due) AS due
     FROM "public"."Sales.Orders.Delayed" d
@@ -1356,4 +1375,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations, zones_agree

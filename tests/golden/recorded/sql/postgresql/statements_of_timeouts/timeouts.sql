@@ -228,6 +228,24 @@ CROSS JOIN (
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
+-- name: locked_rows
+-- $1 ?
+SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
+       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+FROM (
+    SELECT d.xmax AS changer, d."Time" AT TIME ZONE 'UTC' AS due
+    FROM "public"."Sales_Orders_TimeoutData" d
+    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC'
+    ORDER BY d."Time"
+    LIMIT 10000
+) d
+JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = d.changer AND l.mode = 'ExclusiveLock'
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid AND l.pid IS NULL
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+GROUP BY l.pid, a.application_name, p.gid, a.usename, p.owner, a.xact_start, p.prepared
+ORDER BY messages DESC;
+
 -- name: move_from_places
 -- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
@@ -265,7 +283,8 @@ FROM moved m;
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
-       END AS due
+       END AS due,
+       EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Time" < $2::timestamptz AT TIME ZONE 'UTC') AS has_earlier
 FROM (
     SELECT min(d."Time") AT TIME ZONE 'UTC' AS due
     FROM "public"."Sales_Orders_TimeoutData" d

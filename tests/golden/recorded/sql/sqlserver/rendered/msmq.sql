@@ -55,6 +55,13 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] IS NULL;
 
+-- name: count_failing
+-- source, horizon
+SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM [nsb].[dbo].[attempts] a
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[Id]) COLLATE DATABASE_DEFAULT
+WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
 -- name: count_pending
 -- most, horizon, since, paused, paused, source
 SELECT COUNT_BIG(*) AS pending
@@ -287,6 +294,25 @@ WHERE m.[Id] IN (
     FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
 
+-- name: locked_rows
+-- horizon, horizon
+SELECT everything.messages - visible.messages AS messages, CONVERT(varchar(27), CONVERT(datetime2(7), everything.due), 121) AS due
+FROM (
+    SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
+    FROM (
+        SELECT TOP (10000) m.[Time] AS due FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Time]
+    ) m
+) everything
+CROSS JOIN (
+    SELECT COUNT_BIG(*) AS messages
+    FROM (
+        SELECT TOP (10000) m.[Time] AS due FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Time]
+    ) m
+) visible;
+
 -- name: look
 -- first, last
 SELECT CONVERT(nvarchar(250), m.[Id]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
@@ -334,8 +360,11 @@ OPTION (HASH JOIN);
 SELECT @@ROWCOUNT AS messages;
 
 -- name: next_due
--- since
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Time])), 121) AS due
+-- since, since
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Time])), 121) AS due,
+       (SELECT COUNT(*) FROM (
+            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ) earlier) AS has_earlier
 FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 

@@ -139,6 +139,13 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
 
+-- name: count_failing
+-- source, horizon
+SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM [nsb].[dbo].[attempts] a
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+
 -- name: count_pending
 -- most, horizon, since, paused, paused, source
 SELECT COUNT_BIG(*) AS pending
@@ -914,6 +921,25 @@ EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOw
     @LockTimeout = 10000;
 SELECT @Answer AS answer, s.exhausted FROM [nsb].[dbo].[sweeps] s WHERE s.sweep_id = ?;
 
+-- name: locked_rows
+-- horizon, horizon
+SELECT everything.messages - visible.messages AS messages, CONVERT(varchar(27), CONVERT(datetime2(7), everything.due), 121) AS due
+FROM (
+    SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
+    FROM (
+        SELECT TOP (10000) m.[Due] AS due FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Due]
+    ) m
+) everything
+CROSS JOIN (
+    SELECT COUNT_BIG(*) AS messages
+    FROM (
+        SELECT TOP (10000) m.[Due] AS due FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Due]
+    ) m
+) visible;
+
 -- name: look
 -- first, last
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
@@ -983,8 +1009,11 @@ SELECT @@ROWCOUNT AS messages;
 UPDATE [nsb].[dbo].[bindings] SET journal_id = ? WHERE source = ? AND journal_id IS NULL;
 
 -- name: next_due
--- since
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due
+-- since, since
+SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due,
+       (SELECT COUNT(*) FROM (
+            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ) earlier) AS has_earlier
 FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE d.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 
