@@ -253,8 +253,9 @@ _NOW = datetime(2026, 11, 23, 5, tzinfo=UTC)
 def test_next_message_is_due_in_no_less_than_no_time_and_may_be_unknown() -> None:
     before, said = NextDue(_NOW - timedelta(seconds=1), _NOW), "no message can be delivered now."
 
-    assert "due in 0 ms, at 2026-11-23 04:59:59 UTC." in idle_sentence("s", before)
-    assert idle_sentence("s", None) == f"s: {said}"
+    soon = replace(NOTHING, next_due=before)
+    assert "due in 0 ms, at 2026-11-23 04:59:59 UTC." in idle_sentence(soon)
+    assert idle_sentence(replace(NOTHING, next_due=None)) == f"{NOTHING.source}: {said}"
 
 
 def test_document_has_the_time_in_iso_8601_or_null() -> None:
