@@ -19,7 +19,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
-from duesweep.core.errors import Problem
+from duesweep.core.errors import Problem, make_storable
 from duesweep.core.policy import Pause
 
 # The name of the breaker of a slice's sessions.
@@ -202,6 +202,16 @@ def add_careful(found: Iterable[CarefulBatches]) -> tuple[CarefulBatches, ...]:
     for one in found:
         counts[one.reason] += one.batches
     return tuple(CarefulBatches(*one) for one in counts.most_common(_MOST_REASONS))
+
+
+def end_as_values(end: SliceEnd) -> dict[str, object]:
+    """The end of a slice as the journal keeps it."""
+    return {
+        "reason": end.reason and make_storable(end.reason),
+        "breakers": report_as_text(end.breakers),
+        "careful_batches": careful_as_text(end.careful_batches),
+        **asdict(end.account),
+    }
 
 
 def merge_reports(reports: Iterable[BreakerReport]) -> tuple[BreakerReport, ...]:

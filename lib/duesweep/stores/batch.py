@@ -6,11 +6,11 @@ statement of its own, and at the end removes delivered messages, counts failures
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Self
 
-from duesweep.core.account import SliceEnd, careful_as_text, report_as_text
+from duesweep.core.account import SliceEnd, end_as_values
 from duesweep.core.errors import (
     DeliveryFailedError,
     MessageError,
@@ -149,10 +149,7 @@ class SqlTask(TaskSession):
                 "journal_slice",
                 sweep_id=run.sweep_id,
                 slice=slice_number,
-                reason=end.reason and make_storable(end.reason),
-                breakers=report_as_text(end.breakers),
-                careful_batches=careful_as_text(end.careful_batches),
-                **asdict(end.account),
+                **end_as_values(end),
             )
 
     @retry_lost_transactions

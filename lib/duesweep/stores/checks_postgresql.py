@@ -4,13 +4,13 @@ of a database. A check judges the row of its own statement.
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.account import FORMAT_MARK, Account
+from duesweep.core.account import FORMAT_MARK, Account, SliceEnd, end_as_values
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
     ConfigError,
@@ -25,7 +25,6 @@ from duesweep.core.finding import (
     Severity,
     clock_skew,
     fault,
-    fault_of,
     ok,
     reachable,
     read_clock,
@@ -67,10 +66,7 @@ _WARN_AT, _FAULT_AT = 0.5, 0.9
 _OWN_SOURCES = {"session", "client"}
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that store messages"
 # The end of a slice of no sweep.
-_NO_SLICE = {
-    **{"sweep_id": UUID(int=0), "slice": 0, "reason": None, "breakers": None},
-    **asdict(Account()),
-}
+_NO_SLICE = {"sweep_id": UUID(int=0), "slice": 0, **end_as_values(SliceEnd(Account(), None))}
 _POOLERS = {
     False: "No pooler is before the server",
     True: "The pooler before the server keeps a server process for each session",
@@ -237,7 +233,7 @@ def try_hooks(
     except StoreError as error:
         if error.transient:
             raise
-        return [fault_of(Check.TABLE_TRIGGERS, wanted.name, error.problem)]
+        return [stop(Check.TABLE_TRIGGERS, wanted.name, error.problem)]
     finally:
         session.rollback()
 
