@@ -31,7 +31,7 @@ from duesweep.ledger.base import (
 )
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
-from duesweep.ledger.rows import SCHEMAS, SWEEPS, dispatched
+from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import (
     cancel_chosen,
@@ -46,7 +46,7 @@ from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, Due, delayed_row, message
 from support.endpoint import Endpoint
-from support.ledger_reader import LedgerReader, piece_of, retry_rows
+from support.ledger_reader import LedgerReader, comments_of, piece_of, retry_rows
 from support.sweeps import run_sweep
 
 FIRST_FAILED = datetime(2026, 11, 20, 8, 0, 0, 123_456, tzinfo=UTC)
@@ -307,6 +307,8 @@ def test_spark_marks_a_ledger_with_its_format_and_refuses_a_newer_one(
     assert found is not None
     assert found["duesweep.format"] == "duesweep format 1 (0.1.0 or newer)"
     assert by_spark.read() == by_delta_rs.read()
+    for name in ("retries", "tombstones", "errors", "sweeps"):
+        assert comments_of(tmp_path / "ledger" / name) == comments(name)
 
     by_spark.tables.set_properties("tombstones", {"duesweep.format": "duesweep format 2"})
 

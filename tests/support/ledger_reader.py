@@ -15,6 +15,13 @@ from duesweep.ledger.base import LedgerPiece, Rows
 from duesweep.ledger.rows import RETRIES, SCHEMAS
 
 
+def comments_of(table: Path) -> Mapping[str, object]:
+    """The comments that a table's columns have for its readers, and under "" its own."""
+    found = DeltaTable(table)
+    columns = {field.name: field.metadata.get("comment") for field in found.schema().fields}
+    return {"": found.metadata().description, **columns}
+
+
 @dataclass(frozen=True)
 class LedgerReader:
     """The ledger under `root`; `session` makes or returns the Spark session for DataFrames."""

@@ -52,7 +52,7 @@ from duesweep.ledger.base import (
 )
 from duesweep.ledger.causes import cause_of, find_damage
 from duesweep.ledger.durable import make_durable, repair
-from duesweep.ledger.rows import SCHEMAS, plain
+from duesweep.ledger.rows import SCHEMAS, comments, plain
 
 _CONFLICT_TRIES = 5
 _HOURS = 24
@@ -111,6 +111,8 @@ class DeltaRsTables:
         return LedgerTableFacts(name, location, properties, beyond=_beyond(table, properties))
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
+        told = comments(name)
+        columns = [field.with_metadata({"comment": told[field.name]}) for field in SCHEMAS[name]]
         # The loser of a race finds the other one's table.
         with (
             self._map_errors(name, "could not be created"),
@@ -118,8 +120,9 @@ class DeltaRsTables:
         ):
             DeltaTable.create(
                 self._uri(name),
-                SCHEMAS[name],
+                pa.schema(columns),
                 mode="ignore",
+                description=told[""],
                 storage_options=self._options(),
                 configuration=dict(properties),
                 # The ledger's own properties are no keys of Delta's.

@@ -6,9 +6,11 @@ Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NU
 """
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 from uuid import UUID
 
@@ -92,6 +94,14 @@ SCHEMAS = {
     "sweeps": SWEEPS,
     "changes": CHANGES,
 }
+
+
+def comments(name: str) -> Mapping[str, str]:
+    """The comments of a table's columns, and under the empty name its own."""
+    text = files("duesweep.ledger").joinpath("comments.toml").read_text(encoding="utf-8")
+    found: Mapping[str, str] = tomllib.loads(text)[name]
+    return found
+
 
 _RETRIES_PER_PAGE = 20_000
 # A batch's rows are this many times as large as its stream.

@@ -61,7 +61,7 @@ from duesweep.ledger.base import (
 )
 from duesweep.ledger.causes import find_damage
 from duesweep.ledger.durable import repair
-from duesweep.ledger.rows import SCHEMAS
+from duesweep.ledger.rows import SCHEMAS, comments
 
 _TYPES: dict[pa.DataType, DataType] = {
     pa.string(): StringType(),
@@ -136,11 +136,14 @@ class SparkTables:
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         fields = SPARK_SCHEMAS[name]
-        columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields)
+        told = {column: _literal(text) for column, text in comments(name).items()}
+        columns = ", ".join(
+            f"`{f.name}` {f.dataType.simpleString()} COMMENT {told[f.name]}" for f in fields
+        )
         self._define(
             name,
             f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
-            f"TBLPROPERTIES ({_format_properties(properties)})",
+            f"COMMENT {told['']} TBLPROPERTIES ({_format_properties(properties)})",
             "could not be created",
         )
 

@@ -24,11 +24,11 @@ from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPiece
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
-from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, exhausted
+from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, comments, exhausted
 from duesweep.stores.base import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
-from support.ledger_reader import LedgerReader, piece_of
+from support.ledger_reader import LedgerReader, comments_of, piece_of
 
 
 @pytest.fixture
@@ -54,6 +54,14 @@ def test_ledger_that_was_created_is_found(ledger: Ledger) -> None:
     assert isinstance(identity.ledger_id, UUID)
     assert (identity.missing, identity.stray) == ((), ())
     assert ledger.create() == identity.ledger_id
+
+
+def test_tables_and_columns_have_their_comments_also_after_a_write(ledger: Ledger) -> None:
+    ledger.tables.append("retries", [_piece("sales", "1")])
+    ledger.tables.replace_source("retries", "sales", _piece("sales", "2"))
+
+    for name in ("retries", "tombstones", "errors", "sweeps"):
+        assert comments_of(Path(ledger.root) / name) == comments(name)
 
 
 def test_transaction_is_taken_once(ledger: Ledger) -> None:

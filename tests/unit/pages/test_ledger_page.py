@@ -1,43 +1,47 @@
 """docs/ledger.md has the columns of the ledger's tables.
 
-With DUESWEEP_WRITE_PAGES=1 it is written again; the meanings are the page's own.
+With DUESWEEP_WRITE_PAGES=1 it is written again; the meanings are the columns' comments.
 """
 
 import os
 import re
 from pathlib import Path
 
-from duesweep.ledger.rows import SCHEMAS
+from duesweep.ledger.rows import SCHEMAS, comments
 
 _PAGE = Path(__file__).parents[3] / "docs" / "ledger.md"
 _TABLE = re.compile(
     r"(?<=^## )(\w+)(\n.*?\|---\|---\|---\|\n)((?:\|[^\n]*\n)*)", re.MULTILINE | re.DOTALL
 )
-_ROW = re.compile(r"^\| `(\w+)` \| .*? \| (.*) \|$", re.MULTILINE)
 
 
 def test_page_has_each_column_with_its_type() -> None:
     text = _PAGE.read_text(encoding="utf-8")
-    written = _TABLE.sub(lambda table: table[1] + table[2] + _rows(table[1], table[3]), text)
+    written = _TABLE.sub(lambda table: table[1] + table[2] + _rows(table[1]), text)
     if os.environ.get("DUESWEEP_WRITE_PAGES"):
         _PAGE.write_text(written, encoding="utf-8")
 
     assert [table[1] for table in _TABLE.finditer(text)] == list(SCHEMAS)
     assert text == written, (
-        "renew the page with DUESWEEP_WRITE_PAGES=1, and give new columns a meaning"
+        "renew the page with DUESWEEP_WRITE_PAGES=1, and give new columns a comment"
     )
 
 
-def test_each_column_has_a_meaning() -> None:
-    meanings = [meaning for _, meaning in _ROW.findall(_PAGE.read_text(encoding="utf-8"))]
+def test_each_column_and_each_table_has_a_comment() -> None:
+    for name, schema in SCHEMAS.items():
+        told = comments(name)
+        assert list(told) == ["", *schema.names]
+        assert all(map(str.strip, told.values()))
 
-    assert len(meanings) == sum(map(len, SCHEMAS.values()))
-    assert all(map(str.strip, meanings))
+
+def test_page_begins_each_table_with_its_comment() -> None:
+    text = " ".join(_PAGE.read_text(encoding="utf-8").split())
+
+    assert [name for name in SCHEMAS if f"## {name} {comments(name)['']}" not in text] == []
 
 
-def _rows(table: str, rows: str) -> str:
-    meanings = dict(_ROW.findall(rows))
+def _rows(table: str) -> str:
+    told = comments(table)
     return "".join(
-        f"| `{column.name}` | {column.type} | {meanings.get(column.name, '')} |\n"
-        for column in SCHEMAS[table]
+        f"| `{column.name}` | {column.type} | {told[column.name]} |\n" for column in SCHEMAS[table]
     )
