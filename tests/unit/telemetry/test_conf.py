@@ -58,6 +58,18 @@ def test_alerts_ask_for_metrics_that_exist() -> None:
     assert asked <= _KNOWN
 
 
+def test_each_alert_leads_to_a_section_that_exists() -> None:
+    text = _ALERTS.read_text("utf-8")
+    links = re.findall(r'runbook_url: "https://duesweep\.example/(\w+)\.html#?([\w-]*)"', text)
+
+    assert len(links) == text.count("- alert:")
+    for page, section in links:
+        titles = re.findall(r"^#+ (.+)$", (_PAGE.parent / f"{page}.md").read_text("utf-8"), re.M)
+        # As the site names them.
+        names = {re.sub(r"[^\w\s-]", "", each).strip().lower().replace(" ", "-") for each in titles}
+        assert section in {"", *names}
+
+
 @pytest.mark.skipif(_PROMTOOL is None, reason="promtool is missing (Debian's package prometheus)")
 @pytest.mark.parametrize(
     "arguments",
