@@ -287,6 +287,10 @@ def test_person_at_the_terminal_is_asked(
     for no in ("n\n", "\n", ""):
         assert answer(no).code == 3
         assert endpoint.queue_rows("Billing") == []
+    monkeypatch.setattr("sys.stdin", _Terminal("y\n"))
+    quiet = endpoint.run(*ALL, "--to", "Billing", "--quiet")
+    assert (quiet.code, endpoint.queue_rows("Billing")) == (2, [])
+    assert "there is no terminal" in quiet.err
     done = answer("y\n")
     assert (done.code, len(endpoint.queue_rows("Billing"))) == (0, 2)
     assert "Replay 2 errors to Billing? [y/N]" in done.err

@@ -112,7 +112,8 @@ def test_statements_of_setup(monkeypatch: pytest.MonkeyPatch) -> None:
             document = json.loads(run([*setup, "--json"]).out)
             # The document has the same statements, which need no second file.
             plain = run(setup)
-            assert document == {"sql": plain.out.removesuffix("\n")}
+            sql = plain.out.removesuffix("\n")
+            assert document == {"sql": sql, "exit_code": 0, "error": None}
             assert plain.out.splitlines()[0] in printed[f"{store}.txt"]
     compare(ROOT / "setup", printed)
 

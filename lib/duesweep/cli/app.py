@@ -5,12 +5,14 @@ most commands need few of them.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from io import StringIO, TextIOWrapper
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -148,11 +150,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--quiet" not in general or given[:1] == ["watch"]:
         return _main(general, given)
     code: int | None = None
-    out, err = StringIO(), StringIO()
+    out, err, stdin = StringIO(), StringIO(), sys.stdin
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), Path(os.devnull).open() as nobody:
+            # A question would not be seen.
+            sys.stdin = nobody if stdin.isatty() else stdin
             code = _main(general, given)
     finally:
+        sys.stdin = stdin
         if code != ExitCode.DONE:
             print(out.getvalue(), end="", flush=True)
             print(err.getvalue(), end="", file=sys.stderr, flush=True)

@@ -69,11 +69,24 @@ class Result(NamedTuple):
     blocks: Iterable[Block]
 
     def print(self, *, as_json: bool) -> int:
-        if as_json:
-            for each in self.value.values if isinstance(self.value, Each) else [self.value]:
+        if as_json and isinstance(self.value, Each):
+            for each in self.value.values:
                 print(json.dumps(plain(each)), flush=True)
+        elif as_json:
+            print(json.dumps(self._document()), flush=True)
         print_blocks(self.blocks, as_json=as_json)
+        # Last: some values are known when they are printed.
+        return self._exit_code
+
+    @property
+    def _exit_code(self) -> int:
         return int(getattr(self.value, "exit_code", ExitCode.DONE))
+
+    def _document(self) -> Any:
+        """With `exit_code` and `error`, as a document has them if an error ends the command."""
+        found, error = plain(self.value), getattr(self.value, "error", None)
+        ended = {"exit_code": self._exit_code, "error": None if error is None else str(error)}
+        return found | {name: ended[name] for name in ended if name not in found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +481,7 @@ class Act:
 
 def confirm(question: str) -> bool:
     """Whether the person at the terminal says yes. Raises `ConfigError` without one."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not sys.stdin.isatty():
         raise ConfigError(
             f"{question}: this needs your answer, and there is no terminal",
             advice="add --yes to do it without being asked, or --dry-run to see its effect",

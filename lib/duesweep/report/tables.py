@@ -112,9 +112,8 @@ def _fit(
         while left and sum(needed[i] for i in shown) > _room(shown, width):
             shown.remove(left.pop())
 
-    # No text is cut for the sake of a column without a text.
-    leave_out(widths, [i for i in shown if values[i] <= {""}])
-    leave_out(least, [i for i in shown if values[i] <= {"", "0"}])
+    # No text is cut for the sake of a column without a value.
+    leave_out(widths, [i for i in shown if values[i] <= {"", "0"}])
     leave_out(least, shown)
     while sum(widths[i] for i in shown) > _room(shown, width):
         wider = [i for i in shown if widths[i] > least[i]]

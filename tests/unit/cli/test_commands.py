@@ -68,7 +68,7 @@ def test_result_is_a_document_if_it_is_asked_for(capsys: pytest.CaptureFixture[s
     assert _run("take", "--json") == 3
 
     out, err = capsys.readouterr()
-    assert out == '{"name": "None None None None False", "exit_code": 3}\n'
+    assert out == '{"name": "None None None None False", "exit_code": 3, "error": null}\n'
     assert err == "duesweep: beside it\n"
 
 

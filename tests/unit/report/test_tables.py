@@ -54,7 +54,7 @@ def _terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_table_on_a_terminal_fits_and_the_key_stays_whole() -> None:
-    lines = _lines([["Billing." + "x" * 500, KEY, "0"]], 80)
+    lines = _lines([["Billing." + "x" * 500, KEY, "7"]], 80)
 
     assert [cell_len(line) for line in lines] == [80, 80]
     assert f"…  {KEY}" in lines[1]
@@ -176,7 +176,7 @@ def test_table_of_each_command_fits_a_narrow_terminal_and_tells_the_most_importa
 
 
 def test_wide_and_combining_characters_take_the_room_that_they_take_on_a_terminal() -> None:
-    rows: list[Row] = [["請求書キュー", "1", "0"], ["Bille\u0301", "2", "0"], ["請" * 40, "3", "0"]]
+    rows: list[Row] = [["請求書キュー", "1", "7"], ["Bille\u0301", "2", "0"], ["請" * 40, "3", "0"]]
 
     first, second, third = _lines(rows, 40)[1:]
 
