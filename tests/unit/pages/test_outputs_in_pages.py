@@ -28,7 +28,7 @@ _COMMANDS = (
     *("MASTER=", "PATH=", "* * ", "0 3 ", "scripts/"),
 )
 # The README's outputs of `demo`, which tests/acceptance/test_command.py compares, and of its query,
-# which tests/spark/test_queries_in_pages.py asks.
+# which tests/acceptance/test_maintain.py asks.
 _OUTPUTS = {("README.md", "location                       messages"), ("README.md", "┌─")}
 
 
