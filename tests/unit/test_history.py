@@ -70,7 +70,7 @@ def test_events_of_all_tables_come_in_their_order() -> None:
             "by ada@host; due moved from 2026-12-01 08:00:00 to 2026-12-01 10:00:00; too early",
             "c1",
         ),
-        ("tombstones", "dispatched", "to Billing; 1,200 ms late; attempt 2", "s2"),
+        ("tombstones", "dispatched", "to Billing; 1.2 s late; attempt 2", "s2"),
     ]
 
 

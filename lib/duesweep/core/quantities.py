@@ -41,8 +41,8 @@ def short_time(moment: datetime) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A number of things, as in `1 message` or `1,200 messages`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """A number of things, as in `1 message`, `1,200 messages` or `2 sweeps or commands`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun.replace(' or ', 's or ')}s"
 
 
 def _two_units(total: int, large: str, small: str, ratio: int) -> str:

@@ -27,7 +27,7 @@ from duesweep.core.errors import (
     shorten,
 )
 from duesweep.core.headers import Headers
-from duesweep.core.quantities import short_time
+from duesweep.core.quantities import duration_text, short_time
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.ledger.base import Among, LedgerRow
@@ -523,7 +523,7 @@ def _event_rows(ledger: Ledger, source: str, column: str, values: list[str]) -> 
 
 def _tombstone(row: LedgerRow) -> Event:
     queue = f"to {row['queue']}" if row["queue"] else ""
-    late = "" if row["lateness_ms"] is None else f"{row['lateness_ms']:,} ms late"
+    late = "" if row["lateness_ms"] is None else f"{duration_text(row['lateness_ms'])} late"
     return Event(
         row["dispatched_at"],
         "tombstones",

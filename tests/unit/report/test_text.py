@@ -2,7 +2,11 @@
 
 import pytest
 
+from duesweep.core.errors import ExitCode
+from duesweep.core.quantities import count_text
+from duesweep.operations.audit import AuditReport
 from duesweep.report.text import Block, Column, Facts, Line, Note, Table, print_blocks
+from duesweep.report.views.upkeep import audited
 
 _HARM = "a\x1b[2J\u202eb"
 _SHOWN = r"a\x1b[2J\u202eb"
@@ -30,3 +34,31 @@ def test_beside_a_document_are_only_notes_that_it_does_not_have(
     print_blocks(_BLOCKS, as_json=True)
 
     assert capsys.readouterr() == ("", "duesweep: always\n")
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "sweep or command", "1 sweep or command"),
+        (3, "sweep or command", "3 sweeps or commands"),
+        (1_200, "due message", "1,200 due messages"),
+    ],
+)
+def test_number_of_things_is_plural_in_each_word(count: int, noun: str, text: str) -> None:
+    assert count_text(count, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("unsettled", "first"),
+    [(0, "no differences."), (2, "no differences in the settled sweeps.")],
+)
+def test_verdict_of_an_audit_is_of_judged_rows_only(unsettled: int, first: str) -> None:
+    found = AuditReport(
+        "nsb", tombstones=6, sweeps=3, stored=0, unsettled=unsettled, findings=(), suspects=(),
+        exit_code=ExitCode.DONE,
+    )  # fmt: skip
+
+    lines = [each.text for each in audited(found) if isinstance(each, Line)]
+
+    assert lines[0].endswith(f": {first}")
+    assert len(lines) == 1 + bool(unsettled)

@@ -68,6 +68,8 @@ def audited(report: "AuditReport") -> Iterator[Block]:
         yield Line(f"  → {one.advice}")
     failed = len(report.findings)
     verdict = "no differences" if not failed else f"{count_text(failed, 'check')} failed"
+    if report.unsettled:
+        verdict += " in the settled sweeps"
     yield Line(
         f"{report.source}: {count_text(report.tombstones, 'tombstone')}, "
         f"{count_text(report.sweeps, 'sweep')} and {count_text(report.stored, 'stored message')}: "
@@ -81,7 +83,7 @@ def audited(report: "AuditReport") -> Iterator[Block]:
 def maintained(report: "MaintainReport") -> Iterator[Block]:
     """The changes to the ledger's tables, and the other ones."""
     yield Table(LEDGER_COLUMNS, [_ledger_row(one) for one in report.tables])
-    settled = f"settled {report.settled:,} interrupted sweeps and commands"
+    settled = f"settled {count_text(report.settled, 'interrupted sweep or command')}"
     counters = count_text(report.counters_removed, "retry counter")
     yield Line(f"{report.source}: {settled}, removed {counters}.")
     if report.kept_from is not None:
