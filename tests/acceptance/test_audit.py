@@ -213,3 +213,10 @@ def test_each_harm_is_found_by_its_name(scene: Scene, harms: Harms) -> None:
 
     assert found == {name: dict.fromkeys(checks, 1) for name, (_, checks) in harms.items()}
     assert scene.audit() == (0, {})
+
+
+def test_audit_before_the_first_sweep_says_that_neither_is_there(endpoint: Endpoint) -> None:
+    ran = endpoint.set_up("Billing").run("audit")
+
+    assert ran.code == 2
+    assert "belongs to no ledger yet, and no ledger is at" in ran.err

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -38,9 +38,11 @@ def _make_old(endpoint: Endpoint[Any]) -> None:
 
 
 def _ask(page: str) -> list[list[str]]:
-    """The rows that the query of a page prints, after the columns' names and types."""
+    """The rows that the query of a page prints, after the columns' names and types. Empty: DuckDB
+    cannot answer.
+    """
     (query,) = re.findall(r"```python\n(import duckdb.*?)```", page, re.DOTALL)
-    with redirect_stdout(StringIO()) as out:
+    with redirect_stdout(StringIO()) as out, suppress(duckdb.Error):
         # The names that DuckDB looks up are the block's own globals.
         exec(compile(query, "page", "exec"), {"__name__": "page"})
     return _cells(out.getvalue())
@@ -62,8 +64,7 @@ def test_query_of_the_readme_answers_as_shown_also_after_rows_were_cut(
     # As a cut of an older version did, this leaves a file that DuckDB cannot filter.
     one, *_ = [row.message_key for row in endpoint.ledger.rows("tombstones") if row.queue]
     DeltaTable("ledger/tombstones").delete(f"message_key = '{one}'")
-    with pytest.raises(duckdb.Error):
-        _ask(readme)
+    assert _ask(readme) == []
 
     _maintained(endpoint)
     before = _ask(readme)

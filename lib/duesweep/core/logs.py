@@ -123,7 +123,7 @@ def _processors() -> list[Any]:
     if not sys.stderr.isatty():
         return [*first, processors.TimeStamper(fmt="iso"), processors.JSONRenderer()]
     stamp = processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S UTC")
-    text = dev.ConsoleRenderer(colors=False, repr_native_str=True, pad_event_to=0)
+    text = dev.ConsoleRenderer(colors=False, repr_native_str=True, pad_event_to=0, pad_level=False)
     return [*first, stamp, _printable, text]
 
 

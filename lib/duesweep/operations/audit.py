@@ -252,9 +252,11 @@ def _check_binding(session: OperatorDriver, ledger: Ledger) -> None:
     if identity.ledger_id is None or identity.ledger_id != bound:
         found = identity.ledger_id
         there = "no ledger is" if found is None else f"ledger {found} is"
-        belongs = "no ledger yet" if bound is None else f"ledger {bound}"
+        text = f"The journal of {session.source} belongs to ledger {bound}, but {there}"
+        if bound is None:
+            text = f"The journal of {session.source} belongs to no ledger yet, and {there}"
         raise ConfigError(
-            f"The journal of {session.source} belongs to {belongs}, but {there} at {ledger.root}",
+            f"{text} at {ledger.root}",
             advice="check ledger.root; the first sweep creates the ledger",
         )
     identity.refuse_incomplete(ledger.root)
