@@ -66,6 +66,7 @@ _MISSING = {"Partner": 288, "Crm": 210, "Mail": 93, "Fax": 17}
             "would fail; Partner: no queue Partner",
         ),
     ],
+    ids=["one", "two", "four"],
 )
 def test_fault_of_several_queues_blames_each_of_them(most: int, text: str) -> None:
     names = list(_MISSING)[:most]
