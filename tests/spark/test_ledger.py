@@ -139,6 +139,7 @@ def _assert_instants_agree(ledger: LedgerReader) -> None:
     assert_df_equality(
         ledger.table("errors").select("message_key", "last_failed_at"),
         exhausted_df.select("message_key", F.col("dispatched_at").alias("last_failed_at")),
+        ignore_metadata=True,
     )
 
 

@@ -66,6 +66,8 @@ class LedgerReader:
             expected_df,
             transforms=[lambda rows_df: rows_df.sort(*key)],
             ignore_columns=list(but_for),
+            # Each column has a comment.
+            ignore_metadata=True,
         )
 
     def commits(self, name: str) -> int:
