@@ -81,7 +81,9 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     settings = ("application_name", "idle_in_transaction_session_timeout", "statement_timeout")
     columns = ", ".join(f"current_setting('{name}') AS {name}" for name in settings)
     query = f"(SELECT {columns}) AS settings"
-    (found,) = spark.read.jdbc(source.url, query, properties=source.properties).collect()
+    # As the plan is read: rows are fetched in parts, so within a transaction.
+    properties = source.properties | {"fetchsize": "100"}
+    (found,) = spark.read.jdbc(source.url, query, properties=properties).collect()
 
     assert found.application_name == "duesweep plan"
     assert found.idle_in_transaction_session_timeout == "10min"
