@@ -105,7 +105,7 @@ def test_nothing_due_is_0_and_writes_nothing(endpoint: Endpoint) -> None:
     summary = endpoint.document("sweep")
 
     names = [field.name for field in fields(SweepReport)]
-    assert list(summary) == [*names, "held_back", "next_due", "exit_code", "error"]
+    assert list(summary) == [*names, "held_back", "next_due", "next_attempt", "exit_code", "error"]
     assert summary["source"].endswith("/public.Sales.Orders.Delayed")
     assert (summary["outcome"], summary["found"], summary["over_limit"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None

@@ -81,6 +81,19 @@ def test_batches_that_were_not_moved_are_told_with_the_reasons(
     assert not any("careful batches" in line for line in lines[:at])
 
 
+def test_reason_of_failures_is_not_told_again_as_one_of_batches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = FailureReason("Queue x: it is full", 3, "x")
+
+    printed = _printed(
+        capsys, _summary(failures=(failed,), careful_batches=(CarefulBatches("it is full", 1),))
+    )
+
+    assert "it is full" in printed
+    assert "careful form" not in printed
+
+
 @pytest.mark.parametrize(
     "text",
     [

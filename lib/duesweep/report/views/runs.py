@@ -252,9 +252,15 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
         yield Line("Unavailable for some time:")
     for breaker in of.breakers:
         yield Line(f"  {breaker_sentence(breaker)}")
-    if of.careful_batches:
+    # Why messages failed is already there.
+    others = [
+        careful
+        for careful in of.careful_batches
+        if not any(careful.reason in failed.reason for failed in of.failures)
+    ]
+    if others:
         yield Line("Not moved within the server, but in the careful form, which takes longer:")
-    for careful in of.careful_batches:
+    for careful in others:
         noun = "batch" if careful.batches == 1 else "batches"
         yield Line(f"  {careful.batches:,} {noun}: {careful.reason}")
 
