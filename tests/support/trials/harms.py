@@ -1,6 +1,7 @@
 """The harm of a trial to a sweep that has come to its point, and how it is undone."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -116,7 +117,10 @@ def _move_away(scene: Scene, path: Path) -> Path:
     path.rename(away)
 
     def bring_back() -> None:
-        assert not path.exists(), f"{path} was created anew"
+        # The tables are written at one time: a write in hand may leave files, but no table.
+        first = f"{0:020}.json"
+        assert not any(path.rglob(f"_delta_log/{first}")), f"{path} was created anew"
+        shutil.rmtree(path, ignore_errors=True)
         away.rename(path)
 
     scene.healing.append(bring_back)
