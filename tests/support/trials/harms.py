@@ -117,7 +117,7 @@ def _move_away(scene: Scene, path: Path) -> Path:
     path.rename(away)
 
     def bring_back() -> None:
-        # The tables are written at one time: a write in hand may leave files, but no table.
+        # Threads write the tables together: a current write may leave files, but no table.
         first = f"{0:020}.json"
         assert not any(path.rglob(f"_delta_log/{first}")), f"{path} was created anew"
         shutil.rmtree(path, ignore_errors=True)
