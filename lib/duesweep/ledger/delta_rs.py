@@ -111,8 +111,8 @@ class DeltaRsTables:
         return LedgerTableFacts(name, location, properties, beyond=_beyond(table, properties))
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
-        told = comments(name)
-        columns = [field.with_metadata({"comment": told[field.name]}) for field in SCHEMAS[name]]
+        texts = comments(name)
+        columns = [field.with_metadata({"comment": texts[field.name]}) for field in SCHEMAS[name]]
         # The loser of a race finds the other one's table.
         with (
             self._map_errors(name, "could not be created"),
@@ -122,7 +122,7 @@ class DeltaRsTables:
                 self._uri(name),
                 pa.schema(columns),
                 mode="ignore",
-                description=told[""],
+                description=texts[""],
                 storage_options=self._options(),
                 configuration=dict(properties),
                 # The ledger's own properties are no keys of Delta's.

@@ -136,14 +136,14 @@ class SparkTables:
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         fields = SPARK_SCHEMAS[name]
-        told = {column: _literal(text) for column, text in comments(name).items()}
+        texts = {column: _literal(text) for column, text in comments(name).items()}
         columns = ", ".join(
-            f"`{f.name}` {f.dataType.simpleString()} COMMENT {told[f.name]}" for f in fields
+            f"`{f.name}` {f.dataType.simpleString()} COMMENT {texts[f.name]}" for f in fields
         )
         self._define(
             name,
             f"CREATE TABLE IF NOT EXISTS {self.table(name)} ({columns}) USING delta "
-            f"COMMENT {told['']} TBLPROPERTIES ({_format_properties(properties)})",
+            f"COMMENT {texts['']} TBLPROPERTIES ({_format_properties(properties)})",
             "could not be created",
         )
 

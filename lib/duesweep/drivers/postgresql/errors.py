@@ -255,12 +255,12 @@ def _with_state(error: psycopg.Error) -> str:
     if error.sqlstate:
         return _sentence(error)
 
-    def told(found: re.Match[str]) -> str:
+    def state_last(found: re.Match[str]) -> str:
         state = found["state"]
         return f"{found['severity']}: {found['text']} ({state})" if state else found[0]
 
     # libpq may have tried twice, with TLS and without.
-    lines = dict.fromkeys(_REFUSAL.sub(told, _LOCATION.sub("", str(error))).splitlines())
+    lines = dict.fromkeys(_REFUSAL.sub(state_last, _LOCATION.sub("", str(error))).splitlines())
     return make_storable(" ".join(" ".join(lines).split()))
 
 
@@ -349,16 +349,16 @@ _PASSING_STATES = {_IDLE_CLIENT, "55P03", "55006"}
 _TABLE_STATES = {"55000", "42P10", "0A000"}
 
 
-def _service_error(error: psycopg.Error, told: Problem) -> StoreError:
+def _service_error(error: psycopg.Error, problem: Problem) -> StoreError:
     if error.sqlstate in _LOST_STATES:
-        return TransactionLostError(told.text, advice=told.advice)
+        return TransactionLostError(problem.text, advice=problem.advice)
     if isinstance(error, SilenceError):
-        return SilentServiceError(told.text, transient=True, advice=told.advice)
+        return SilentServiceError(problem.text, transient=True, advice=problem.advice)
     if error.sqlstate in _TABLE_STATES:
         hint = error.diag.message_hint
-        advice = told.advice or (make_storable(hint.rstrip(".")) if hint else None)
-        return RefusedStatementError(told.text, advice=advice)
-    return StoreError(told.text, transient=_is_passing(error), advice=told.advice)
+        advice = problem.advice or (make_storable(hint.rstrip(".")) if hint else None)
+        return RefusedStatementError(problem.text, advice=advice)
+    return StoreError(problem.text, transient=_is_passing(error), advice=problem.advice)
 
 
 def _is_passing(error: psycopg.Error) -> bool:

@@ -189,16 +189,18 @@ def idle_sentence(run: Run) -> str:
     """Why nothing was delivered: how many messages failed before, and when the next one is tried or
     comes due; without a time if none is stored, or if the store cannot tell.
     """
-    told = [f"{run.source}: no message can be delivered now."]
+    sentences = [f"{run.source}: no message can be delivered now."]
     failed = sum(one.messages or 0 for one in run.held_back if one.holder is Holder.BACK_OFF)
     if failed and run.next_attempt is not None:
         at = time_text(run.next_attempt.instant)
-        told.append(f"{count_text(failed, 'message')} failed before; the next attempt is at {at}.")
+        sentences.append(
+            f"{count_text(failed, 'message')} failed before; the next attempt is at {at}."
+        )
     if run.next_due is not None:
         wait_ms = (run.next_due.instant - run.next_due.now) / timedelta(milliseconds=1)
         wait, at = duration_text(max(0.0, wait_ms)), time_text(run.next_due.instant)
-        told.append(f"The next message is due in {wait}, at {at}.")
-    return " ".join(told)
+        sentences.append(f"The next message is due in {wait}, at {at}.")
+    return " ".join(sentences)
 
 
 def _kept(run: Run, context: SweepContext) -> str | None:
