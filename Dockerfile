@@ -1,26 +1,21 @@
 # duesweep with Java for Spark and ODBC for SQL Server. `docker build -t duesweep .`, then `duesweep schedule kubernetes`.
 FROM python:3.11-slim-bookworm AS build
 
-# Debian keeps only the newest version of each package, so none is pinned. Spark resolves its jars with Java.
-# hadolint ignore=DL3008
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE requirements.lock jars.lock ./
-COPY scripts/fetch_jars.py scripts/
+COPY pyproject.toml README.md LICENSE requirements.lock ./
 COPY lib lib
-# The versions of the lock, without the packages that only tests need.
+# The versions of the lock, without the packages that only tests need; then Spark's jars.
 RUN sed -n 's/^\([A-Za-z0-9._-]*==[^\\]*\).*/\1/p' requirements.lock > versions.txt \
     && python -m venv /opt/duesweep \
-    && /opt/duesweep/bin/pip install --no-cache-dir --constraint versions.txt '.[otel]' \
-    && /opt/duesweep/bin/python scripts/fetch_jars.py /opt/duesweep/jars
+    && /opt/duesweep/bin/pip install --no-cache-dir --constraint versions.txt '.[java,otel,spark,sqlserver]' \
+    && DUESWEEP_JARS=/opt/duesweep/jars /opt/duesweep/bin/python -m duesweep.drivers.spark_start
 
 FROM python:3.11-slim-bookworm
 
+# Debian keeps only the newest version of each package, so none is pinned.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless libodbc2 libgssapi-krb5-2 procps \
+    && apt-get install --yes --no-install-recommends libodbc2 libgssapi-krb5-2 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 10001 --create-home --home-dir /home/duesweep duesweep
 COPY --from=build /opt/duesweep /opt/duesweep

@@ -1,5 +1,5 @@
 """Write build/sbom.json, the CycloneDX list of all that duesweep installs (requirements.lock and
-jars.lock), and compare the Python packages with the known vulnerabilities. Run by scripts/audit.sh.
+jars.toml), and compare the Python packages with the known vulnerabilities. Run by scripts/audit.sh.
 
 Exits with 0 if all were compared and none is known, with 1 if some are, with 2 if the list of
 vulnerabilities is out of reach, or lacks packages: then nothing is known about these.
@@ -9,14 +9,14 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fetch_jars import locked
-
 ROOT = Path(__file__).resolve().parent.parent
+JARS = ROOT / "lib" / "duesweep" / "drivers" / "jars.toml"
 SBOM = ROOT / "build" / "sbom.json"
 FOUND, NOT_COMPARED = 1, 2
 Pin = tuple[str, str]
@@ -31,7 +31,7 @@ def write_sbom() -> None:
         "name": "duesweep",
         "version": own_version(),
     }
-    document["components"] += jars((ROOT / "jars.lock").read_text(encoding="utf-8"))
+    document["components"] += jars(JARS.read_text(encoding="utf-8"))
     SBOM.parent.mkdir(exist_ok=True)
     SBOM.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{SBOM}: {len(document['components'])} components")
@@ -58,18 +58,20 @@ def own_version() -> str:
 
 
 def jars(lock: str) -> Iterator[dict[str, Any]]:
-    """The components of a jars.lock."""
-    for jar in locked(lock):
-        purl = f"pkg:maven/{jar.group}/{jar.name}@{jar.version}"
-        yield {
-            "type": "library",
-            "bom-ref": purl,
-            "group": jar.group,
-            "name": jar.name,
-            "version": jar.version,
-            "purl": purl,
-            "hashes": [{"alg": "SHA-256", "content": jar.sha256}],
-        }
+    """The components of a jars.toml."""
+    for files in tomllib.loads(lock)["files"].values():
+        for coordinate, sha256 in files.items():
+            group, name, version = coordinate.split(":")
+            purl = f"pkg:maven/{group}/{name}@{version}"
+            yield {
+                "type": "library",
+                "bom-ref": purl,
+                "group": group,
+                "name": name,
+                "version": version,
+                "purl": purl,
+                "hashes": [{"alg": "SHA-256", "content": sha256}],
+            }
 
 
 def locked_packages(lock: str) -> set[Pin]:

@@ -1,30 +1,39 @@
 """Make a Python environment of this checkout: environment.py program|tests|site|audit.
 
-scripts/environment.sh describes them, and calls this. Needs Python 3.11 with venv alone.
+scripts/environment.sh describes them, and calls this. Needs Python 3.11 and a package index alone:
+Debian keeps pip in a package of its own, so pip is fetched first.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
+import venv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urljoin
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-# The names of those packages of the lock that duesweep itself needs, with the extras `demo` and
-# `otel`: scripts/renew_locks.py writes them.
+# The names of those packages of the lock that duesweep itself needs, with the extra `all`:
+# scripts/renew_locks.py writes them.
 PROGRAM = ROOT / "scripts" / "program.txt"
 VENV = ROOT / ".venv"
 # Its archive is no wheel, but 430 MB that pip makes one of. The others are installed at the same
 # time.
 _SPARK = "pyspark"
 _INTERRUPTED = 130
+_PIP = "pip-26.3-py3-none-any.whl"
+_PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
+_INDEX = "https://pypi.org/simple"
+_SILENCE_SECONDS = 30.0
 _BLOCK = re.compile(r"^([\w.-]+)==.*(?:\n .*)*\n", re.MULTILINE)
 
 
@@ -52,10 +61,13 @@ def main(what: str) -> int:
         except KeyboardInterrupt:
             print("Interrupted: the next start makes the unfinished parts again.", file=sys.stderr)
             return _INTERRUPTED
-        except (OSError, subprocess.CalledProcessError) as error:
-            told = f"{error}. " if isinstance(error, OSError) else ""
+        except (OSError, ValueError) as error:
+            print(f"{error}. Then run this again.", file=sys.stderr)
+            return 1
+        except subprocess.CalledProcessError:
             print(
-                f"{told}The packages could not be installed: see above, then run this again.",
+                "The packages could not be installed: see above. If the package index is out of "
+                "reach, name another one with PIP_INDEX_URL. Then run this again.",
                 file=sys.stderr,
             )
             return 1
@@ -78,8 +90,10 @@ def _make_own(*, with_tests: bool) -> None:
         return
     print(
         f"{'Adding what tests need to' if has_program else 'Setting up'} .venv from "
-        f"requirements.lock with {sys.executable}: once, a minute or more.",
+        f"requirements.lock with {sys.executable}: once, a minute or more. The largest package is "
+        "Spark, with 430 MB.",
         file=sys.stderr,
+        flush=True,
     )
     if not has_program:
         _make_empty(VENV)
@@ -90,7 +104,8 @@ def _make_own(*, with_tests: bool) -> None:
         if (name not in of_program if has_program else with_tests or name in of_program)
     }
     with ThreadPoolExecutor() as pool:
-        spark = pool.submit(_install, VENV, [wanted.pop(_SPARK)]) if _SPARK in wanted else None
+        lines = wanted.pop(_SPARK, None)
+        spark = pool.submit(_install, VENV, [lines], shows=True) if lines is not None else None
         _install(VENV, wanted.values())
         (site,) = VENV.glob("lib/python3*/site-packages")
         _compile(site, besides=_SPARK)
@@ -127,22 +142,47 @@ def _make_empty(folder: Path) -> None:
         folder.unlink()
     elif folder.exists():
         shutil.rmtree(folder)
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, stdout=sys.stderr)
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    with tempfile.TemporaryDirectory() as fetched:
+        wheel = Path(fetched, _PIP)
+        wheel.write_bytes(_fetch_pip())
+        pip = [str(folder / "bin" / "python"), str(wheel / "pip"), "install", "--quiet"]
+        # The environment's Python, and no setting of another pip.
+        subprocess.run([*pip, "--no-index", str(wheel)], check=True, stdout=sys.stderr)
 
 
-def _install(folder: Path, requirements: Iterable[str]) -> None:
-    """Install packages of a lock, which names all that they depend on."""
+def _fetch_pip() -> bytes:
+    """pip's wheel, from the index that pip would use."""
+    index = os.environ.get("PIP_INDEX_URL") or _INDEX
+    page = f"{index.rstrip('/')}/pip/"
+    try:
+        with urllib.request.urlopen(page, timeout=_SILENCE_SECONDS) as answer:
+            links = re.findall(r'href="([^"#]+)', answer.read().decode())
+        link = next(each for each in links if each.endswith(f"/{_PIP}"))
+        with urllib.request.urlopen(urljoin(page, link), timeout=_SILENCE_SECONDS) as answer:
+            wheel: bytes = answer.read()
+    except (OSError, ValueError, StopIteration) as error:
+        raise ValueError(
+            f"{_PIP} could not be fetched ({type(error).__name__}: {error}). If the package index "
+            "is out of reach, name another one with PIP_INDEX_URL"
+        ) from None
+    if hashlib.sha256(wheel).hexdigest() != _PIP_SHA256:
+        raise ValueError(f"The index has another {_PIP}. Look at PIP_INDEX_URL")
+    return wheel
+
+
+def _install(folder: Path, requirements: Iterable[str], *, shows: bool = False) -> None:
+    """Install packages of a lock, which names all that they depend on. `shows` the progress."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
         file.writelines(requirements)
         file.flush()
-        command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        command = [str(folder / "bin" / "python"), "-m", "pip", "install"]
+        command += [] if shows and sys.stderr.isatty() else ["--quiet"]
         command += ["--disable-pip-version-check", "--no-input", "--no-compile", "--no-deps"]
         # A wheel that is made here is not kept: packing it would only take time.
         command += ["--config-settings=--build-option=--compression=stored"]
         command += ["--require-hashes", "--requirement", file.name]
-        # pip 23.0 (Debian 12) builds PySpark in an outdated way unless told not to.
-        environment = os.environ | {"PIP_USE_PEP517": "1"}
-        subprocess.run(command, check=True, stdout=sys.stderr, env=environment)
+        subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def _compile(folder: Path, *, besides: str = "tests") -> None:

@@ -30,23 +30,15 @@ is_same() { cmp -s "$1" "$2" || { [[ -f $2 ]] && cmp -s <(grep -v '^#' "$1") <(g
 # Prints the path behind links: an environment made from `python3` breaks without a word when the
 # system's python3 becomes another version, one made from python3.11 is seen to be gone.
 find_python() {
-  local candidate path without_venv=
+  local candidate
   local new_enough='import os, sys
 if sys.version_info < (3, 11): sys.exit(1)
+import venv
 print(os.path.realpath(sys.executable))'
   for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
-    path=$("$candidate" -c "$new_enough" 2> /dev/null) || continue
-    if "$path" -c 'import ensurepip, venv' 2> /dev/null; then
-      echo "$path"
-      return
-    fi
-    without_venv=${without_venv:-$path}
+    "$candidate" -c "$new_enough" 2> /dev/null && return
   done
-  if [[ -n $without_venv ]]; then
-    echo "$without_venv has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)." >&2
-  else
-    echo "No Python 3.11 or newer found${PYTHON:+ as PYTHON=$PYTHON}: install it (Debian, Ubuntu: \
-apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3." >&2
-  fi
+  echo "No Python 3.11 or newer found${PYTHON:+ as PYTHON=$PYTHON}: install it (Debian, Ubuntu: \
+apt-get install python3), or name one with PYTHON=/path/to/python3." >&2
   return 2
 }

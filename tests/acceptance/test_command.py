@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.queues.rabbitmq import topology
-from support.commands import ROOT, run_program
+from support.commands import ROOT, WITHOUT_JAVA, run_program
 from support.commands import run_on_shell as run
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -56,7 +56,7 @@ def test_few_messages_need_no_java(endpoint: Endpoint, ledger: LedgerReader) -> 
     endpoint.delay("Nowhere")
     file = str(endpoint.config_file(retry__max_attempts=1))
 
-    done = run("sweep", "--config", file, "--json", JAVA_HOME="/nonexistent")
+    done = run("sweep", "--config", file, "--json", **WITHOUT_JAVA)
 
     assert (done.code, done.err) == (3, "")
     summary = done.document
@@ -76,7 +76,7 @@ def test_nothing_due_needs_no_java(endpoint: Endpoint) -> None:
 
     # bench/start measures its cost; test_start_time.py says which modules it must not
     # load.
-    done = run("sweep", "--config", file, JAVA_HOME="/nonexistent")
+    done = run("sweep", "--config", file, **WITHOUT_JAVA)
 
     assert (done.code, done.err) == (0, "")
     assert "no message can be delivered now" in done.out
@@ -141,16 +141,16 @@ def _without_numbers(text: str) -> set[str]:
 
 
 def test_commands_on_rabbitmq_need_no_java(broker: Broker) -> None:
-    created = run(*arguments(broker, "delays", "create"), JAVA_HOME="/nonexistent")
+    created = run(*arguments(broker, "delays", "create"), **WITHOUT_JAVA)
     assert created.code == 0, created.err
     assert len(created.out.splitlines()) == 2 * topology.LEVELS + 1
     assert created.err == ""
 
     broker.channel.queue_delete(topology.level_name(3))
-    verified = run(*arguments(broker, "delays", "verify"), JAVA_HOME="/nonexistent")
+    verified = run(*arguments(broker, "delays", "verify"), **WITHOUT_JAVA)
     assert (verified.code, verified.err) == (3, "")
     assert "There is no such queue" in verified.out
 
-    migrated = run(*arguments(broker, "delays", "migrate"), JAVA_HOME="/nonexistent")
+    migrated = run(*arguments(broker, "delays", "migrate"), **WITHOUT_JAVA)
     assert (migrated.code, migrated.err) == (0, "")
     assert "Nothing to migrate" in migrated.out

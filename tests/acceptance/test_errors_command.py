@@ -13,7 +13,7 @@ import pytest
 from duesweep.core.headers import read_json, remove_forward_destination
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, delayed_row
-from support.commands import Ran
+from support.commands import NO_JAVA_PACKAGE, WITHOUT_JAVA, Ran
 from support.endpoint import Endpoint
 
 NOWHERE = 'There is no queue table "public"."Nowhere"'
@@ -22,7 +22,8 @@ ALL = ("errors", "replay", "--all", "--reason", "up")
 
 @pytest.fixture(autouse=True)
 def _without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    monkeypatch.setenv("JAVA_HOME", WITHOUT_JAVA["JAVA_HOME"])
+    monkeypatch.syspath_prepend(NO_JAVA_PACKAGE)
 
 
 def _fail(endpoint: Endpoint, *rows: DelayedRow, **settings: object) -> list[str]:

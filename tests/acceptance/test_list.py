@@ -190,11 +190,7 @@ def test_key_or_message_id_has_to_be_given(endpoint: Endpoint, arguments: tuple[
     assert (ran.code, "Give either KEY or --message-id ID" in ran.err) == (2, True)
 
 
-def test_ledger_in_a_catalog_is_left_out_without_spark(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # With jars of its own, it would start Spark.
-    monkeypatch.delenv("DUESWEEP_JARS", raising=False)
+def test_ledger_in_a_catalog_is_left_out_without_spark(endpoint: Endpoint) -> None:
     key = endpoint.set_up().delay()
 
     ran = endpoint.run("show", key, ledger__root="main.duesweep")

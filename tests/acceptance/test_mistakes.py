@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep_testing.server import EmbeddedServer
-from support.commands import Ran, run, run_on_shell
+from support.commands import WITHOUT_JAVA, Ran, run, run_on_shell
 from support.endpoint import Endpoint
 from support.logins import create_role, password_server
 
@@ -211,7 +211,7 @@ EXAMPLE = Mistake(11, "sweep", "store.dsn is not set", "{name}.toml:", "DUESWEEP
 ON_SPARK = Mistake(
     26, "sweep", "there is no such catalog schema", "ledger.root is 'ledger'", "./ledger"
 )
-# By the command of a checkout, which looks for Java.
+# By the command of a checkout.
 BY_SHELL = Mistake(27, "doctor", "Spark needs Java 17 or 21", "/nonexistent/bin/java", "install")
 PORT = Mistake(42, "watch --port {port}", "is in use", "Port", "--port")
 
@@ -260,7 +260,7 @@ def test_mistake_in_the_session_is_told(endpoint: Endpoint[Any]) -> None:
 def test_mistake_at_java_is_told(endpoint: Endpoint[Any]) -> None:
     file = str(endpoint.config_file())
 
-    done = run_on_shell(BY_SHELL.command, "--config", file, JAVA_HOME="/nonexistent")
+    done = run_on_shell(BY_SHELL.command, "--config", file, **WITHOUT_JAVA)
 
     assert (done.code, len(done.err.splitlines())) == (BY_SHELL.code, 1)
     for words in (BY_SHELL.what, BY_SHELL.where, BY_SHELL.do):
@@ -270,16 +270,14 @@ def test_mistake_at_java_is_told(endpoint: Endpoint[Any]) -> None:
 def test_doctor_without_java_reports_all_that_needs_none(endpoint: Endpoint[Any]) -> None:
     file = str(endpoint.set_up("Billing").config_file())
 
-    done = run_on_shell("doctor", "--json", "--config", file, JAVA_HOME="/nonexistent")
+    done = run_on_shell("doctor", "--json", "--config", file, **WITHOUT_JAVA)
 
     findings = {each["check"]: each["severity"] for each in done.document["findings"]}
     assert (done.code, done.document["worst"]) == (2, "fault")
     assert {check for check, severity in findings.items() if severity == "fault"} == {"spark-start"}
     assert {"server-reachable", "table-exists", "sweep-start", "ledger"} <= findings.keys()
     assert "executor-drivers" not in findings
-    ignored = run_on_shell(
-        "doctor", "--config", file, "--ignore", "spark-start", JAVA_HOME="/nonexistent"
-    )
+    ignored = run_on_shell("doctor", "--config", file, "--ignore", "spark-start", **WITHOUT_JAVA)
     assert ignored.code == 0
 
 

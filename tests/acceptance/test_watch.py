@@ -16,7 +16,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep.core.errors import SweepStoppedError
 from duesweep.core.world import LEDGER, SettableClock, World
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
@@ -156,25 +155,6 @@ def test_only_a_tick_that_was_late_reads_the_ledger_for_the_objective(
     ticker.close()
 
     assert (idle.outcome, in_time.has_moved, in_time.is_late, read) == ("idle", True, False, [])
-
-
-def test_stop_while_another_process_makes_spark_ready_leaves_the_messages(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint.set_up("Billing").delay("Billing")
-    stop = Stop()
-
-    def wait_for_the_other(given: Stop) -> None:
-        stop.ask()
-        assert given.is_wanted
-        raise SweepStoppedError("Stopped before Spark was ready")
-
-    monkeypatch.setattr("duesweep.operations.opening.open_spark", wait_for_the_other)
-    ticker = Ticker(endpoint.having(sweep__spark_from=1).context(), stop, has_spark=True)
-    ended = ticker.tick()
-    ticker.close()
-
-    assert (ended.outcome, ended.exit_code, len(endpoint.waiting())) == ("stopped", 0, 1)
 
 
 def test_wait_for_the_ledger_is_over_when_others_have_settled(

@@ -34,6 +34,14 @@ class Ran:
         return self.out + self.err
 
 
+# This package, which brings no Java, hides the real one.
+NO_JAVA_PACKAGE = ROOT / "tests" / "support" / "no_java"
+WITHOUT_JAVA = {
+    "JAVA_HOME": "/nonexistent",
+    "PYTHONPATH": os.pathsep.join(map(str, (NO_JAVA_PACKAGE, ROOT / "lib"))),
+}
+
+
 def run(*arguments: str) -> Ran:
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = main(arguments)

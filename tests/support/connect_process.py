@@ -12,15 +12,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from duesweep import Duesweep, MessageFilter, load_config
-from duesweep import config as configuration
+from duesweep.drivers.jars import ready_jars
+from duesweep.drivers.spark_start import spark_home_of_pyspark, spark_version
 from duesweep.report.document import plain
 
 
 def main(file: str) -> int:
-    start = configuration.spark_start()
-    assert start is not None
-    assert start.jars is not None
-    jars = ",".join(map(str, start.jars.glob("*.jar")))
+    jars = ",".join(map(str, ready_jars(spark_version(spark_home_of_pyspark()))))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.remote("local[2]")

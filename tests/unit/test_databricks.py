@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from duesweep.drivers.jars import read_lock
+
 _ROOT = Path(__file__).parents[2]
 _BUNDLE = _ROOT / "conf" / "databricks" / "databricks.yml"
 
@@ -44,9 +46,7 @@ def test_libraries_are_those_of_the_lock(jobs: dict[str, Any]) -> None:
     found = {each["maven"]["coordinates"] for each in libraries if "maven" in each}
 
     # Databricks brings Delta.
-    locked = (_ROOT / "jars.lock").read_text().splitlines()
-    drivers = {line for line in locked if ":" in line and line[0] not in "# "} - {""}
-    assert found == {each for each in drivers if "delta" not in each}
+    assert found == {jar.coordinate for jar in read_lock()["every"]}
 
 
 def test_job_takes_its_settings_from_the_scope_and_sweeps(

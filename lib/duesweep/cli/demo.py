@@ -67,8 +67,8 @@ def demo(
 
     Example: duesweep demo --messages 1000
     """
-    from duesweep import config as configuration
     from duesweep.operations.duesweep import Duesweep
+    from duesweep.operations.opening import make_spark_ready
     from duesweep_testing.folder import clear_folder, lock_folder, write_config
     from duesweep_testing.server import EmbeddedServer
 
@@ -77,10 +77,8 @@ def demo(
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
-        # A first start does not wait for files that only later starts need.
-        if (start := configuration.spark_start(archives_classes=False)) is not None:
-            # Jars that are missing are fetched before a server waits for them.
-            start.make_ready()
+        # Before a server waits for it.
+        make_spark_ready()
         _say(f"duesweep demo, in {folder}")
         server = EmbeddedServer(folder)
         comment = f"Written by `duesweep demo`. Start its database again: {restart}"
@@ -151,7 +149,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say(f"   due, with truncated headers: {traffic.unreadable:,};")
     _say(f"   due in some hours: {traffic.not_due:,}.")
     with _step("4. Starting Spark"):
-        one = Duesweep(stored.config, open_spark(archives_classes=False))
+        one = Duesweep(stored.config, open_spark())
     _say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(one)
     _say("   A session's first sweep is slow: Spark loads and compiles itself.")

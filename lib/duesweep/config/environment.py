@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from duesweep.core import submit
-from duesweep.core.errors import ConfigError
+from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.dsn import DsnError, check_http
-from duesweep.drivers.spark_start import SparkStart, own_jars
 
 _JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set if spark-submit or a shell of PySpark prepares the session.
@@ -43,7 +42,7 @@ def has_prepared_session() -> bool:
 
 def has_spark_of_its_own() -> bool:
     """Whether Spark, or its settings, are given."""
-    return bool(submit.command_line.given) or not {"MASTER", _JARS_VARIABLE}.isdisjoint(os.environ)
+    return bool(submit.command_line.given) or "MASTER" in os.environ
 
 
 def spark_options() -> Sequence[str]:
@@ -59,22 +58,12 @@ def has_cluster_files() -> bool:
     return may_reach or not _CLUSTER_VARIABLES.isdisjoint(os.environ)
 
 
-def spark_start(*, archives_classes: bool = True) -> SparkStart | None:
-    """The start of a Spark session: jars from the folder that the environment names, else
-    the checkout's. None: spark-submit or Databricks prepares the session, with jars of its own.
-
-    Raises `ConfigError` for a folder without jars.
+def spark_start() -> SubmitOptions | None:
+    """The options with which this process starts Spark. None: spark-submit or Databricks prepares
+    the session, with jars of its own.
     """
-    if not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ:
-        return None
-    folder, own = os.environ.get(_JARS_VARIABLE), own_jars()
-    jars = own if folder is None else Path(folder)
-    if jars is not None and jars != own and not any(jars.glob("*.jar")):
-        raise ConfigError(
-            f"{_JARS_VARIABLE} names the folder {folder}, which has no jars",
-            advice="unset it in a checkout, which fetches them",
-        )
-    return SparkStart(jars, submit.command_line, archives_classes)
+    is_prepared = not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ
+    return None if is_prepared else submit.command_line
 
 
 def own_command() -> Sequence[str]:

@@ -9,10 +9,9 @@ import logging
 import os
 import re
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -21,7 +20,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from duesweep.core.errors import SparkError, raise_interruption
-from duesweep.drivers.spark_start import DEFAULT_MASTER, SparkStart
+from duesweep.core.submit import SubmitOptions
+from duesweep.drivers.jvm import start_jvm
+from duesweep.drivers.spark_start import DEFAULT_MASTER, Launch
+from duesweep.drivers.spark_start import launch as launch_of
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
@@ -41,12 +43,6 @@ SETTINGS = {
     # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
-# Spark adds the vector module to every JVM. The JVM warns about it, and no option stops that. Cron
-# would mail the warning.
-_NOISE = re.compile(
-    rb"WARNING: Using incubator modules: "
-    rb"|(NOTE: )?Picked up (JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS): "
-)
 # Texts of system calls, file systems and object stores, anywhere in the chain of causes.
 _STORAGE = re.compile(
     r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
@@ -77,29 +73,31 @@ _CONFLICT = re.compile(
 _starting = threading.Lock()
 
 
-def spark_session(start: SparkStart | None = None, master: str = DEFAULT_MASTER) -> SparkSession:
-    """The session that is there, else a new one: by `start`, by default on `master`; without
-    it, that which spark-submit or Databricks prepared.
+def spark_session(
+    options: SubmitOptions | None = None, master: str = DEFAULT_MASTER
+) -> SparkSession:
+    """The session that is there, else a new one: with these options of spark-submit, by default on
+    `master`; without options, that which spark-submit or Databricks prepared.
 
     Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices
     continue.
     """
     with _starting:
-        return SparkSession.getActiveSession() or _open(start, master)
+        return SparkSession.getActiveSession() or _open(options, master)
 
 
-def _open(start: SparkStart | None, master: str) -> SparkSession:
+def _open(options: SubmitOptions | None, master: str) -> SparkSession:
     # py4j logs a lost JVM with a whole stack trace. The caller reports it in one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_from_py4j)
     # PySpark has no other way to ask whether there is a JVM. Over Spark Connect, none is started.
     is_started = SparkContext._gateway is not None  # noqa: SLF001
     is_started = is_started or not _CONNECT_VARIABLES.isdisjoint(os.environ)
-    variables = {} if start is None or is_started else start.make_ready(master)
+    launch = None if options is None or is_started else launch_of(options, master)
     handler = signal.getsignal(signal.SIGINT)
-    with filter_stderr(), _environment(variables):
+    with _environment({} if launch is None else launch.variables):
         if not is_started:
-            _start_jvm()
+            _start_driver(launch)
         session = SparkSession.builder.config(map=dict(SETTINGS)).getOrCreate()
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
@@ -123,45 +121,25 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _start_jvm() -> None:
-    """Start the JVM in a process group of its own.
-
-    Who stops a command may send the signal to its whole group. This process then stops the sweep
-    well, for which it needs the JVM.
-    """
+def _start_driver(launch: Launch | None) -> None:
+    """Start the JVM, or connect to the JVM of spark-submit."""
     conf = SparkConf().setAll(list(SETTINGS.items()))
-    gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+    if launch is None:
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+    else:
+        words = [word for name, value in conf.getAll() for word in ("--conf", f"{name}={value}")]
+        jvm = start_jvm(launch.java, launch.spark_home, [*words, *launch.words], launch.variables)
+        reached = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
+        with _environment(reached):
+            gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        # As PySpark does: the JVM ends with the pipe to it.
+        gateway.proc = jvm.process
     SparkContext(conf=conf, gateway=gateway)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     """Drops py4j's records: py4j logs every call that Ctrl-C interrupts to the root logger."""
     return record.module != "java_gateway"
-
-
-@contextmanager
-def filter_stderr() -> Iterator[None]:
-    """Leave out the JVM's usual lines on stderr at every start: of processes started in the block,
-    as long as this process lives.
-    """
-    sys.stderr.flush()
-    own = os.dup(2)
-    read_end, write_end = os.pipe()
-    os.dup2(write_end, 2)
-    os.close(write_end)
-    threading.Thread(target=_forward, args=(read_end, own), daemon=True).start()
-    try:
-        yield
-    finally:
-        os.dup2(own, 2)
-
-
-def _forward(read_end: int, own: int) -> None:
-    with open(read_end, "rb") as lines, suppress(OSError):
-        for line in lines:
-            if not _NOISE.match(line):
-                os.write(own, line)
-    os.close(own)
 
 
 def sentence(error: BaseException) -> str:

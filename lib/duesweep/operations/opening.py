@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
 from duesweep.core import logs
-from duesweep.core.errors import ConfigError, DuesweepError, SparkError, SweepStoppedError
+from duesweep.core.errors import ConfigError, DuesweepError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import is_path, local_folder
 from duesweep.ledger.ledger import (
@@ -19,7 +18,6 @@ from duesweep.ledger.ledger import (
 )
 from duesweep.operations.duesweep import Duesweep
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,26 +46,20 @@ def endpoints_of(
     return endpoints, failures
 
 
-def open_spark(stop: Stop | None = None, *, archives_classes: bool = True) -> "SparkSession":
-    """The session that is there, else a new one. A `stop` ends the wait for another process that
-    makes Spark ready: with `SweepStoppedError` if it was asked for, with `SparkError` if its time
-    has come.
-    """
+def open_spark() -> "SparkSession":
+    """The session that is there, else a new one."""
     from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
 
-    start = configuration.spark_start(archives_classes=archives_classes)
-    if start is not None and stop is not None:
-        start = replace(start, is_stopped=lambda: stop.is_wanted)
     logs.step("starts Spark")
-    try:
-        return spark_session(start)
-    except SweepStoppedError as error:
-        if stop is None or stop.is_asked:
-            raise
-        # It must not end well: it moved no message.
-        raise SparkError(
-            "Spark was not ready in the time that this sweep has", transient=True
-        ) from error
+    return spark_session(configuration.spark_start())
+
+
+def make_spark_ready() -> None:
+    """Fetch the jars for a session of this process, so that later nothing waits for them."""
+    from duesweep.drivers.spark_start import launch  # noqa: PLC0415 - few commands need Spark
+
+    if (options := configuration.spark_start()) is not None:
+        launch(options)
 
 
 @contextmanager
@@ -77,11 +69,9 @@ def opened_engine(
     on_spark: bool,
     spark: "SparkSession | None" = None,
     progressed: Callable[[], object] | None = None,
-    stop: Stop | None = None,
 ) -> Iterator["Engine"]:
     """An engine `on_spark` or in this process. `spark` is the session to use; None: an existing
-    one, else a new one, as `open_spark` with `stop`. `progressed` is called when batches are
-    committed.
+    one, else a new one. `progressed` is called when batches are committed.
     """
     # Nothing of a sweep is loaded if none begins.
     if not on_spark:
@@ -93,7 +83,7 @@ def opened_engine(
     from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
     with map_spark_errors():
-        session = spark or open_spark(stop)
+        session = spark or open_spark()
         yield SparkEngine(session, context.timeouts, progressed=progressed)
 
 

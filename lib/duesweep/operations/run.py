@@ -27,7 +27,6 @@ from duesweep.core.errors import (
     Problem,
     QueueError,
     StoreError,
-    SweepStoppedError,
     TransactionLostError,
 )
 from duesweep.ledger.base import Among, Condition
@@ -205,13 +204,11 @@ def sweep_seen(
 
     try:
         with opened_engine(
-            context, on_spark=on_spark, spark=spark, progressed=progressed, stop=stop
+            context, on_spark=on_spark, spark=spark, progressed=progressed
         ) as engine:
             report = sweep(engine, context, watch, look.reach(context), stop=stop)
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
-    except SweepStoppedError:
-        return Run(source, "stopped", notices=notices)
     locked = _locked(context) if report.skipped else ()
     is_late = misses_objective(context, report, locked)
     return replace(
@@ -341,12 +338,10 @@ def _run_on_spark(turns: Sequence[_Turn], stop: Stop) -> list[tuple[_Turn, Run]]
     try:
         # The long ones first: the short ones fill the cores at the end.
         ordered = sorted(turns, key=_due, reverse=True)
-        with opened_engine(ordered[0].endpoint.context, on_spark=True, stop=stop) as engine:
+        with opened_engine(ordered[0].endpoint.context, on_spark=True) as engine:
             work = partial(_sweep_or_fail, stop=stop, spark=engine.spark)
             with ThreadPoolExecutor(_ON_SPARK_AT_ONCE, "duesweep fleet job") as pool:
                 return list(zip(ordered, pool.map(work, ordered), strict=True))
-    except SweepStoppedError:
-        return [(each, Run(each.endpoint.source, "stopped")) for each in turns]
     except DuesweepError as error:
         seconds = time.monotonic() - began
         return [(each, failed_run(each.endpoint.source, error, seconds)) for each in turns]

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -179,35 +177,6 @@ def test_sigterm_is_a_sentence_and_4(meet: Meet) -> None:
     assert (ran.code, ran.document["exit_code"]) == (4, 4)
     assert ran.err == "duesweep: terminated; nothing was changed\n"
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_warnings_of_every_jvm_start_are_removed_and_other_lines_stay() -> None:
-    script = """
-import subprocess, sys
-from duesweep.drivers.spark import filter_stderr
-with filter_stderr():
-    child = subprocess.Popen(
-        ["sh", "-c", "echo 'WARNING: Using incubator modules: x' >&2; echo 'Picked up "
-         "JAVA_TOOL_OPTIONS: -Dx' >&2; read line; echo \\"heard $line\\" >&2"],
-        stdin=subprocess.PIPE, text=True,
-    )
-print("own", file=sys.stderr, flush=True)
-child.communicate("later\\n")
-import threading
-for thread in threading.enumerate():
-    if thread is not threading.current_thread():
-        thread.join(10)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": str(Path(app.__file__).parents[2])},
-        check=True,
-    )
-
-    assert sorted(done.stderr.splitlines()) == ["heard later", "own"]
 
 
 _MISSING = ("--json", "--config", "missing.toml")

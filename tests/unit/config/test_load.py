@@ -17,7 +17,6 @@ from duesweep.config import (
 )
 from duesweep.core.errors import ConfigError
 from duesweep.core.submit import take_options
-from duesweep.drivers.spark_start import SparkStart
 from support.commands import run
 from support.config_files import MINIMAL, SQL_SERVER, file_of
 
@@ -153,21 +152,6 @@ def test_configuration_cannot_be_changed() -> None:
         config.ledger = config.ledger
     with pytest.raises(ValueError, match="frozen"):
         config.sweep.slices = 3
-
-
-def test_jars_are_those_of_the_folder_that_the_environment_names_or_of_the_checkout(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "a.jar").touch()
-    monkeypatch.delenv("DUESWEEP_JARS", raising=False)
-    assert spark_start() == SparkStart(Path(__file__).parents[3] / ".cache" / "jars")
-
-    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path))
-    assert spark_start() == SparkStart(tmp_path)
-
-    monkeypatch.setenv("DUESWEEP_JARS", str(tmp_path.parent))
-    with pytest.raises(ConfigError, match="has no jars"):
-        spark_start()
 
 
 @pytest.mark.parametrize(

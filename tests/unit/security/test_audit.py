@@ -73,10 +73,10 @@ def test_list_names_duesweep_and_every_jar_with_its_hash() -> None:
     from audit import jars, own_version  # noqa: PLC0415 - a script
 
     assert own_version() == duesweep.__version__
-    lock = (ROOT / "jars.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "lib" / "duesweep" / "drivers" / "jars.toml").read_text(encoding="utf-8")
     listed = {component["purl"]: component["hashes"] for component in jars(lock)}
 
-    assert len(listed) == lock.count(".jar\n")
+    assert len(listed) == lock.count('" = "')
     assert "pkg:maven/io.delta/delta-spark_4.1_2.13@4.4.0" in listed
     assert "pkg:maven/com.microsoft.sqlserver/mssql-jdbc@12.10.2.jre11" in listed
     assert all(hashes[0]["content"] in lock for hashes in listed.values())
@@ -97,10 +97,11 @@ def test_program_needs_the_packages_that_are_named_and_all_are_in_the_lock() -> 
 
 
 def _needed(locked: Collection[str]) -> set[str]:
-    """The dependencies of duesweep, the demonstration and traces, on any machine."""
+    """The dependencies of duesweep with all that users can choose, on any machine."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    left = list(map(Requirement, [*project["dependencies"], *extras["demo"], *extras["otel"]]))
+    chosen = [each for name in extras if name not in {"all", "dev"} for each in extras[name]]
+    left = list(map(Requirement, [*project["dependencies"], *chosen]))
     found: set[str] = set()
     while left:
         requirement = left.pop()

@@ -1,0 +1,1 @@
+"""In the place of the package that brings a Java: it brings none."""
