@@ -72,8 +72,10 @@ _DEATHS = [
     ("before DriverSession.delete_settled", 1, MESSAGES),
     ("after DriverSession.delete_settled", 1, MESSAGES),
 ]
-# All commands are settled alike after that: others than `cancel` die there with `--all` only.
-_SETTLED_ALIKE = {
+# All commands begin and are settled alike: others than `cancel` die there with `--all` only.
+_ALIKE = {
+    "after OperatorDriver.open_command",
+    "before DriverSession.close_sweep",
     "after DriverSession.close_sweep",
     "after DriverSession.seal",
     "before DriverSession.delete_settled",
@@ -149,7 +151,7 @@ def _check_each_once(
         *(
             pytest.param(
                 *(name, *death),
-                marks=[pytest.mark.long] * (name != "cancel" and death[0] in _SETTLED_ALIKE),
+                marks=[pytest.mark.long] * (name != "cancel" and death[0] in _ALIKE),
             )
             for name in COMMANDS
             for death in _DEATHS

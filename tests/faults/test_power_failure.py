@@ -1,6 +1,6 @@
 """The ledger after a power failure at each moment of settling: no row is lost or doubled."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,22 @@ _FIRST = (
     "before DriverSession.bind",
     "after DriverSession.bind",
 )
+_OF_COMMANDS = (
+    "after LedgerTables.append(changes)",
+    "after LedgerTables.create(changes)",
+    "after LedgerTables.set_properties(tombstones)",
+    "after DriverSession.delete_settled",
+)
 _SETTINGS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
+
+
+def _failures(*points: str) -> Iterator[object]:
+    """Each point with files that are left in any way, and the first one with each way for all
+    files; the others have these with `--all` only."""
+    for point in points:
+        for left in (None, *LEFT):
+            is_long = left is not None and point != points[0]
+            yield pytest.param(point, left, marks=[pytest.mark.long] * is_long)
 
 
 @pytest.fixture
@@ -61,8 +76,7 @@ def _assert_complete(endpoint: Endpoint, sent: int, exhausted: int) -> None:
     assert endpoint.run("audit").code == 0
 
 
-@pytest.mark.parametrize("left", [*LEFT, None])
-@pytest.mark.parametrize("point", _SETTLING)
+@pytest.mark.parametrize(("point", "left"), list(_failures(*_SETTLING)))
 def test_power_failure_while_a_sweep_is_settled_loses_no_row(
     point: str, left: str | None, endpoint: Endpoint, sent: int
 ) -> None:
@@ -80,8 +94,7 @@ def test_power_failure_while_a_sweep_is_settled_loses_no_row(
     _assert_complete(endpoint, sent + 2, exhausted=5)
 
 
-@pytest.mark.parametrize("left", [*LEFT, None])
-@pytest.mark.parametrize("point", _FIRST)
+@pytest.mark.parametrize(("point", "left"), list(_failures(*_FIRST)))
 def test_power_failure_while_the_first_ledger_is_created_leaves_one_that_works(
     point: str, left: str | None, endpoint: Endpoint, sent: int
 ) -> None:
@@ -95,16 +108,7 @@ def test_power_failure_while_the_first_ledger_is_created_leaves_one_that_works(
     _assert_complete(endpoint, sent, exhausted=3)
 
 
-@pytest.mark.parametrize("left", [*LEFT, None])
-@pytest.mark.parametrize(
-    "point",
-    [
-        "after LedgerTables.create(changes)",
-        "after LedgerTables.set_properties(tombstones)",
-        "after LedgerTables.append(changes)",
-        "after DriverSession.delete_settled",
-    ],
-)
+@pytest.mark.parametrize(("point", "left"), list(_failures(*_OF_COMMANDS)))
 def test_power_failure_while_a_command_is_settled_loses_no_change(
     point: str, left: str | None, endpoint: Endpoint
 ) -> None:

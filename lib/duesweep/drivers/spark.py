@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from duesweep.core.errors import SparkError, raise_interruption
+from duesweep.core.errors import SparkError, lacks_descriptors, raise_interruption
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.jvm import start_jvm
 from duesweep.drivers.spark_start import DEFAULT_MASTER, Launch
@@ -95,10 +95,16 @@ def _open(options: SubmitOptions | None, master: str) -> SparkSession:
     is_started = is_started or not _CONNECT_VARIABLES.isdisjoint(os.environ)
     launch = None if options is None or is_started else launch_of(options, master)
     handler = signal.getsignal(signal.SIGINT)
-    with _environment({} if launch is None else launch.variables):
-        if not is_started:
-            _start_driver(launch)
-        session = SparkSession.builder.config(map=dict(SETTINGS)).getOrCreate()
+    try:
+        with _environment({} if launch is None else launch.variables):
+            if not is_started:
+                _start_driver(launch)
+            session = SparkSession.builder.config(map=dict(SETTINGS)).getOrCreate()
+    except OSError as error:
+        # PySpark listens on `localhost`, which a bare system may not know.
+        if isinstance(error, ConnectionError) or lacks_descriptors(error):
+            raise
+        raise SparkError(f"Spark did not start: {error}", transient=False) from error
     # PySpark's own handler of SIGINT calls the JVM while another call to the JVM may be running.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
