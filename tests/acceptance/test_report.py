@@ -141,6 +141,21 @@ def test_without_a_ledger_the_rest_is_shown(endpoint: Endpoint) -> None:
     assert " 1 due now" in page.text
 
 
+def test_lost_ledger_is_not_called_an_older_copy_and_no_sweep_is_to_create_it(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing").delay()
+    assert endpoint.run("sweep").code == 0
+    (endpoint.folder / "ledger").rename(endpoint.folder / "away")
+
+    page = _report(endpoint)
+
+    assert re.search("belongs to ledger [-0-9a-f]{36}, but no ledger is at ", page.text)
+    assert "older copy" not in page.text
+    assert "belongs to ledger" in (audited := endpoint.run("audit")).err
+    assert "setup --rebind" in audited.err
+
+
 def test_store_out_of_reach_leaves_what_the_ledger_tells(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay()
     assert endpoint.run("sweep", store__name="sales").code == 0

@@ -234,3 +234,41 @@ def _grant_as_the_doctor_says(sweeper: User, table: str | None) -> None:
     assert "Throw-away" not in found.text
     for statement in found.statements("table-rights"):
         sweeper.endpoint.execute(statement)
+
+
+LOOKS = (
+    *("list", "plan", "paused", "audit", "report --out -", "errors list"),
+    *("list --failing", "show {key}"),
+)
+
+
+def test_reader_sees_all_with_the_right_to_read_and_no_other(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay_many(3)
+    assert endpoint.run("sweep").code == 0
+    (key,) = endpoint.delay_many(1)
+    tables = [endpoint.within(name) for name in ("Sales.Orders.Delayed", *JOURNAL)]
+    with new_user(endpoint, *(f"SELECT ON {each}" for each in tables), suffix="reader") as reader:
+        own = endpoint.having(store__dsn=reader.dsn)
+        looks = [look.format(key=key).split() for look in LOOKS]
+        for look in looks:
+            ran = own.run(*look)
+            assert (ran.code, "found by the doctor" in ran.told) == (0, False), (look, ran)
+        # A sweep is refused, and the doctor names the missing rights.
+        assert "lacks UPDATE, DELETE" in own.run("sweep").err
+        assert diagnosed(own.config_file()).code == 3
+
+        reader.revoke(*(f"SELECT ON {each}" for each in tables[1:3]))
+        for look in looks:
+            told = own.run(*look).told
+            if look[0] not in {"errors", "report"}:
+                assert f"lacks SELECT on {endpoint.table(JOURNAL[0])}, " in told, (look, told)
+            assert not re.search("UPDATE|DELETE|found by the doctor", told), (look, told)
+
+
+def test_sweepers_missing_right_is_a_fault_of_the_report(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay_many(3)
+    with new_user(endpoint, *(_on(endpoint, right) for right in ON_TABLES)) as sweeper:
+        sweeper.revoke(_on(endpoint, "DELETE ON {Sales.Orders.Delayed}"))
+
+        own = endpoint.having(store__dsn=sweeper.dsn)
+        assert "found by the doctor" in own.run("report", "--out", "-").out

@@ -121,6 +121,9 @@ OLDER = {"rows_per_second": 1}
         ([*[{"rows_per_second": 1, "dispatched": 99}] * 30, *LAST], 5),
         ([{"rows_per_second": None}, {"rows_per_second": 250}], 2),
         ([{"rows_per_second": 250, "source": "other"}], None),
+        # Without a large sweep, small ones count for ten times as many messages.
+        ([{"rows_per_second": 50, "dispatched": 50}], 10),
+        ([{"rows_per_second": 50, "dispatched": 49}], None),
         ([], None),
     ],
 )

@@ -81,7 +81,10 @@ def doctor(
     *,
     several: Several,
     no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Do not check Spark, its executors and the ledger.")
+        bool,
+        typer.Option(
+            "--no-spark", help="Do not check Spark, its executors and a ledger that Spark writes."
+        ),
     ] = False,
     print_sql: Annotated[
         bool,

@@ -90,7 +90,8 @@ class Check(StrEnum):
 class Finding:
     """`about` is a setting, a table or a host; `advice` says what to do, None if nothing.
     `statements` are the SQL statements that do it, if statements can, and `setting` names their
-    database. `refusal`: why a sweep does not start that finds this; None: it starts.
+    database. `refusal`: why a sweep does not start that finds this; None: it starts. `only_reads`:
+    the rights on a table that this user has or lacks are a reader's.
     """
 
     check: Check
@@ -101,6 +102,7 @@ class Finding:
     statements: Sequence[str] = ()
     setting: str | None = None
     refusal: Problem | None = field(default=None, repr=False)
+    only_reads: bool = field(default=False, repr=False)
 
 
 def ok(check: Check, about: str, found: str) -> Finding:
@@ -152,6 +154,16 @@ def skipped(check: Check, about: str, reason: str) -> Finding:
 def is_to_mend(finding: Finding) -> bool:
     """Whether a person must act."""
     return finding.severity in {Severity.FAULT, Severity.WARNING}
+
+
+def for_readers(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """The findings without missing rights to write, if this user may write to no table: a sweep has
+    another one.
+    """
+    rights = [each for each in findings if each.check is Check.TABLE_RIGHTS]
+    if not all(each.only_reads for each in rights):
+        return findings
+    return [each for each in findings if each.check is not Check.TABLE_RIGHTS]
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

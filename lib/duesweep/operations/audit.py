@@ -24,7 +24,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.settle import find_older_copy
+from duesweep.sweep.settle import find_older_copy, other_ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,7 +205,7 @@ def audit(context: SweepContext, spark: "SparkSession | None" = None) -> AuditRe
     """
     operators = operators_of(context.store, "an audit")
     with operators.open_driver() as session, reading_ledger(context, spark) as ledger:
-        session.check()
+        session.check_reading()
         return _audit(session, ledger)
 
 
@@ -249,16 +249,17 @@ def _grouped(suspects: Sequence[Suspect]) -> Iterator[AuditFinding]:
 
 def _check_binding(session: OperatorDriver, ledger: Ledger) -> None:
     bound, identity = session.binding(), ledger.read()
-    if identity.ledger_id is None or identity.ledger_id != bound:
+    if bound is None:
         found = identity.ledger_id
-        there = "no ledger is" if found is None else f"ledger {found} is"
-        text = f"The journal of {session.source} belongs to ledger {bound}, but {there}"
-        if bound is None:
-            text = f"The journal of {session.source} belongs to no ledger yet, and {there}"
+        there = "no ledger" if found is None else f"ledger {found}"
         raise ConfigError(
-            f"{text} at {ledger.root}",
-            advice="check ledger.root; the first sweep creates the ledger",
+            f"The journal of {session.source} belongs to no ledger yet, and {there} is at "
+            f"{ledger.root}",
+            advice="check ledger.root; the first sweep creates the ledger, or takes the one there",
         )
+    if identity.ledger_id != bound:
+        problem = other_ledger(session.source, bound, identity, ledger.root)
+        raise ConfigError(problem.text, advice=problem.advice)
     identity.refuse_incomplete(ledger.root)
 
 

@@ -37,7 +37,7 @@ from duesweep.core.finding import (
     worst_first,
 )
 from duesweep.core.policy import LedgerWriter, Pause
-from duesweep.core.quantities import count_text
+from duesweep.core.quantities import count_text, time_text
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.look import held_by_locks
@@ -268,6 +268,7 @@ def _examine_start(
             session.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
             binding = LedgerBinding(session.binding())
+            findings += _unsettled(context.ledger_root, session)
             context.queue.check(context.error_queue)
             # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session, None)
@@ -290,6 +291,17 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
         yield warning(Check.STORE_NOTICES, source, text, "End or commit that transaction")
     if not (notices or pauses or locked):
         yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
+
+
+def _unsettled(root: str, session: DriverSession) -> Iterator[Finding]:
+    """A warning of results that the ledger has not got, and that no process brings there now."""
+    left = [one for one in session.unsettled() if not session.still_alive(one.sweep_id)]
+    if left:
+        first = min(one.started_at for one in left)
+        lacking = count_text(len(left), "sweep or command")
+        text = f"It lacks {lacking} of the journal; the first began at {time_text(first)}"
+        advice = "Run the command `sweep`, which writes them there or says why it cannot"
+        yield warning(Check.LEDGER, root, text, advice)
 
 
 def _pause(source: str, pause: Pause) -> Finding:

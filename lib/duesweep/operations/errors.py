@@ -61,7 +61,7 @@ class ExhaustedMessages:
         if identity.ledger_id is None:
             raise ConfigError(
                 f"There is no ledger at {self.ledger.root}",
-                advice="check ledger.root; the first sweep creates the ledger",
+                advice="check ledger.root; the first sweep of a new endpoint creates the ledger",
             )
 
     def rows(self, chosen: ErrorFilter) -> Iterator[ErrorRow]:

@@ -52,7 +52,7 @@ _STEPS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1))
 _LAST_SWEEPS = 10
 # Three sweeps, if one begins each 20 s, or more.
 _LONG_LOCK = timedelta(minutes=1)
-_LEAST_MESSAGES = 100
+_LEAST_MESSAGES, _MUCH_MORE = 100, 10
 # This many destinations, with the most messages, are compared with the queues.
 _MOST_ASKED = 100
 
@@ -337,18 +337,18 @@ class DueMessages:
 
 def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) -> float | None:
     """How long a sweep of this many messages would take, by the rates of the last ones on the same
-    engine; None if none is worth a comparison.
+    engine; None if none is worth a comparison. Without a large sweep the small ones count, but they
+    say nothing of a much larger one, since they mostly begin and end.
     """
     columns = ("source", "engine", "outcome", "start", "dispatched", "rows_per_second")
     rows = [
         row
         for row in ledger.rows("sweeps", columns)
-        if row["source"] == source
-        and row["engine"] == engine
-        and row["dispatched"] >= _LEAST_MESSAGES
-        and row["rows_per_second"]
+        if row["source"] == source and row["engine"] == engine and row["rows_per_second"]
     ]
-    last = sorted(rows, key=lambda row: row["start"])[-_LAST_SWEEPS:]
+    large = [row for row in rows if row["dispatched"] >= _LEAST_MESSAGES]
+    found = large or [row for row in rows if row["dispatched"] * _MUCH_MORE >= messages]
+    last = sorted(found, key=lambda row: row["start"])[-_LAST_SWEEPS:]
     return messages / median(row["rows_per_second"] for row in last) if last else None
 
 

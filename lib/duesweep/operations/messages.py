@@ -296,8 +296,8 @@ def find_by_keys(
 @contextmanager
 def open_look(store: Store) -> Iterator[OperatorDriver]:
     """A session that shows waiting messages. Raises `ConfigError` if the store has none, and in
-    place of an error of the store if tables or rights are not as a sweep needs them. They are not
-    checked before, since to look needs fewer rights; only that no rows are hidden.
+    place of an error of the store if tables or rights are not as a reader needs them. They are not
+    checked before, since that takes time; only that no rows are hidden.
     """
     with operators_of(store, "to show messages").open_driver() as session:
         try:
@@ -305,7 +305,7 @@ def open_look(store: Store) -> Iterator[OperatorDriver]:
             yield session
         except StoreError as error:
             if not error.transient:
-                session.check()
+                session.check_reading()
             raise
 
 

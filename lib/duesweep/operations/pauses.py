@@ -87,7 +87,7 @@ def resume(store: Store, pattern: str) -> Resumed:
 
 def list_pauses(store: Store) -> Pauses:
     """The pauses in force."""
-    with _opened(store, "paused") as session:
+    with _opened(store, "paused", is_reading=True) as session:
         return Pauses(session.source, _listed(session))
 
 
@@ -109,10 +109,13 @@ def _refuse_unclear(pattern: str, reason: str) -> None:
 
 
 @contextmanager
-def _opened(store: Store, command: str) -> Iterator[OperatorDriver]:
+def _opened(store: Store, command: str, *, is_reading: bool = False) -> Iterator[OperatorDriver]:
     operators = operators_of(store, f"the command `{command}`")
     with operators.open_driver() as session:
-        session.check()
+        if is_reading:
+            session.check_reading()
+        else:
+            session.check()
         yield session
 
 

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 
 from duesweep.config import Config
 from duesweep.config.adapters import named_by
-from duesweep.config.adapters.roles import CustomStoreStep, refuse_misspelt, setup_steps
+from duesweep.config.adapters.roles import (
+    CustomStoreStep,
+    refuse_misspelt,
+    refuse_other_tables,
+    setup_steps,
+)
 from duesweep.core.errors import Problem
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
@@ -29,11 +34,15 @@ class SetUp:
 
 def set_up(config: Config, *, rebind: bool = False, new_endpoint: bool = False) -> SetUp:
     """Create missing tables. `rebind`: free the source from its ledger first. Raises `ConfigError`
-    if another endpoint may be meant, unless it is to be a `new_endpoint`.
+    if another endpoint may be meant, unless it is to be a `new_endpoint`, and if a table is there
+    with another shape.
     """
     steps = setup_steps(config)
     if not new_endpoint:
         refuse_misspelt(steps)
+    if not rebind:
+        # A source that is to be freed has its tables; each step looks at its own.
+        refuse_other_tables(steps)
     found = [each for step in steps for each in step.install(rebind=rebind)]
     done = [_told(each) for each in found if not isinstance(each, Problem)]
     if isinstance(steps[0], CustomStoreStep):

@@ -15,7 +15,7 @@ from duesweep.core import logs
 from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
-from duesweep.core.finding import Finding, Severity, is_to_mend, worst_first
+from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, worst_first
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
@@ -333,7 +333,7 @@ def _history_concerns(history: History, objective: float | None) -> Iterator[Con
 
 def _findings(config: Config) -> Sequence[Finding]:
     findings, _ = examine_services(examination(config))
-    return worst_first([finding for finding in findings if is_to_mend(finding)])
+    return worst_first([each for each in for_readers(findings) if is_to_mend(each)])
 
 
 def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:

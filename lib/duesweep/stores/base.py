@@ -655,6 +655,12 @@ class OperatorDriver(DriverSession, Protocol):
         """Raise `ConfigError` if the server hides rows from this user. Needs no rights."""
         return
 
+    def check_reading(self) -> None:
+        """Raise `ConfigError` unless tables, their shapes and this user's rights are as someone
+        needs them who reads only.
+        """
+        self.check()
+
     def look(self, span: DueSpan) -> AbstractContextManager[Iterator[Sequence[WaitingMessage]]]:
         """The messages that are due in the span, the earliest Due first, in pages; the
         first page comes quickly, however many wait. Without bodies.

@@ -5,7 +5,7 @@ of a database. A check judges the row of its own statement.
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -48,7 +48,6 @@ from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
-    POSTGRESQL_QUEUE_RIGHTS,
     Grants,
     WantedTable,
     all_table_findings,
@@ -73,6 +72,8 @@ _POOLERS = {
 }
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
+# Of any day, for an example.
+_NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
 def _columns(session: PostgreSqlSession, table: TableName) -> Collection[str] | None:
@@ -275,7 +276,6 @@ POSTGRESQL_TABLES = Tables(
     grants=_grants,
     due_index=_due_index,
     index_creation=None,
-    queue_rights=POSTGRESQL_QUEUE_RIGHTS,
     body_string="bodystring",
 )
 
@@ -536,22 +536,23 @@ def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
     if least == most == 0:
         text = f"Writers use {zone}, so stored due times are exact"
         return ok(Check.WRITER_TIME_ZONE, setting, text)
-    meaning = (
-        f"Writers use {zone}, so they store UTC's clock time as if it were theirs, {{}} from the "
-        "instant; the sweep corrects this, as NServiceBus does"
+    off = f"{abs(least)} min" if least == most else f"{abs(least)} or {abs(most)} min"
+    read = (_NOON - timedelta(minutes=least)).strftime("%H:%M")
+    text = (
+        f"Writers use {zone}, so they store UTC's clock time as if it were theirs, {off} from the "
+        f"instant: a Due of 12:00 UTC is stored as 12:00 there, and that may be {read} UTC. The "
+        "sweep corrects this, as NServiceBus does"
     )
     if least == most:
-        text = meaning.format(f"{abs(least)} min")
         return ok(Check.WRITER_TIME_ZONE, setting, text)
-    text = meaning.format(f"{abs(least)} or {abs(most)} min")
     return warning(
         Check.WRITER_TIME_ZONE,
         setting,
         f"{text}. Across a change of their clocks, messages are early or late by "
         f"{most - least} min, by NServiceBus too",
-        "While no message waits, give the roles that write UTC (ALTER ROLE … SET TimeZone = "
-        "'UTC') and restart the endpoints. Not while messages wait: theirs would mean other "
-        "instants",
+        "Wait until no message waits; then give the roles that write UTC (ALTER ROLE … SET "
+        "TimeZone = 'UTC') and restart the endpoints. A message that still waits would leave at "
+        f"{read} UTC and not at 12:00",
     )
 
 

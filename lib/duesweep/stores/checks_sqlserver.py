@@ -43,7 +43,6 @@ from duesweep.drivers.statements import FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
-    SQL_SERVER_QUEUE_RIGHTS,
     Grants,
     WantedTable,
     all_table_findings,
@@ -172,7 +171,6 @@ SQL_SERVER_TABLES = Tables(
     grants=_grants,
     due_index=_due_index,
     index_creation=_index_creation,
-    queue_rights=SQL_SERVER_QUEUE_RIGHTS,
     body_string="BodyString",
     has_older_queues=True,
 )

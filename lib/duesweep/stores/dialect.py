@@ -235,7 +235,7 @@ class Tables:
 
     `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text
     that creates it; None: it comes with the table, and a missing one is not reported.
-    `queue_rights` are the rights on queues, `body_string` is their column with a body as text.
+    `body_string` is the column of queues with a body as text.
     `has_older_queues`: queues may have the columns of older versions of the transport.
     """
 
@@ -254,7 +254,6 @@ class Tables:
     grants: Callable[[str, Mapping[Any, Sequence[str]], Sequence[Any]], str]
     due_index: Callable[[TableKind, Any], WantedIndex]
     index_creation: Callable[[TableKind, Any], str] | None
-    queue_rights: Sequence[str]
     body_string: str
     has_older_queues: bool = False
 

@@ -26,7 +26,12 @@ from duesweep.stores.base import (
 from duesweep.stores.dialect import Location
 from duesweep.stores.journal import SqlJournal
 from duesweep.stores.summary import aware
-from duesweep.stores.tables import check_tables, missing_index, refuse_hidden_rows
+from duesweep.stores.tables import (
+    check_reading,
+    check_tables,
+    missing_index,
+    refuse_hidden_rows,
+)
 
 _ALL = 2**62
 # More than any server rounds a Due: a message must not be left out because of that.
@@ -62,6 +67,9 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     def check_sight(self) -> None:
         refuse_hidden_rows(self._session, self._location, self._delayed)
+
+    def check_reading(self) -> None:
+        check_reading(self._session, self._location, self._delayed)
 
     def jdbc(self) -> JdbcSource:
         seconds = self._location.timeouts.read_seconds(self._found)

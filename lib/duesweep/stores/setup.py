@@ -13,9 +13,11 @@ from duesweep.stores.dialect import Dialect, Location, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.tables import (
     AGE_COLUMNS,
+    WantedTable,
     missing_index,
     misspelt,
     newer_format,
+    refuse_other_tables,
     wanted_tables,
 )
 
@@ -35,7 +37,7 @@ class SqlSetup:
     dialect: Dialect
     dsn: str = field(repr=False)
     setting: str
-    queues: tuple[Any, ...] = ()
+    queues: Sequence[WantedTable] = ()
     store: Location | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     subscriptions: Any = None
@@ -52,11 +54,11 @@ class SqlSetup:
 
     def grants(self, role: str) -> str:
         """The statements that grant a role what sweeps need in this database."""
-        rights = dict.fromkeys(self.queues, self.dialect.tables.queue_rights)
+        tables: Sequence[WantedTable] = self.queues
         if self.store is not None:
-            found = wanted_tables(self.store, self.store.delayed)
-            rights |= {wanted.table: wanted.rights for wanted in found}
-        return self.dialect.tables.grants(role, rights, self.queues)
+            tables = [*tables, *wanted_tables(self.store, self.store.delayed)]
+        rights = {wanted.table: wanted.rights for wanted in tables}
+        return self.dialect.tables.grants(role, rights, [queue.table for queue in self.queues])
 
     def misspelt(self) -> Problem | None:
         """That the store's delayed table would be new next to one that may be meant."""
@@ -65,6 +67,26 @@ class SqlSetup:
         with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
             return misspelt(session, self.store, self.store.find_delayed(session))
 
+    def check(self) -> None:
+        """Raise `ConfigError` if a table is there with another shape, or the session may not write:
+        before any step creates anything.
+        """
+        with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
+            self._check(session)
+
+    def _check(self, session: Session) -> Any:
+        """The delayed table, if this is the store's database."""
+        tables, store = self.dialect.tables, self.store
+        refuse(tables.check_session(session, self.setting, None))
+        delayed = store.find_delayed(session) if store is not None else None
+        wanted = list(self.queues)
+        if store is not None:
+            journal = journal_tables(delayed)["journal"]
+            refuse(newer_format(journal.sql, tables.find(session, journal, ())))
+            wanted += wanted_tables(store, delayed)
+        refuse_other_tables(session, tables, wanted)
+        return delayed
+
     def install(
         self, *, rebind: bool
     ) -> Sequence[Any | Completed | IndexCreated | Problem | Unbound]:
@@ -72,16 +94,12 @@ class SqlSetup:
         was created, or why it was not. `rebind` frees the source, and the last value returned says
         so.
 
-        Raises `ConfigError` where this role may not.
+        Raises `ConfigError` where this role may not, and for a table of another shape.
         """
         with self.dialect.connect(self.dsn, self.timeouts.driver) as session:
-            tables = self.dialect.tables
-            refuse(tables.check_session(session, self.setting, None))
+            delayed = self._check(session)
             if self.store is None:
                 return self._create_missing(session, None)
-            delayed = self.store.find_delayed(session)
-            journal = journal_tables(delayed)["journal"]
-            refuse(newer_format(journal.sql, tables.find(session, journal, ())))
             done = self._create_missing(session, delayed)
             done += create_index(session, self.store, delayed)
             if rebind:
@@ -100,7 +118,7 @@ class SqlSetup:
         if self.subscriptions is not None:
             text = create("create_subscriptions", subscriptions=self.subscriptions)
             yield {self.subscriptions: ()}, [text]
-        for queue in self.queues:
+        for queue in [wanted.table for wanted in self.queues]:
             text = create("create_queue", queue=queue)
             if queue in self.readable:
                 readable = {queue: {self.dialect.tables.body_string}}

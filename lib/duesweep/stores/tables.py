@@ -31,7 +31,7 @@ from duesweep.drivers.statements import (
     journal_columns,
     journal_keys,
 )
-from duesweep.stores.dialect import Dialect, Location, WantedIndex, journal_tables
+from duesweep.stores.dialect import Dialect, Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import destinations
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
@@ -47,6 +47,8 @@ _JOURNAL_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _ALIKE = {"text": frozenset({"text", "character varying"})}
 # A session may lock only rows that it may change.
 _DELAYED_RIGHTS = ("SELECT", "UPDATE", "DELETE")
+_READING_RIGHTS = ("SELECT",)
+_OF_READERS = {Check.TABLE_EXISTS, Check.TABLE_SHAPE, Check.ROW_SECURITY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,31 @@ def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Fi
             yield from tables.try_hooks(session, location, wanted, found)
 
 
+def check_reading(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` for the first table that is missing, of another shape or with hidden
+    rows, and for the ones that this user may not read. Who only reads needs no other right.
+    """
+    tables, unread = location.dialect.tables, list[str]()
+    for wanted in wanted_tables(location, delayed):
+        found = tables.find(session, wanted.table, _READING_RIGHTS)
+        others = partial(tables.similar, session, wanted.table)
+        findings = table_findings(wanted, found, others=others)
+        refuse(each for each in findings if each.check in _OF_READERS)
+        if found is not None and found.missing_rights:
+            unread.append(wanted.name)
+    if unread:
+        raise ConfigError(
+            f"This user lacks SELECT on {', '.join(unread)}",
+            advice="grant it; this command needs no other right on them",
+        )
+
+
+def refuse_other_tables(session: Session, tables: Tables, wanted: Iterable[WantedTable]) -> None:
+    """Raise `ConfigError` for the first of these tables that is there with another shape."""
+    found = ((each, tables.find(session, each.table, ())) for each in wanted)
+    refuse(_shape(each, table) for each, table in found if table is not None)
+
+
 def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` if row-level security hides rows of the store from this user."""
     tables = [delayed, *journal_tables(delayed).values()]
@@ -354,8 +381,16 @@ def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Fi
         advice = f"{advice}, in database {grants.database}"
         statements = [f"USE {bracket_name(grants.database)}; {grant}" for grant in statements]
     text = f"This user lacks {' and '.join(lacking)}"
+    writing = set(wanted.rights) - set(_READING_RIGHTS)
     return Finding(
-        check, Severity.FAULT, name, text, advice=advice, statements=statements, refusal=refusal
+        check,
+        Severity.FAULT,
+        name,
+        text,
+        advice=advice,
+        statements=statements,
+        refusal=refusal,
+        only_reads=writing <= set(found.missing_rights),
     )
 
 

@@ -193,21 +193,24 @@ def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) ->
     bound = journal.binding()
     identity = ledger.read()
     if bound is None or identity.ledger_id != bound:
-        found = identity.ledger_id
-        there = "no ledger is" if found is None else f"ledger {found} is"
         stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
         identity.refuse_stray()
-        raise ConfigError(
-            f"The journal of {journal.source} belongs to ledger {bound}, but {there} at "
-            f"{ledger.root}",
-            advice=(
-                f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free "
-                f"the journal from it with the command `setup --rebind`{stray}"
-            ),
-        )
+        problem = other_ledger(journal.source, bound, identity, ledger.root)
+        raise ConfigError(problem.text, advice=f"{problem.advice}{stray}")
     identity.refuse_incomplete(ledger.root)
     ledger.check_writable()
     return identity
+
+
+def other_ledger(source: str, bound: UUID | None, identity: Identity, root: str) -> Problem:
+    """That the journal of the source is bound to another ledger than the one at the root."""
+    found = identity.ledger_id
+    there = "no ledger is" if found is None else f"ledger {found} is"
+    return Problem(
+        f"The journal of {source} belongs to ledger {bound}, but {there} at {root}",
+        f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free the "
+        "journal from it with the command `setup --rebind`",
+    )
 
 
 def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) -> None:
@@ -222,9 +225,11 @@ def find_older_copy(
     journal: DriverSession, ledger: Ledger, identity: Identity | None = None
 ) -> Problem | None:
     """Why journal and ledger do not belong together, if so: one of them is an older copy, or the
-    ledger is another store's. Changes nothing.
+    ledger is another store's, another one than the journal's, or gone. Changes nothing.
     """
-    identity = identity or ledger.read()
+    identity, bound = identity or ledger.read(), journal.binding()
+    if bound is not None and identity.ledger_id != bound:
+        return other_ledger(journal.source, bound, identity, ledger.root)
     while True:
         age = journal.age()
         if age is None:

@@ -14,6 +14,8 @@ from duesweep.config.adapters.transport import transport_of
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.operations.setup import set_up, setup_script
+from duesweep.queues.postgresql import postgresql_queue
+from duesweep.queues.tables import ERROR, OWN
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
 from support.acme_stores import AcmeStore
@@ -174,7 +176,10 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
         dialect=POSTGRESQL,
         dsn=DSN,
         setting="store.dsn",
-        queues=(TableName("public", "Sales.Orders"), TableName("public", "error")),
+        queues=[
+            postgresql_queue(OWN, TableName("public", "Sales.Orders")),
+            postgresql_queue(ERROR, TableName("public", "error")),
+        ],
     )
     assert "-- AcmeStore sets itself up." in setup_script(config)
     assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in setup_script(config)

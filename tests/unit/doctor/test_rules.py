@@ -222,8 +222,19 @@ def test_headroom_of_seq(
         ({}, OK, "so stored due times are exact"),
         ({"writers": "Asia/Kolkata", "minutes": (330, 330)}, OK, "330 min"),
         (
+            {"writers": "Asia/Kolkata", "minutes": (330, 330)},
+            *(OK, "a Due of 12:00 UTC is stored as 12:00 there, and that may be 06:30 UTC."),
+        ),
+        (
             {"writers": "America/New_York", "minutes": (-300, -240)},
             *(WARNING, "early or late by 60 min"),
+        ),
+        (
+            {"writers": "America/New_York", "minutes": (-300, -240)},
+            *(
+                WARNING,
+                "is stored as 12:00 there, and that may be 17:00 UTC",
+            ),
         ),
         ({"writers": None, "problem": "Roles disagree", "minutes": None}, FAULT, "Roles"),
         ({"override": "Mars", "minutes": None}, FAULT, "does not know"),

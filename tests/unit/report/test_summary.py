@@ -94,6 +94,54 @@ def test_reason_of_failures_is_not_told_again_as_one_of_batches(
     assert "careful form" not in printed
 
 
+_REFUSED = 'Queue table "{0}": permission denied for table {0} (42501); grant INSERT on it'
+
+
+def _triggered(name: str, left: int = 2) -> BreakerReport:
+    since = "2026-11-01T08:00:00+00:00"
+    return BreakerReport(name, "triggered", since, 30.0, left, _REFUSED.format(name))
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "line"),
+    [
+        (
+            1,
+            "",
+            "Q0: triggered, 2 messages left; unavailable from 2026-11-01 08:00:00 UTC, for 30 s: ",
+        ),
+        (5, "", "Q0, Q1, Q2 and 2 more: triggered, 10 messages left; unavailable from "),
+        (5, "; and 1,000 more", "Q0, Q1, Q2 and 2 more: triggered, 10 messages left"),
+    ],
+)
+def test_reason_of_unavailable_destinations_is_told_once(
+    capsys: pytest.CaptureFixture[str], count: int, more: str, line: str
+) -> None:
+    breakers = [_triggered(f"Q{number}") for number in range(count)]
+    summary = _summary(
+        breakers=tuple(breakers),
+        reason="; ".join(each.reason for each in breakers) + more,
+        careful_batches=(CarefulBatches("permission denied for table Q0 (42501)", 1),),
+    )
+
+    printed = _printed(capsys, summary)
+
+    assert printed.count("permission denied") == 1
+    assert f"  {line}" in printed
+    assert "  reason          unavailable destinations or services: see below" in printed
+
+
+def test_other_reason_of_a_sweep_stays_beside_unavailable_destinations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    breaker = _triggered("Q0")
+    reason = f"the store restarts; {breaker.reason}"
+
+    printed = _printed(capsys, _summary(breakers=(breaker, _triggered("Q1")), reason=reason))
+
+    assert f"  reason          {reason}" in printed
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -4,7 +4,7 @@ A kind's module is imported when it is needed: the driver of another kind may be
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module  # noqa: TID251 - of this package
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from duesweep.queues.transport.session import Transport
     from duesweep.stores.setup import SqlSetup
     from duesweep.stores.store import SqlStore
+    from duesweep.stores.tables import WantedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Needs:
 
 
 class Adapter(ABC):
-    """A kind of server. A broker has no `store` and no `transport`."""
+    """A kind of server. A broker has no `store`, no `wanted` tables and no `transport`."""
 
     def store(self, config: Config) -> "SqlStore":
         """The store of this dialect that the configuration names."""
@@ -109,10 +110,16 @@ class Adapter(ABC):
         `MessageError` for an address that can name none.
         """
 
+    def wanted(self, role: str, table: Any) -> "WantedTable":
+        """What delivery needs of a queue table."""
+        raise NotImplementedError
+
     @abstractmethod
-    def setup_step(self, connection: QueueConnection, queues: Any) -> "SqlSetup | RabbitMqSetup":
-        """The step that creates these queues without a store's tables: on a connection of their
-        own, or next to a custom store.
+    def setup_step(
+        self, connection: QueueConnection, queues: Mapping[Any, str]
+    ) -> "SqlSetup | RabbitMqSetup":
+        """The step that creates these queues, which have roles, without a store's tables: on a
+        connection of their own, or next to a custom store.
         """
 
     @abstractmethod

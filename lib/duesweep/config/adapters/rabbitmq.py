@@ -1,6 +1,6 @@
 """RabbitMQ: endpoints on a broker as queues, their checks, and the parts for commands on it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from duesweep.config import Config
@@ -34,9 +34,11 @@ class RabbitMqAdapter(Adapter):
     def queue_table(self, connection: QueueConnection, address: str | None) -> str:
         return checked_name(connection.config.store.endpoint if address is None else address)
 
-    def setup_step(self, connection: QueueConnection, queues: tuple[str, ...]) -> RabbitMqSetup:
+    def setup_step(self, connection: QueueConnection, queues: Mapping[str, str]) -> RabbitMqSetup:
         style = Style(connection.section.topology)
-        return RabbitMqSetup(_brokers(connection), style, queues, f"{connection.setting}.url")
+        return RabbitMqSetup(
+            _brokers(connection), style, tuple(queues), f"{connection.setting}.url"
+        )
 
     def service(
         self,
@@ -65,7 +67,9 @@ ADAPTER = RabbitMqAdapter()
 
 def installer(config: Config, connection: str | None, endpoints: Sequence[str]) -> RabbitMqSetup:
     """Creates the delay ladder and these endpoints."""
-    return ADAPTER.setup_step(_connection(config, connection), tuple(endpoints))
+    return ADAPTER.setup_step(
+        _connection(config, connection), dict.fromkeys(endpoints, "an endpoint")
+    )
 
 
 def ladder_findings(config: Config, connection: str | None) -> Iterator[Finding]:

@@ -149,20 +149,20 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
             raise ConfigError(
                 f"retry.error_queue: {one.problem}", advice="add a [[route]] for it"
             ) from one.problem
-    beside: tuple[Any, ...] = ()
+    beside: dict[Any, str] = {}
     readable: tuple[Any, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
         check_shared_transaction(connection, own)
         kind = adapter(connection.kind)
-        queues: tuple[Any, ...] = ()
+        queues: dict[Any, str] = {}
         for one in wanted:
             if one.connection == name:
                 with named_by(_SETTINGS[one.role]):
-                    queues += (kind.queue_table(connection, one.name),)
+                    queues.setdefault(kind.queue_table(connection, one.name), one.role)
         if connection.is_beside and not config.store.is_custom:
-            beside += queues
-            readable += queues if connection.section.readable_body else ()
+            beside |= queues
+            readable += tuple(queues) if connection.section.readable_body else ()
         elif queues:
             steps.append(kind.setup_step(connection, queues))
     if config.store.is_custom:
@@ -171,7 +171,9 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     # Other products keep no subscriptions with their timeouts.
     knows_transport = own.kind.has_own_queue
     subscriptions = own.addresses.parse(SUBSCRIPTION_TABLE) if knows_transport else None
-    step = own.setup_step(queues=beside, readable=readable, subscriptions=subscriptions)
+    kind = adapter(config.store.dialect)
+    wanted_queues = [kind.wanted(role, table) for table, role in beside.items()]
+    step = own.setup_step(queues=wanted_queues, readable=readable, subscriptions=subscriptions)
     return [step, *steps]
 
 
@@ -187,3 +189,10 @@ def refuse_misspelt(steps: "Sequence[SetupStep]", *, needs_store: bool = True) -
             raise
     if problem is not None:
         raise ConfigError(problem.text, advice=problem.advice)
+
+
+def refuse_other_tables(steps: "Sequence[SetupStep]") -> None:
+    """Raise `ConfigError` if a table is there with another shape. Nothing is created yet."""
+    for step in steps:
+        if isinstance(step, SqlSetup):
+            step.check()

@@ -3,7 +3,7 @@ the doctor's checks.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,14 +51,14 @@ class SqlAdapter(Adapter):
     def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
         return self.addresses(connection).parse(address)
 
-    def setup_step(self, connection: QueueConnection, queues: tuple[Any, ...]) -> SqlSetup:
+    def setup_step(self, connection: QueueConnection, queues: Mapping[Any, str]) -> SqlSetup:
         return SqlSetup(
             dialect=self.dialect,
             dsn=connection.server_dsn,
             setting=connection.server_setting,
-            queues=queues,
+            queues=[self.wanted(role, table) for table, role in queues.items()],
             timeouts=connection.timeouts,
-            readable=queues if connection.section.readable_body else (),
+            readable=tuple(queues) if connection.section.readable_body else (),
         )
 
     def service(

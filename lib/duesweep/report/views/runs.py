@@ -1,8 +1,9 @@
 """Runs of `sweep`, plans and handovers: as blocks, and their JSON documents."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,10 @@ _HINTS = _NOT_DELIVERED | {
     "claimed": "dispatched, failed or exhausted",
     "over_limit": "failed, without attempts left",
 }
+# Unavailable destinations that a line names.
+_MOST_NAMED = 3
+# The rest of a sweep's reason, if only destinations and services are its reason.
+_NO_REASON = re.compile(r"[; ]*(and [\d,]+ more)?")
 PREVIEW_COLUMNS = (
     Column("destination", least=12),
     Column("where to", least=20),
@@ -105,11 +110,10 @@ def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
         yield Line(_stopped(run))
     elif run.error is None:
         yield Line(idle_sentence(run))
-    is_idle = run.outcome == "idle"
-    # The sentence reports failed messages.
-    yield from _held(
-        [one for one in run.held_back if not is_idle or one.holder is not Holder.BACK_OFF]
-    )
+    # The sentence of an idle run reports failed messages, and a summary unavailable destinations.
+    told = {Holder.BACK_OFF} if run.outcome == "idle" else set[Holder]()
+    told |= {Holder.BREAKER} if run.report is not None else set()
+    yield from _held([one for one in run.held_back if one.holder not in told])
     if run.is_late:
         yield Note(_late(run, context), with_json=True)
     kept = _kept(run, context)
@@ -252,13 +256,14 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
         yield Line("`duesweep list --failing` shows each of them, and when it is tried again.")
     if of.breakers:
         yield Line("Unavailable for some time:")
-    for breaker in of.breakers:
+    for breaker in _alike(of.breakers):
         yield Line(f"  {breaker_sentence(breaker)}")
-    # Why messages failed is already there.
+    # Why messages failed, or were left, is already there.
+    told = [*(each.reason for each in of.failures), *(each.reason for each in of.breakers)]
     others = [
         careful
         for careful in of.careful_batches
-        if not any(careful.reason in failed.reason for failed in of.failures)
+        if not any(careful.reason in reason for reason in told)
     ]
     if others:
         yield Line("Not moved within the server, but in the careful form, which takes longer:")
@@ -267,12 +272,31 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
         yield Line(f"  {careful.batches:,} {noun}: {careful.reason}")
 
 
+def _alike(breakers: Sequence[BreakerReport]) -> Iterator[BreakerReport]:
+    """The reports, with those as one whose reasons differ in the destination's name only."""
+    groups: dict[tuple[str, str], list[BreakerReport]] = {}
+    for each in breakers:
+        groups.setdefault((each.state, each.reason.replace(each.name, "")), []).append(each)
+    for first, *others in groups.values():
+        alike = [first, *others]
+        names = ", ".join(shorten(each.name) for each in alike[:_MOST_NAMED])
+        more = len(alike) - _MOST_NAMED
+        yield replace(
+            first,
+            name=f"{names} and {more} more" if more > 0 else names,
+            since=min(each.since for each in alike),
+            seconds=max(each.seconds for each in alike),
+            left=sum(each.left for each in alike),
+            reason=f"for example, {first.reason}" if others else first.reason,
+        )
+
+
 def breaker_sentence(breaker: BreakerReport) -> str:
-    """A circuit breaker in a sweep, in a line."""
+    """A circuit breaker in a sweep, or several alike, in a line."""
     seconds = duration_text(breaker.seconds * 1_000)
     since = time_text(datetime.fromisoformat(breaker.since))
     left = f", {count_text(breaker.left, 'message')} left" if breaker.left else ""
-    head = f"{shorten(breaker.name)}: {breaker.state}{left}"
+    head = f"{breaker.name}: {breaker.state}{left}"
     return f"{head}; unavailable from {since}, for {seconds}: {breaker.reason}"
 
 
@@ -311,10 +335,20 @@ def _rows(summary: SweepSummary, *, has_zeros: bool) -> Iterator[tuple[str, str]
                 yield "rate", f"{value:,.0f} rows/s"
             case "lateness_p50_ms":
                 yield "lateness", _lateness(summary)
+            case "reason" if _is_told_below(summary):
+                yield "reason", "unavailable destinations or services: see below"
             case _:
                 hint = _HINTS.get(name) if value else None
                 text = _text_of(value)
                 yield name.replace("_", " "), f"{text} ({hint})" if hint else text
+
+
+def _is_told_below(summary: SweepSummary) -> bool:
+    """Whether unavailable destinations and services are the sweep's reason."""
+    rest = summary.reason or ""
+    for each in summary.breakers:
+        rest = rest.replace(each.reason, "")
+    return bool(summary.breakers) and _NO_REASON.fullmatch(rest) is not None
 
 
 def _lateness(summary: SweepSummary) -> str:
@@ -368,7 +402,7 @@ def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
         )
     slices = str(outlook.slices) if outlook.slices else "one for each core"
     took = (
-        "unknown until a sweep has run on this engine"
+        "unknown until a sweep of about as many messages has run on this engine"
         if outlook.seconds is None
         else f"about {duration_text(outlook.seconds * 1_000)}"
     )

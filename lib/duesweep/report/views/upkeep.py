@@ -69,15 +69,14 @@ def audited(report: "AuditReport") -> Iterator[Block]:
     failed = len(report.findings)
     verdict = "no differences" if not failed else f"{count_text(failed, 'check')} failed"
     if report.unsettled:
-        verdict += " in the settled sweeps"
+        left = count_text(report.unsettled, "sweep or command")
+        rest = f"{verdict} in the settled ones" if failed else "the settled ones agree"
+        verdict = f"{left} not judged, since the ledger may lack their rows; {rest}"
     yield Line(
         f"{report.source}: {count_text(report.tombstones, 'tombstone')}, "
         f"{count_text(report.sweeps, 'sweep')} and {count_text(report.stored, 'stored message')}: "
         f"{verdict}."
     )
-    if report.unsettled:
-        left = count_text(report.unsettled, "sweep or command")
-        yield Line(f"The journal still has {left} that the ledger may lack; not judged.")
 
 
 def maintained(report: "MaintainReport") -> Iterator[Block]:
