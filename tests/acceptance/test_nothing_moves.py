@@ -1,16 +1,23 @@
-"""Messages are due and nothing moves: for each cause, the words of a sweep with its exit code, and
-of the doctor. docs/operations.md has the same table for the person on call.
+"""Messages are due and nothing moves: for each cause, the words of a sweep with its exit code, of
+the doctor and of the report. docs/operations.md has the same table for the person on call.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from duesweep.core.errors import LedgerError
+from duesweep.core.world import Clock
+from duesweep.ledger.delta_rs import DeltaRsTables
+from duesweep.operations import look
+from duesweep.sweep import settle
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 
@@ -25,7 +32,7 @@ At = Callable[[Endpoint[Any]], AbstractContextManager[Endpoint[Any]]]
 @dataclass(frozen=True)
 class Cause:
     """`words` are in a sweep's output, which ends with `code`. `check` is the doctor's, with its
-    severity and words; None: it finds nothing wrong.
+    severity and words; None: it finds nothing wrong. `report` has its own words.
     """
 
     at: At
@@ -34,6 +41,7 @@ class Cause:
     check: str | None = None
     severity: str = "fault"
     found: str = ""
+    report: str = "found by the doctor"
 
 
 def _sql(*statements: str) -> At:
@@ -104,6 +112,28 @@ def _prepared(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
     endpoint.execute("ROLLBACK PREPARED 'stuck'")
 
 
+@contextmanager
+def _full_journal(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
+    """A sweep's results wait for a ledger whose disk is full, and no more may wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        no_space = Mock(side_effect=LedgerError("No space left on device", transient=True))
+        patch.setattr(DeltaRsTables, "append", no_space)
+        assert endpoint.run("sweep").code == 4
+        endpoint.delay_many(3)
+        patch.setattr(settle, "MOST_UNSETTLED_MESSAGES", 1)
+        yield endpoint
+
+
+@contextmanager
+def _server_behind(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
+    """By an hour: its Dues are an hour later by its clock."""
+    endpoint.execute(f"UPDATE {DELAYED} SET due = due + interval '1 hour'")
+    with pytest.MonkeyPatch.context() as patch:
+        now = Clock.now
+        patch.setattr(Clock, "now", lambda self: now(self) + timedelta(hours=1))
+        yield endpoint
+
+
 CAUSES = {
     "row-level security": Cause(
         _as_role(f"ALTER TABLE {DELAYED} ENABLE ROW LEVEL SECURITY"),
@@ -156,25 +186,55 @@ CAUSES = {
     "failed before": Cause(
         _after_a_failure,
         *(0, "3 messages failed before; the next attempt is at 20"),
+        report="3 messages in back-off after a failure",
     ),
+    # It warns of locks that are older than a minute: see below.
     "prepared transaction": Cause(
         _prepared,
         *(0, "prepared transaction 'stuck' of role postgres, whose transaction began at 20"),
+        report="All is well",
     ),
     "rows that a session holds": Cause(
         _held_by_a_session,
         *(0, "locked: 3 messages: session "),
+        report="All is well",
     ),
     "rows held for longer than the objective": Cause(
         lambda endpoint: _held_by_a_session(endpoint, slo__lateness_seconds=5),
         *(5, "a message is later than 5 s after its Due"),
+        report="longer than slo.lateness_seconds (5 s)",
     ),
     "locked table": Cause(
         _locked_table,
         *(4, "another session holds a lock there", "sweep-start"),
+        report="another session holds a lock there",
     ),
-    "paused": Cause(_paused, *(0, "paused: *: INC-1")),
-    "missing queue": Cause(_sql('DROP TABLE "Billing"'), *(3, "no queue table", "table-exists")),
+    "paused": Cause(_paused, *(0, "paused: *: INC-1"), report="paused: 3 due messages for Billing"),
+    "breaker that is open": Cause(
+        _as_role('REVOKE INSERT ON "Billing" FROM sweeper'),
+        *(4, "Billing: triggered, 3 messages left", "table-rights"),
+        report="the last sweep is incomplete: Queue table",
+    ),
+    "a journal that the ledger has not got, and that is full": Cause(
+        _full_journal,
+        *(4, "is full: it holds", "ledger", "warning", "It lacks 1 sweep or command"),
+        report="found by the doctor",
+    ),
+    "ledger that cannot be written, before the first sweep": Cause(
+        lambda endpoint: nullcontext(endpoint.having(ledger__root="/proc/tty/new")),
+        *(2, "The ledger cannot be written under /proc/tty/new", "ledger"),
+        report="There is no ledger at /proc/tty/new",
+    ),
+    "clock of the server that is behind": Cause(
+        _server_behind,
+        *(0, "The next message is due in 59 min", "clock-skew", "warning"),
+        found="The server's clock is 3,",
+    ),
+    "missing queue": Cause(
+        _sql('DROP TABLE "Billing"'),
+        *(3, "no queue table", "table-exists"),
+        report="3 messages in back-off after a failure",
+    ),
     "misspelt endpoint": Cause(
         lambda endpoint: nullcontext(endpoint.named("Sales.Ordesr")),
         *(2, 'Did you mean "public"."Sales.Orders.Delayed"?', "table-exists"),
@@ -189,7 +249,9 @@ CAUSES = {
         lambda endpoint: nullcontext(endpoint.having(store__dsn=endpoint.server.unreached)),
         *(4, "Cannot connect", "server-reachable"),
     ),
-    "ledger elsewhere": Cause(_ledger_elsewhere, *(2, "belongs to ledger", "ledger")),
+    "ledger elsewhere": Cause(
+        _ledger_elsewhere, *(2, "belongs to ledger", "ledger"), report="belongs to ledger"
+    ),
     "missing right": Cause(
         _as_role(f"REVOKE DELETE ON {DELAYED} FROM sweeper"),
         *(2, "lacks DELETE", "table-rights"),
@@ -204,14 +266,35 @@ def test_cause_is_told_by_sweep_and_doctor(cause: Cause, endpoint: Endpoint[Any]
     with cause.at(endpoint) as at:
         ran = at.run("sweep")
         found = diagnosed(at.config_file())
+        page = at.run("report", "--out", str(at.folder / "report.html"))
 
     assert (ran.code, cause.words in ran.told) == (cause.code, True), ran
+    assert cause.report in page.told, page
     assert len(endpoint.waiting()) == 3
     if cause.check is None:
         assert found.to_mend() == {}, found.text
     else:
         told = [one for one in found.all_of(cause.check) if one["severity"] == cause.severity]
         assert any(cause.found in one["found"] for one in told), found.text
+
+
+@pytest.mark.parametrize("hold", [_held_by_a_session, _prepared])
+def test_rows_that_are_held_for_long_are_a_warning_of_doctor_and_report(
+    hold: At, endpoint: Endpoint[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through three sweeps: a minute."""
+    monkeypatch.setattr(look, "_LONG_LOCK", timedelta())
+    endpoint.set_up("Billing").delay_many(3)
+
+    with hold(endpoint):
+        found = diagnosed(endpoint.config_file())
+        page = endpoint.run("report", "--out", str(endpoint.folder / "report.html"))
+
+    assert found.code == 3
+    assert "3 due messages locked by " in found.of("store-notices")["found"]
+    assert "End or commit" in found.of("store-notices")["advice"]
+    assert "warning  3 due messages locked by " in page.out, page
+    assert diagnosed(endpoint.config_file()).to_mend() == {}
 
 
 def test_trigger_that_keeps_no_row_and_publications_with_identities_are_no_fault(
