@@ -23,6 +23,11 @@ from support.endpoint import Endpoint
 
 DELAYED = '"Sales.Orders.Delayed"'
 SWALLOW = "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+REFUSE = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+    " 'BEGIN RAISE EXCEPTION ''not on Sundays''; END'"
+)
+AFTER = "CREATE TRIGGER no AFTER {} ON {} FOR EACH {} EXECUTE FUNCTION refuse()"
 KEEP = "CREATE TRIGGER keep BEFORE {} ON {} FOR EACH ROW EXECUTE FUNCTION swallow()"
 WHOLE = ("ALL ON ALL TABLES IN SCHEMA public", "ALL ON ALL SEQUENCES IN SCHEMA public")
 READ_ONLY = "-c default_transaction_read_only=on"
@@ -183,6 +188,18 @@ CAUSES = {
         _sql(SWALLOW, KEEP.format("INSERT", '"Billing"')),
         *(3, "look for a trigger or a rule", "table-triggers"),
     ),
+    "trigger that refuses a removal": Cause(
+        _sql(REFUSE, AFTER.format("DELETE", DELAYED, "ROW")),
+        *(2, "not on Sundays (P0001). It has trigger no", "table-triggers"),
+    ),
+    "trigger that refuses the journal's rows": Cause(
+        _sql(REFUSE, AFTER.format("INSERT", "duesweep_journal", "STATEMENT")),
+        *(2, "not on Sundays (P0001). It has trigger no", "table-triggers"),
+    ),
+    "trigger that refuses a queue's rows": Cause(
+        _sql(REFUSE, AFTER.format("INSERT", '"Billing"', "ROW")),
+        *(3, "not on Sundays", "table-triggers"),
+    ),
     "failed before": Cause(
         _after_a_failure,
         *(0, "3 messages failed before; the next attempt is at 20"),
@@ -307,6 +324,8 @@ def test_trigger_that_keeps_no_row_and_publications_with_identities_are_no_fault
     )
     endpoint.execute(KEEP.format("DELETE", DELAYED).replace("swallow", "note"))
     endpoint.execute(KEEP.format("INSERT", '"Billing"').replace("swallow", "note"))
+    audit = KEEP.format("INSERT", '"Sales.Orders"').replace("swallow", "note")
+    endpoint.execute(audit.replace("BEFORE", "AFTER"))
     endpoint.execute("CREATE PUBLICATION p FOR ALL TABLES")
     endpoint.execute(f"ALTER TABLE {DELAYED} REPLICA IDENTITY FULL")
 

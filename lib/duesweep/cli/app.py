@@ -36,7 +36,9 @@ INTERRUPTED = 130
 _LOG_LEVEL = "--log-level"
 
 # A sweep may start each minute, so it loads the options of no other command.
-_SWEEPING = ("sweep", "watch", "handover")
+_SWEEPING = {
+    each.name or each.callback.__name__ for each in runs.app.registered_commands if each.callback
+}
 
 
 def _print_version(value: bool) -> None:

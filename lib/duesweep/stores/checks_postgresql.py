@@ -53,6 +53,7 @@ from duesweep.stores.tables import (
     all_table_findings,
     dropping,
     empty_beside_full,
+    refusing,
     wanted_tables,
 )
 from duesweep.stores.zone import agree, writer_time_zone
@@ -223,18 +224,16 @@ def check_session(
 def try_hooks(
     session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
 ) -> Sequence[Finding]:
-    """Whether a trigger or a rule drops rows that a sweep adds or removes: only a trial shows it.
-    It is rolled back.
+    """Whether a trigger or a rule drops rows that a sweep adds or removes, or refuses it: only a
+    trial shows that. It is rolled back.
     """
     session.begin()
     try:
         return _try_hooks(session, location, wanted, found)
-    except RefusedMessageError:
-        return [dropping(wanted, found, "does not take a message")]
-    except StoreError as error:
-        if error.transient:
+    except (RefusedMessageError, StoreError) as error:
+        if isinstance(error, StoreError) and error.transient:
             raise
-        return [stop(Check.TABLE_TRIGGERS, wanted.name, error.problem)]
+        return [refusing(wanted, found, error.text)]
     finally:
         session.rollback()
 

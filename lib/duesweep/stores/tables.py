@@ -430,6 +430,13 @@ def dropping(wanted: WantedTable, found: FoundTable, what: str) -> Finding:
     return stop(Check.TABLE_TRIGGERS, wanted.name, Problem(text, advice))
 
 
+def refusing(wanted: WantedTable, found: FoundTable, why: str) -> Finding:
+    """A table on which the server refuses a statement of a sweep that a trigger or a rule sees."""
+    text = f"A sweep's statement on {wanted.name} fails: {why}. It has {_listed(found.hooks)}"
+    advice = "let that accept and return the row, or drop it"
+    return stop(Check.TABLE_TRIGGERS, wanted.name, Problem(text, advice))
+
+
 def _listed(hooks: Sequence[str]) -> str:
     return " and ".join(hooks)
 

@@ -77,8 +77,8 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            FROM {{parts_of_table}}
            JOIN pg_trigger g ON g.tgrelid = p.oid
            CROSS JOIN unnest(%(rights)s::text[]) AS event (name)
-           -- each row (1), before (2), INSERT (4), DELETE (8), UPDATE (16)
-           WHERE g.tgtype & 3 = 3 AND g.tgenabled IN ('O', 'A')
+           -- INSERT (4), DELETE (8), UPDATE (16); one that runs after the statement could refuse it
+           WHERE NOT g.tgisinternal AND g.tgenabled IN ('O', 'A')
              AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
            UNION
            SELECT 'rule ' || w.rulename
