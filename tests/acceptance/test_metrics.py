@@ -1,8 +1,12 @@
 """What `duesweep sweep` tells monitoring: its metrics, and by exit code 5 that it was late."""
 
+from unittest.mock import Mock
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from duesweep.core.errors import LedgerError
+from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.report.metrics import figures_in
 from support.commands import Ran, run
 from support.endpoint import Endpoint
@@ -128,3 +132,35 @@ def test_failure_is_told_before_lateness(late: Endpoint) -> None:
     ran = late.run("sweep")
 
     assert (ran.code, SAID in ran.err) == (3, True)
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["ledger", "no ledger"])
+def test_outcomes_are_counted_by_destination(endpoint: Endpoint, *, is_written: bool) -> None:
+    """Also if the ledger cannot be written: the journal has them."""
+    endpoint.set_up("Billing", "Shipping").delay_many(5, ["Billing", "Shipping"])
+    endpoint.delay("Nowhere")
+    endpoint.delay(None)
+    file = endpoint.folder / "sales.prom"
+    settings = {"metrics__textfile": str(file), "retry__max_attempts": 2}
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_written:
+            no_space = Mock(side_effect=LedgerError("No space left on device", transient=True))
+            patch.setattr(DeltaRsTables, "append", no_space)
+        assert endpoint.run("sweep", **settings).code == (3 if is_written else 4)
+    endpoint.end_back_off()
+    assert endpoint.run("sweep", **settings).code == 3
+
+    (figures,) = figures_in(file.read_text(encoding="utf-8")).values()
+
+    found = {
+        (of, name.split("_")[2]): value
+        for (name, of), value in figures.items()
+        if name.startswith("duesweep_destination_")
+    }
+    assert found == {
+        ("Billing", "dispatched"): 3,
+        ("Shipping", "dispatched"): 2,
+        ("Sales.Orders", "dispatched"): 1,
+        ("Nowhere", "failed"): 1,
+        ("Nowhere", "exhausted"): 1,
+    }

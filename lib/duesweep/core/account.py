@@ -13,7 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
@@ -295,16 +295,23 @@ class SweepSummary:
     careful_batches: tuple[CarefulBatches, ...] = ()
 
 
+# Numbers of messages by their destination and their outcome.
+ByDestination = Counter[tuple[str, str]]
+# Messages whose destination cannot be read.
+UNREADABLE = "(cannot be read)"
+
+
 @dataclass(frozen=True, slots=True)
 class SweepReport(SweepSummary):
     """A sweep's summary as its driver tells it; `ledger_error` is why the ledger has not got the
     sweep, or others before it, yet; None: it has. The journal keeps them until the next sweep.
     `sweep_ids` are the ids of all sweeps that a large backlog took, oldest first; `sweep_id` is the
-    last.
+    last. `by_destination` has the numbers of messages that were dispatched, failed or exhausted.
     """
 
     ledger_error: str | None = None
     sweep_ids: tuple[str, ...] = ()
+    by_destination: ByDestination = field(default_factory=Counter, repr=False)
 
 
 # The worst is the last.
@@ -338,6 +345,7 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
         breakers=merge_reports([*earlier.breakers, *later.breakers]),
         careful_batches=add_careful([*earlier.careful_batches, *later.careful_batches]),
         sweep_ids=earlier.sweep_ids + later.sweep_ids,
+        by_destination=earlier.by_destination + later.by_destination,
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import FORMAT_MARK, SweepSummary, unknown_format
+from duesweep.core.account import FORMAT_MARK, ByDestination, SweepSummary, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
@@ -273,13 +273,17 @@ class Ledger:
         patience: Patience,
         *,
         retries_changed: bool,
+        tally: ByDestination | None = None,
     ) -> None:
-        """Write all rows of a sealed sweep; rows that the tables already have stay as they are.
+        """Write all rows of a sealed sweep; rows that the tables already have stay as they are. The
+        `tally` counts them.
 
         The journal is read before the lock is taken: its server may not answer, and other sources
         write to the same ledger. Raises `LedgerLockedError` once patience is at its end.
         """
-        writes = _writes_of(journal, summary, exhausted, retries_changed=retries_changed)
+        writes = writes_of(
+            journal, summary, exhausted, retries_changed=retries_changed, tally=tally
+        )
         for together in _groups(writes):
             self._write(together, patience)
             # Before the next piece is read: bodies may be large.
@@ -295,7 +299,7 @@ class Ledger:
         """Write all rows of a sealed command; rows that the tables already have stay as they are.
         A command has no row in `sweeps`.
         """
-        from duesweep.ledger import rows  # noqa: PLC0415 - see `_writes_of`
+        from duesweep.ledger import rows  # noqa: PLC0415 - see `writes_of`
 
         is_cancel = command.command.name is CommandName.CANCEL
         changes = journal.pieces(sweep_id, command=True)
@@ -387,15 +391,16 @@ class Ledger:
         return {source: datetime.fromisoformat(moment) for source, moment in found.items()}
 
 
-def _writes_of(
+def writes_of(
     journal: DriverSession,
     summary: SweepSummary,
     exhausted: Sequence[Piece],
     *,
     retries_changed: bool,
+    tally: ByDestination | None = None,
 ) -> Iterator[_Write]:
     """All pieces of a sweep, always the same. Their ids and numbers are for ever, because tables
-    know their rows by them.
+    know their rows by them. The `tally` counts their messages.
 
     Exhausted messages are counted separately, except for a single piece, which has the sweep's
     own transactions: in `tombstones` the next one after the dispatched messages.
@@ -406,13 +411,13 @@ def _writes_of(
     sweep_id = UUID(summary.sweep_id)
     yield _Write("sweeps", LedgerPiece(rows.sweep(summary), sweep_id))
     if retries_changed:
-        retries = LedgerPiece(rows.retries(journal), sweep_id)
+        retries = LedgerPiece(rows.retries(journal, summary, tally), sweep_id)
         yield _Write("retries", retries, replaces=journal.source)
     number = 0
-    for number, dispatched in enumerate(rows.dispatched(journal, sweep_id), start=1):
+    for number, dispatched in enumerate(rows.dispatched(journal, sweep_id, tally), start=1):
         yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
     for of_exhausted, piece in enumerate(exhausted, start=1):
-        tombstones, errors = rows.exhausted(journal, piece)
+        tombstones, errors = rows.exhausted(journal, piece, tally)
         if len(exhausted) == 1:
             yield _Write("tombstones", LedgerPiece(tombstones, sweep_id, number + 1))
             yield _Write("errors", LedgerPiece(errors, sweep_id))

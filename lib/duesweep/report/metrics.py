@@ -5,7 +5,7 @@ All have the label `source`, the stable name of the store; some have one more.
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,14 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from duesweep import __version__
-from duesweep.core.account import SweepReport
-from duesweep.core.errors import ExitCode, make_printable
+from duesweep.core.account import ByDestination, SweepReport
+from duesweep.core.errors import ExitCode, make_printable, shorten
 from duesweep.core.world import STORE, Waits
 from duesweep.operations.look import Due, look_at_due
 from duesweep.operations.run import Run
 from duesweep.stores.base import Store
 
 LABEL = "source"
+# Each value of a label is a time series. An endpoint has tens of destinations, a wrong one many.
+MOST_NAMED, OTHERS = 30, "(others)"
 
 
 class Sample(NamedTuple):
@@ -101,6 +103,21 @@ def _open_breakers(run: Run) -> Mapping[str, float]:
     return {make_printable(each.name): 1 for each in breakers if not each.is_closed}
 
 
+def _by_destination(outcome: str) -> Callable[[Run], Mapping[str, float] | None]:
+    def of(run: Run) -> Mapping[str, float] | None:
+        found: Counter[str] = Counter()
+        for (destination, what), messages in _counted(run).items():
+            if what == outcome:
+                found[make_printable(shorten(destination))] += messages
+        return found
+
+    return of
+
+
+def _counted(run: Run) -> ByDestination:
+    return Counter() if run.report is None else run.report.by_destination
+
+
 OLDEST_DUE = Sample("duesweep_oldest_due_age_seconds")
 LAST_RUN = Sample("duesweep_last_run_timestamp_seconds")
 LAST_SUCCESS = Sample("duesweep_last_success_timestamp_seconds")
@@ -121,6 +138,15 @@ METRICS = (
         "duesweep_exhausted_messages_total",
         "Messages out of attempts, moved to the ledger's errors",
         lambda run: _reported(run, lambda report: report.exhausted),
+    ),
+    *(
+        Metric(
+            f"duesweep_destination_{outcome}_messages_total",
+            f"The same by destination: messages {outcome}",
+            _by_destination(outcome),
+            label="destination",
+        )
+        for outcome in ("dispatched", "failed", "exhausted")
     ),
     Metric(
         "duesweep_dispatched_bytes_total",
@@ -239,12 +265,27 @@ def figures_after(before: Figures, run: Run) -> Figures:
     after: dict[Sample, float] = {}
     for metric in METRICS:
         known, plain = metric.samples(run), Sample(metric.name)
-        if metric.is_counter:
+        if metric.is_counter and metric.label:
+            former = {each: value for each, value in before.items() if each.metric == metric.name}
+            after |= _added(former, known)
+        elif metric.is_counter:
             after[plain] = before.get(plain, 0.0) + known.get(plain, 0.0)
         elif metric.stays and not known and plain in before:
             after[plain] = before[plain]
         else:
             after |= known
+    return after
+
+
+def _added(former: Figures, known: Figures) -> Figures:
+    """A counter with a label after a run. It names `MOST_NAMED` values of the label, the first ones
+    and of a run the largest, for as long as it continues; all others are one.
+    """
+    after = dict(former)
+    for sample, value in sorted(known.items(), key=lambda each: -each[1]):
+        is_named = sample in after or len(after) < MOST_NAMED
+        name = sample if is_named else Sample(sample.metric, OTHERS)
+        after[name] = after.get(name, 0.0) + value
     return after
 
 

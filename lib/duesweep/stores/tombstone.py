@@ -126,6 +126,17 @@ def decode(stream: bytes) -> "pa.RecordBatch":
         return reader.read_next_batch()
 
 
+def destinations(stream: bytes) -> Sequence[str]:
+    """The destinations of an encoded stream, without reading the rest."""
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    place = schema().get_field_index("destination")
+    options = pa.ipc.IpcReadOptions(included_fields=[place])
+    with pa.ipc.open_stream(stream, options=options) as reader:
+        found: Sequence[str] = reader.read_next_batch().column(0).to_pylist()
+        return found
+
+
 def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     """`values` (None: NULL) as a column of Arrow. Texts, whole numbers, floating-point numbers, and
     instants in microseconds are done here; other types are `pyarrow.array`'s, which imports pandas

@@ -12,15 +12,16 @@ The lock of a driver's session shows that its sweep lives, and it is lost with t
 new session holds the sweep, to close and settle it, unless another process has closed it by then.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from math import inf
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import BreakerState, SweepReport, SweepSummary
+from duesweep.core.account import BreakerState, ByDestination, SweepReport, SweepSummary
 from duesweep.core.errors import (
     ConfigError,
     LedgerError,
@@ -33,7 +34,7 @@ from duesweep.core.errors import (
 from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among
-from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger
+from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger, writes_of
 from duesweep.stores.base import DriverSession, JournalAge, Store, SweepRun, Unsettled
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
@@ -80,16 +81,24 @@ def settle_last(
     those after `seconds`. If the ledger cannot be written, or is gone, the report says why.
     """
     summary = ledger_error = None
+    tally: ByDestination = Counter()
     try:
         # Check again: if a table was lost since the sweep began, an append would create it again.
         _check_tables(journal, ledger, patience)
         with settling(journal, patience):
-            summary = _settle(journal, ledger, sweep_id, patience)
+            summary = _settle(journal, ledger, sweep_id, patience, tally=tally)
             _settle_dead(journal, ledger, patience, seconds)
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
-    known = summary or journal.summary(sweep_id)[0]
-    return _report(known, ledger_error)
+    if summary is None:
+        summary, retries_changed = journal.summary(sweep_id)
+        tally.clear()
+        exhausted = journal.pieces(sweep_id, command=False)
+        for _ in writes_of(
+            journal, summary, exhausted, retries_changed=retries_changed, tally=tally
+        ):
+            pass
+    return replace(_report(summary, ledger_error), by_destination=tally)
 
 
 def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
@@ -332,12 +341,19 @@ def _settle_any(journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience
 
 
 def _settle(
-    journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience
+    journal: DriverSession,
+    ledger: Ledger,
+    sweep_id: UUID,
+    patience: Patience,
+    *,
+    tally: ByDestination | None = None,
 ) -> SweepSummary:
     journal.seal(sweep_id)
     summary, retries_changed = journal.summary(sweep_id)
     exhausted = journal.pieces(sweep_id, command=False)
-    ledger.write_sweep(journal, summary, exhausted, patience, retries_changed=retries_changed)
+    ledger.write_sweep(
+        journal, summary, exhausted, patience, retries_changed=retries_changed, tally=tally
+    )
     _forget(journal, ledger, sweep_id)
     return summary
 

@@ -1,5 +1,6 @@
 """The metrics after a run."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,7 +8,15 @@ import pytest
 
 from duesweep import __version__
 from duesweep.operations.look import Due
-from duesweep.report.metrics import METRICS, OF_WATCHERS, Figures, Sample, figures_after
+from duesweep.report.metrics import (
+    METRICS,
+    MOST_NAMED,
+    OF_WATCHERS,
+    OTHERS,
+    Figures,
+    Sample,
+    figures_after,
+)
 from support.reports import AT, FAILED, NOTHING, UNWRITTEN, open_breaker, report, run
 
 _UNITS = {
@@ -53,6 +62,25 @@ def test_first_run_tells_every_metric() -> None:
         ("duesweep_open_breakers", "Billing"): 1,
         ("duesweep_build_info", __version__): 1,
     }
+
+
+def test_counters_by_destination_go_on_and_name_no_more_than_some() -> None:
+    counts = Counter({(f"Q{number}", "dispatched"): 100 + number for number in range(100)})
+    counts["Q3", "failed"] = 2
+    first = run(report=report(by_destination=counts))
+    second = run(report=report(by_destination=Counter({("Q0", "dispatched"): 5})))
+
+    figures = figures_after(figures_after(figures_after({}, first), second), run(report=None))
+
+    name = "duesweep_destination_dispatched_messages_total"
+    dispatched = {of: value for (metric, of), value in figures.items() if metric == name}
+    # The ones with the most messages of the first run.
+    named = {f"Q{number}" for number in range(100 - MOST_NAMED, 100)}
+    assert dispatched.keys() == named | {OTHERS}
+    assert dispatched["Q99"] == 199
+    assert dispatched[OTHERS] == sum(100 + number for number in range(100 - MOST_NAMED)) + 5
+    failed = Sample("duesweep_destination_failed_messages_total", "Q3")
+    assert [sample for sample in figures if sample.metric == failed.metric] == [failed]
 
 
 def test_counters_go_on_from_the_former_run_and_gauges_do_not() -> None:

@@ -5,6 +5,7 @@ stands for the Pushgateway.
 import fcntl
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -44,7 +45,9 @@ def _samples(file: Path) -> Iterator[tuple[str, float]]:
 
 
 def test_parser_of_prometheus_reads_every_metric_with_its_type(file: Path) -> None:
-    assert _tell(file, run(report=report(breakers=(open_breaker(),)))) == []
+    by = Counter({("Billing", outcome): 1 for outcome in ("dispatched", "failed", "exhausted")})
+    told_of = report(breakers=(open_breaker(),), by_destination=by)
+    assert _tell(file, run(report=told_of)) == []
 
     families = text_string_to_metric_families(file.read_text(encoding="utf-8"))
     told = {

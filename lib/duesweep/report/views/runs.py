@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duesweep.operations.handover import Aborted, Destined, Handover, Preview
 
 _NOT_IN_TABLE = {
-    *("source", "sweep_ids", "failures", "breakers", "careful_batches"),
+    *("source", "sweep_ids", "failures", "breakers", "careful_batches", "by_destination"),
     *("lateness_p95_ms", "lateness_max_ms"),
 }
 # A median of 0 ms has a row with larger figures near it.
@@ -83,6 +83,7 @@ def document(run: Run) -> dict[str, Any]:
     nothing = {
         field.name: 0 if field.type is int and not run.is_lost else None
         for field in fields(SweepReport)
+        if field.repr
     }
     return nothing | {name: [] for name in _LISTS} | told
 
