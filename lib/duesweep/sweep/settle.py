@@ -234,11 +234,13 @@ def find_older_copy(
     journal: DriverSession, ledger: Ledger, identity: Identity | None = None
 ) -> Problem | None:
     """Why journal and ledger do not belong together, if so: one of them is an older copy, or the
-    ledger is another store's, another one than the journal's, or gone. Changes nothing.
+    ledger is another store's, another one than the journal's, or gone. Changes nothing. `identity`:
+    the ledger's, if that is known to be the journal's.
     """
-    identity, bound = identity or ledger.read(), journal.binding()
-    if bound is not None and identity.ledger_id != bound:
-        return other_ledger(journal.source, bound, identity, ledger.root)
+    if identity is None:
+        identity, bound = ledger.read(), journal.binding()
+        if bound is not None and identity.ledger_id != bound:
+            return other_ledger(journal.source, bound, identity, ledger.root)
     while True:
         age = journal.age()
         if age is None:
