@@ -422,7 +422,7 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
            JOIN pg_trigger g ON g.tgrelid = p.oid
            CROSS JOIN unnest($1::text[]) AS event (name)
-           WHERE g.tgtype & 3 = 3 AND g.tgenabled IN ('O', 'A')
+           WHERE NOT g.tgisinternal AND g.tgenabled IN ('O', 'A')
              AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
            UNION
            SELECT 'rule ' || w.rulename
