@@ -1,6 +1,7 @@
 """The doctor on a real Spark: session, executors, ledger."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from pyspark.sql import SparkSession
 from duesweep.config.adapters import Needs
 from duesweep.core.finding import is_to_mend
 from duesweep.operations.doctor_spark import spark_findings
-from support.commands import run_on_shell, run_python
+from support.commands import ROOT, run_program, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
@@ -96,12 +97,19 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
     endpoint.set_up()
     file = str(endpoint.config_file())
 
-    done = run_on_shell(
-        "doctor", "--json", "--config", file, "--conf", "spark.speculation=true",
-        MASTER="local[2]", JAVA_TOOL_OPTIONS="-Duser.timezone=Asia/Kolkata",
-    )  # fmt: skip
+    variables = {"MASTER": "local[2]", "JAVA_TOOL_OPTIONS": "-Duser.timezone=Asia/Kolkata"}
+    before = {*endpoint.folder.iterdir()}
+
+    done = run_program(
+        *(ROOT / "spark-submit.sh", "doctor", "--json", "--config", file),
+        *("--conf", "spark.speculation=true"),
+        env=os.environ | variables,
+        cwd=endpoint.folder,
+    )
 
     assert (done.code, done.err) == (3, "")
+    # Spark makes a folder for its own tables.
+    assert {*endpoint.folder.iterdir()} == before
     found = {finding["check"]: finding for finding in done.document["findings"]}
     # A session that duesweep opens itself is without, whatever the options are.
     assert found["spark-speculation"]["severity"] == "ok"
