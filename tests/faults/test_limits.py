@@ -11,7 +11,7 @@ import pytest
 
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
 from duesweep.stores.base import DriverSession, Slices
-from duesweep.sweep.job import Job
+from duesweep.sweep.job import CutShort, Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -31,7 +31,7 @@ class _ThreadsEngine:
     def slices(self, wanted: int) -> int:
         return wanted
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]
         assert len(slices) == SLICES
         self.planned.wait(60)

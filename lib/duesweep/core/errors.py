@@ -256,6 +256,11 @@ class NothingDueError(LedgerError):
 class SparkError(ServiceError):
     """Spark did not start, or stopped."""
 
+    @property
+    def exit_code(self) -> ExitCode:  # type: ignore[override]
+        """A fault that lasts is one that a person has to correct."""
+        return ExitCode.WORK_LEFT if self.transient else ExitCode.CONFIGURATION
+
 
 class SweepClosedError(DuesweepError):
     """Another process closed this sweep, so its tasks must stop."""

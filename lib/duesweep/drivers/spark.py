@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.errors import SparkError, lacks_descriptors, raise_interruption
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.jvm import start_jvm
+from duesweep.drivers.spark_causes import Cause, cause_of
 from duesweep.drivers.spark_start import DEFAULT_MASTER, Launch
 from duesweep.drivers.spark_start import launch as launch_of
 
@@ -43,25 +44,6 @@ SETTINGS = {
     # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
 }
-# Texts of system calls, file systems and object stores, anywhere in the chain of causes.
-_STORAGE = re.compile(
-    r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
-    r"|Read-only file system|Transport endpoint is not connected"
-)
-_OUT_OF_REACH = re.compile(
-    r"Status Code: 5\d\d|Service Unavailable|SlowDown|UnknownHostException|ConnectException"
-    r"|SocketTimeoutException|ConnectTimeoutException|Connection reset|\bUNAVAILABLE\b"
-    r"|DEADLINE_EXCEEDED|[Tt]imed out|JAVA_GATEWAY_EXITED"
-)
-# What Spark says of a job or a call after its context ended: `spark.stop()`, or the JVM got a TERM.
-_SHUT_DOWN = re.compile(r"SparkContext (was|has been) shut ?down|stopped SparkContext")
-# The JVM unpacks libraries, such as snappy's, into its temporary folder, which may have `noexec`.
-_LIBRARY = re.compile(
-    r"(?P<what>UnsatisfiedLinkError): (?P<library>\S+): (?:\S+: )?(?P<why>[^\n\[]+)"
-)
-# Causes, the deepest one last; the causes of suppressed errors are indented.
-_CAUSE = re.compile(r"^Caused by: (?!\[CIRCULAR)(.*)$", re.MULTILINE)
-_PACKAGE = re.compile(r"^(?:[a-z_0-9]+\.)+(?=[A-Z])")
 # Names of errors only: "Concurrent" alone would match a ConcurrentHashMap in any stack.
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|DELTA_PROTOCOL_CHANGED|DELTA_METADATA_CHANGED"
@@ -80,9 +62,9 @@ def spark_session(
     `master`; without options, that which spark-submit or Databricks prepared.
 
     Failed tasks are retried: a task whose JDBC read is cut runs again, and the other slices
-    continue.
+    continue. Raises `SparkError` if it does not start.
     """
-    with _starting:
+    with _starting, map_spark_errors("Spark did not start"):
         return SparkSession.getActiveSession() or _open(options, master)
 
 
@@ -148,36 +130,13 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def sentence(error: BaseException) -> str:
-    """The line of a Spark error that says what happened."""
+def cause(error: BaseException) -> Cause:
+    """What happened, whether it may pass, and what to do."""
     if _is_jvm_gone(error):
-        return "Spark's JVM has ended (killed, or out of memory)"
-    text = _text(error)
-    found = _STORAGE.search(text)
-    if found:
-        return found[0]
-    if _SHUT_DOWN.search(text):
-        return "Spark was shut down (its JVM was terminated, or its session stopped)"
-    if found := _LIBRARY.search(text):
-        return f"{found['what']}: {found['library']} could not be loaded: {found['why']}"
+        return Cause("Spark's JVM has ended (killed, or out of memory)", may_pass=True)
     # Errors of the language have no causes, but the stack of the parser.
-    causes = [] if isinstance(error, AnalysisException) else _CAUSE.findall(text)
-    lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        del lines[0]
-    said = causes[-1] if causes else next(iter(lines), type(error).__name__)
-    return _PACKAGE.sub("", said).strip(" :")
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether the fault may pass by itself: storage is full or out of reach, or Spark has ended."""
-    text = _text(error)
-    return _is_jvm_gone(error) or any(p.search(text) for p in (_STORAGE, _OUT_OF_REACH, _SHUT_DOWN))
-
-
-def lacks_library(error: BaseException) -> bool:
-    """Whether the JVM could not load a library that it had unpacked."""
-    return bool(_LIBRARY.search(_text(error)))
+    has_causes = not isinstance(error, AnalysisException)
+    return cause_of(_text(error) or type(error).__name__, has_causes=has_causes)
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -188,29 +147,32 @@ def is_conflict(error: BaseException) -> bool:
 def _is_jvm_gone(error: BaseException) -> bool:
     """Whether a call found no JVM, or lost its connection to it."""
     if isinstance(error, Py4JError):
-        # Every error that the JVM itself raises comes with its Java exception.
-        return not isinstance(error, Py4JJavaError)
+        # Every error that the JVM itself raises comes with its Java exception, or py4j's trace.
+        return not isinstance(error, Py4JJavaError) and "Trace:" not in _text(error)
     return isinstance(error, ConnectionError)
 
 
 @contextmanager
-def map_spark_errors() -> Iterator[None]:
-    """Turn Spark's errors into `SparkError`."""
+def map_spark_errors(what: str = "Spark failed") -> Iterator[None]:
+    """Turn Spark's errors into `SparkError`; `what` happened."""
     try:
         yield
     except SPARK_ERRORS as error:
         raise_interruption(error)
+        why = cause(error)
+        end = (
+            "" if why.is_lasting else "; the journal has its results, and the next sweep continues"
+        )
         raise SparkError(
-            f"Spark failed: {sentence(error)}; the journal has its results, and the next sweep "
-            "continues",
-            transient=is_transient(error),
+            f"{what}: {why.text}{end}", transient=bool(why.may_pass), advice=why.advice
         ) from error
 
 
 def _text(error: BaseException) -> str:
     """The error's text with all causes. Some of PySpark's errors keep the JVM's stack apart."""
     try:
-        return "\n".join([str(error), str(getattr(error, "_stackTrace", None) or "")])
+        notes = getattr(error, "__notes__", ())
+        return "\n".join([str(error), str(getattr(error, "_stackTrace", None) or ""), *notes])
     except SPARK_ERRORS:
         # py4j asks the JVM for the text only now, and the JVM may be gone.
         return type(error).__name__

@@ -34,10 +34,8 @@ from duesweep.core.errors import ConfigError, LedgerError, raise_interruption
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.spark import (
     SPARK_ERRORS,
+    cause,
     is_conflict,
-    is_transient,
-    lacks_library,
-    sentence,
 )
 from duesweep.ledger.base import (
     COUNT,
@@ -89,10 +87,6 @@ _ABSENCE = (
     "PATH_NOT_FOUND",
 )
 _CHECK_ROOT = "check ledger.root, and the right to read and write there"
-_UNPACK = (
-    "programs may not run in the JVM's temporary folder (noexec): set JAVA_TOOL_OPTIONS="
-    "-Dorg.xerial.snappy.tempdir=FOLDER in the environment, with a folder that allows that"
-)
 # More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
 
@@ -301,14 +295,14 @@ class SparkTables:
     ) -> LedgerError:
         """The error that names the table, and the damaged file if there is one."""
         raise_interruption(error)
-        text, advice, may_pass = sentence(error), _CHECK_ROOT, is_transient(error)
+        text, may_pass, advice = cause(error)
         folder = local_folder(self.root)
-        if lacks_library(error):
-            advice = _UNPACK
-        elif folder is not None and not may_pass and (damage := find_damage(folder / name)):
+        if folder is not None and may_pass is None and (damage := find_damage(folder / name)):
             text, advice = damage, repair(folder)
         return LedgerError(
-            f"{self.table(name)} {failure}: {text}{consequence}", advice=advice, transient=may_pass
+            f"{self.table(name)} {failure}: {text}{consequence}",
+            advice=advice or _CHECK_ROOT,
+            transient=bool(may_pass),
         )
 
     def _properties(self, name: str) -> dict[str, str]:

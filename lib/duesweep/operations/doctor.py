@@ -51,6 +51,10 @@ from duesweep.sweep.settle import find_older_copy
 _MESSAGES, _MOST = 1_000, 50
 _STORE = "store.dsn"
 _START = "the sweep"
+_AS_SWEEPS_RUN = (
+    "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
+    "--no-spark it leaves Spark out"
+)
 SESSION = "the Spark session"
 # A planned pause that is longer says until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
@@ -147,20 +151,13 @@ def _ledger_without_spark(
 def _examine_spark(
     examined: Examination | None, binding: LedgerBinding
 ) -> tuple[Sequence[Finding], DuesweepError | None]:
-    from duesweep.drivers.spark import SPARK_ERRORS, sentence  # noqa: PLC0415
-    from duesweep.operations.doctor_spark import (  # noqa: PLC0415 - loads Spark
-        not_started,
-        spark_findings,
-    )
-
     try:
         spark = open_spark()
     except DuesweepError as error:
-        found = fault_of(Check.SPARK_START, SESSION, error.problem)
+        found = fault_of(Check.SPARK_START, SESSION, error.problem, _AS_SWEEPS_RUN)
         return [found, *_ledger_without_spark(examined, binding)], error
-    except (*SPARK_ERRORS, RuntimeError) as error:
-        failed = not_started(sentence(error))
-        return [failed, *_ledger_without_spark(examined, binding)], None
+    from duesweep.operations.doctor_spark import spark_findings  # noqa: PLC0415 - loads Spark
+
     logs.step("checks Spark and its executors")
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark, needs)]

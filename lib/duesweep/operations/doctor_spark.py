@@ -12,8 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 import duesweep
 from duesweep.config.adapters import Needs
+from duesweep.core.errors import capitalized
 from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
-from duesweep.drivers.spark import SPARK_ERRORS, sentence
+from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.operations.doctor import SESSION
 from duesweep.sweep.spark import SparkEngine
 
@@ -40,12 +41,14 @@ def spark_findings(spark: SparkSession, needs: Needs) -> Iterator[Finding]:
     try:
         answers = _ask_executors(spark, needs)
     except SPARK_ERRORS as error:
+        why = cause(error)
+        advice = "Give the executors the driver's Python version, by spark-submit.sh, which ships "
+        advice += "an environment, or PYSPARK_PYTHON"
         yield fault(
             Check.EXECUTOR_DRIVERS,
             "the executors",
-            f"No Python of duesweep's runs there: {sentence(error)}",
-            "Give the executors the driver's Python version, by spark-submit.sh, which ships an "
-            "environment, or PYSPARK_PYTHON",
+            f"No Python of duesweep's runs there: {why.text}",
+            capitalized(why.advice or advice),
         )
         return
     for answer in answers:
@@ -141,17 +144,6 @@ def _loader() -> Callable[[str, str], None]:
             raise LookupError("unixODBC knows no driver of this name")
 
     return load
-
-
-def not_started(error: str) -> Finding:
-    """Spark did not start."""
-    return fault(
-        Check.SPARK_START,
-        SESSION,
-        f"Spark did not start: {error}",
-        "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
-        "--no-spark it leaves Spark out",
-    )
 
 
 def speculation(setting: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
@@ -46,12 +47,25 @@ def endpoints_of(
     return endpoints, failures
 
 
+def drivers_spark() -> ModuleType:
+    """The module that knows PySpark. Raises `SparkError` without PySpark."""
+    try:
+        from duesweep.drivers import spark  # noqa: PLC0415 - takes seconds
+    except ModuleNotFoundError as error:
+        if error.name not in {"py4j", "pyspark"}:
+            raise
+        raise SparkError(
+            "PySpark is not installed", transient=False, advice="install duesweep[spark]"
+        ) from error
+    return spark
+
+
 def open_spark() -> "SparkSession":
     """The session that is there, else a new one."""
-    from duesweep.drivers.spark import spark_session  # noqa: PLC0415 - loads Spark
-
+    spark = drivers_spark()
     logs.step("starts Spark")
-    return spark_session(configuration.spark_start())
+    session: SparkSession = spark.spark_session(configuration.spark_start())
+    return session
 
 
 def make_spark_ready() -> None:
@@ -79,10 +93,9 @@ def opened_engine(
 
         yield InProcessEngine(progressed=progressed)
         return
-    from duesweep.drivers.spark import map_spark_errors  # noqa: PLC0415 - loads Spark
-    from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
+    with drivers_spark().map_spark_errors():
+        from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
 
-    with map_spark_errors():
         session = spark or open_spark()
         yield SparkEngine(session, context.timeouts, progressed=progressed)
 
@@ -103,9 +116,7 @@ def command_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             f"ledger.root is {root!r}, a catalog schema, and no Spark session is there to read it",
             advice="write ./ledger for a folder, or run this on the cluster",
         )
-    from duesweep.drivers.spark import map_spark_errors  # noqa: PLC0415 - takes seconds
-
-    with map_spark_errors():
+    with drivers_spark().map_spark_errors():
         session = spark or open_spark()
         yield context.open_ledger(session)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from duesweep.core.message import Message
 from duesweep.core.policy import (
@@ -115,6 +115,15 @@ class SweepContext:
         from duesweep.ledger.ledger import open_ledger  # noqa: PLC0415 - no slice needs it
 
         return open_ledger(self.ledger_root, self.ledger_writer, spark, self.timeouts)
+
+
+class CutShort(NamedTuple):
+    """Why an engine ended before all slices were done. `is_lasting`: the next sweep would end in
+    the same way, until a person corrects something.
+    """
+
+    reason: str
+    is_lasting: bool = False
 
 
 def _never() -> bool:

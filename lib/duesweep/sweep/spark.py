@@ -14,9 +14,9 @@ from duesweep.core import logs
 from duesweep.core.errors import raise_interruption
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.world import Clock
-from duesweep.drivers.spark import SPARK_ERRORS, sentence
+from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
-from duesweep.sweep.job import Job
+from duesweep.sweep.job import CutShort, Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 
 # Each row is about 80 kB.
@@ -48,7 +48,7 @@ class SparkEngine:
             partitions_df = self.spark.range(1_000).select(F.spark_partition_id().alias("part"))
             return partitions_df.distinct().count()
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why Spark ended before all were done; None if all
         were.
         """
@@ -66,9 +66,12 @@ class SparkEngine:
             except SPARK_ERRORS as error:
                 raise_interruption(error)
                 # The journal has all batches; slices without an end count as cut.
-                reason = watching.reason or f"Spark ended the job: {sentence(error)}"
-                logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=reason)
-                return reason
+                why = cause(error)
+                end = CutShort(f"Spark ended the job: {why}", why.is_lasting)
+                if watching.reason is not None:
+                    end = CutShort(watching.reason)
+                logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=end.reason)
+                return end
         return None
 
 

@@ -38,7 +38,7 @@ from duesweep.core.policy import MAX_SLICE_ROWS, REST_SECONDS, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
-from duesweep.sweep.job import Attributes, Job, SweepContext
+from duesweep.sweep.job import Attributes, CutShort, Job, SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
@@ -73,7 +73,7 @@ class Engine(Protocol):
     def slices(self, wanted: int) -> int:
         """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None if all
         were.
         """
@@ -97,7 +97,7 @@ class InProcessEngine:
         """Two, unless one is wanted."""
         return min(wanted or 2, 2)
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> str | None:
+    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
         limits of its waits end a slice whose services are silent. Returns an unexpected error,
         whose slice counts as cut.
@@ -116,7 +116,8 @@ class InProcessEngine:
                 ends = [stack.enter_context(_beside(job, each, read(each))) for each in others]
                 reasons.append(_dispatch_one(job, first, read(first)))
             reasons += [end.result() for end in ends]
-        return next(filter(None, reasons), None)
+        reason = next(filter(None, reasons), None)
+        return None if reason is None else CutShort(reason)
 
 
 def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
@@ -272,6 +273,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                 report = replace(found, reason=found.reason or str(error))
             _note(stop, report.ledger_error)
             stop.unreported.discard((session.source, run.sweep_id))
+            report = replace(report, is_lasting=dispatching.is_lasting)
             return _with_unreported(report, stop, living, ledger)
 
 
@@ -312,8 +314,11 @@ def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
     """The process's exit code for a sweep that has ended. `is_late`: it missed its objective, which
     counts if nothing worse happened.
     """
-    if isinstance(summary, SweepReport) and summary.ledger_error:
-        return ExitCode.WORK_LEFT
+    if isinstance(summary, SweepReport):
+        if summary.is_lasting:
+            return ExitCode.CONFIGURATION
+        if summary.ledger_error:
+            return ExitCode.WORK_LEFT
     if summary.outcome in {"incomplete", "abandoned"}:
         return ExitCode.WORK_LEFT
     # A sweep that was stopped may also have failures.
@@ -334,7 +339,7 @@ class _Part(NamedTuple):
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
     sweeps. `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all
-    slices of the last sweep were done.
+    slices of the last sweep were done; `is_lasting`: so will the next sweep.
     """
 
     engine: Engine
@@ -345,6 +350,7 @@ class _Dispatching:
     parts: Sequence[_Part] = ()
     is_full: bool = False
     is_cut_short: bool = False
+    is_lasting: bool = False
 
     @property
     def left(self) -> int:
@@ -373,11 +379,12 @@ class _Dispatching:
         job = self._job(run, part, first_slice=session.note_slices(run, part.plan))
         with self.watch(run, part.plan.found) if self.watch else nullcontext():
             cut_short = engine.dispatch(session, part.plan, job)
+        self.is_lasting = cut_short is not None and cut_short.is_lasting
         self.is_full = job.shares is not None
         if self.is_full:
             # So that the rest counts as left by a stop.
             session.stop_sweep(run.sweep_id, 0)
-        return cut_short
+        return cut_short and cut_short.reason
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
         stop = self.stop

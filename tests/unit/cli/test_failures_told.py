@@ -10,12 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JNetworkError
-from pyspark.errors import AnalysisException, SparkRuntimeException
 
 from duesweep.cli import app
 from duesweep.core.errors import ConfigError, NothingDueError, SparkError, StoreError
-from duesweep.drivers.spark import is_conflict, is_transient, map_spark_errors, sentence
 from duesweep.operations.look import NextDue
 from duesweep.operations.run import failed_run
 from duesweep.report.views.runs import document, idle_sentence
@@ -24,75 +21,6 @@ from support.reports import FAILED, MOVED, NOTHING, UNREACHED, UNWRITTEN
 
 Meet = Callable[[Callable[[], object]], None]
 Capture = pytest.CaptureFixture[str]
-
-_FULL_DISK = """An error occurred while calling o123.save.
-: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed
-\tat java.base/java.util.concurrent.ConcurrentHashMap.computeIfAbsent(ConcurrentHashMap.java:1)
-\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:3)
-Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
-\tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:301)
-"""
-_NO_LIBRARY = SparkRuntimeException(
-    """An error occurred while calling o77.save.
-: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/l
-\tat org.apache.spark.sql.errors.QueryExecutionErrors$.x(QueryExecutionErrors.scala:1)
-Caused by: java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy
-\t... 16 more
-\tCaused by: java.lang.ExceptionInInitializerError: Exception java.lang.UnsatisfiedLinkError: \
-/tmp/snappy-1.1.10-dc-libsnappyjava.so: /tmp/snappy-1.1.10-dc-libsnappyjava.so: failed to map \
-segment from shared object [in thread "Executor task launch worker"]
-\t\t... 31 more
-Caused by: [CIRCULAR REFERENCE: java.lang.ExceptionInInitializerError: Exception java.lang.x]
-"""
-)
-_LOST_FILE = SparkRuntimeException(
-    """An error occurred while calling o109.getResult.
-: org.apache.spark.SparkException: Exception thrown in awaitResult:
-Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error
-Caused by: java.io.FileNotFoundException: File file:/l/errors/part-0.parquet does not exist
-\t... 26 more
-"""
-)
-
-
-@pytest.mark.parametrize(
-    ("error", "expected", "passes"),
-    [
-        (AnalysisException(_FULL_DISK), "No space left on device", True),
-        (_NO_LIBRARY, "libsnappyjava.so could not be loaded: failed to map segment", False),
-        (_LOST_FILE, "FileNotFoundException: File file:/l/errors/part-0.parquet does not", False),
-        (AnalysisException("write failed: Disk quota exceeded"), "Disk quota exceeded", True),
-        (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
-        (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),
-        (AnalysisException("no such column\n at x"), "no such column", False),
-        (AnalysisException("Job cancelled: SparkContext was shut down"), "shut down", True),
-        (AnalysisException("Cannot call methods on a stopped SparkContext."), "shut down", True),
-        (Py4JNetworkError("Answer from Java side is empty"), "JVM has ended", True),
-        (ConnectionRefusedError(111, "Connection refused"), "JVM has ended", True),
-    ],
-)
-def test_spark_error_is_one_line_and_known_to_pass_or_to_last(
-    error: Exception, expected: str, *, passes: bool
-) -> None:
-    assert expected in sentence(error)
-    assert len(sentence(error).splitlines()) == 1
-    assert is_transient(error) is passes
-    with pytest.raises(SparkError) as caught, map_spark_errors():
-        raise error
-    assert caught.value.exit_code == (4 if passes else 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (_FULL_DISK, False),
-        ("[DELTA_CONCURRENT_APPEND] Files were added by a concurrent update", True),
-        (": io.delta.exceptions.ConcurrentAppendException: x", True),
-        (": org.apache.spark.sql.delta.MetadataChangedException: x", True),
-    ],
-)
-def test_conflict_is_known_by_the_name_of_its_error(text: str, *, expected: bool) -> None:
-    assert is_conflict(AnalysisException(text)) is expected
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from duesweep.operations.handover import Aborted, Destined, Handover, Preview
 
 _NOT_IN_TABLE = {
-    *("source", "sweep_ids", "failures", "breakers", "careful_batches", "by_destination"),
+    *("source", "sweep_ids", "failures", "breakers", "careful_batches"),
+    *("by_destination", "is_lasting"),
     *("lateness_p95_ms", "lateness_max_ms"),
 }
 # A median of 0 ms has a row with larger figures near it.
