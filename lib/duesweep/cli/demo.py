@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ import typer
 
 from duesweep.cli.commands import Result, command
 from duesweep.core.change import MessageFilter
-from duesweep.core.errors import ExitCode
+from duesweep.core.errors import ConfigError, ExitCode, SparkError
 from duesweep.report.text import Column, Table, print_blocks
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def demo(
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
-        # Before a server waits for it.
-        make_spark_ready()
+        # Before a server waits for it. If it cannot be, step 4 says why.
+        with suppress(ConfigError, SparkError):
+            make_spark_ready()
         _say(f"duesweep demo, in {folder}")
         server = EmbeddedServer(folder)
         comment = f"Written by `duesweep demo`. Start its database again: {restart}"
@@ -149,10 +150,16 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say(f"   due, with truncated headers: {traffic.unreadable:,};")
     _say(f"   due in some hours: {traffic.not_due:,}.")
     with _step("4. Starting Spark"):
-        one = Duesweep(stored.config, open_spark())
+        try:
+            one, without = Duesweep(stored.config, open_spark()), None
+        except (ConfigError, SparkError) as error:
+            one, without = stored, error.problem
+    if without is not None:
+        _say(f"   This process sweeps, without it: {without.sentences}")
     _say("5. First sweep: due messages go to the queues of their destinations.")
     first = _sweep(one)
-    _say("   A session's first sweep is slow: Spark loads and compiles itself.")
+    if without is None:
+        _say("   A session's first sweep is slow: Spark loads and compiles itself.")
     _say(f"   {first.failed:,} failed. They stay in the store and will be tried again later. Of")
     _say("   these, `duesweep list --failing` shows the ones due first:")
     failing = one.list(MessageFilter(is_failing=True), most=_SHOWN)
@@ -164,13 +171,13 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     _say("   `duesweep errors list` shows them in groups:")
     print_blocks(errors.groups(one.error_groups()))
     _say("7. The ledger, four Delta tables:")
-    rows = [[name, f"{one.table(name).count():,}", holds] for name, holds in _TABLES.items()]
+    rows = [[name, f"{stored.table(name).num_rows:,}", holds] for name, holds in _TABLES.items()]
     print_blocks([Table([Column("table"), Column("rows", is_number=True), Column("holds")], rows)])
     _say("8. Check: the tables in the database and the ledger, and `duesweep audit`:")
     found = tables.count_rows(dsn, queues)
     expected = (traffic.due, traffic.faulty, traffic.faulty)
     is_swept = (first.dispatched, first.failed, second.exhausted) == expected
-    if _show_account(one, found, traffic.messages) and is_swept:
+    if _show_account(stored, found, traffic.messages) and is_swept:
         _say(f"   All {traffic.messages:,} messages are accounted for; none is lost or doubled.")
         return True
     _say("   They differ. This is a defect: please report it, with the output above.")
@@ -204,13 +211,13 @@ def _show_account(one: "Duesweep", found: Mapping[str, tuple[int, int]], loaded:
     The table `retries` has to be empty, and an audit to find nothing. Returns whether all agrees.
     """
     audited = one.audit()
-    counts = one.table("tombstones").groupBy("queue").count().collect()
-    recorded = {str(row[0]): int(row[1]) for row in counts}
+    counts = one.table("tombstones")["queue"].value_counts().to_pylist()
+    recorded = {str(each["values"]): int(each["counts"]) for each in counts}
     lines = [
         *((f"queue {queue}", rows, recorded.get(queue, 0)) for queue, (rows, _) in found.items()),
         *((f"queue {queue}", 0, recorded[queue]) for queue in recorded.keys() - found.keys()),
         ("store", audited.stored, loaded - sum(recorded.values())),
-        ("ledger table retries", one.table("retries").count(), 0),
+        ("ledger table retries", one.table("retries").num_rows, 0),
         ("messages twice in a queue", sum(twice for _, twice in found.values()), 0),
         ("suspects of `duesweep audit`", len(audited.suspects), 0),
     ]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +39,11 @@ def has_prepared_session() -> bool:
     # If PySpark is not loaded, no session is active.
     spark = sys.modules.get("pyspark.sql")
     return spark is not None and spark.SparkSession.getActiveSession() is not None
+
+
+def has_pyspark() -> bool:
+    """Whether PySpark is installed, or on the path as spark-submit puts it there."""
+    return "pyspark" in sys.modules or find_spec("pyspark") is not None
 
 
 def has_spark_of_its_own() -> bool:

@@ -8,7 +8,7 @@ from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from duesweep.core.policy import LedgerWriter
+from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
 from duesweep.drivers.dsn import (
     check_http,
@@ -368,12 +368,18 @@ class SweepConfig(Section):
         description="Spark tasks, each with at least one batch. 0: one for each core. A sweep in "
         "process has at most two.",
     )
+    engine: SweepEngine = Field(
+        default=SweepEngine.AUTO,
+        strict=False,
+        description="`auto`: Spark for `spark_from` messages or more, without Spark this process; "
+        "`process`: always this process; `spark`: always Spark, without it exit code 2.",
+    )
     spark_from: int | None = Field(
         default=None,
         ge=0,
         le=MOST,
-        description="A sweep with fewer due messages runs without Java; 0: always on Spark. "
-        "Default: 200,000, from SQL Server 50,000.",
+        description='`engine = "auto"` sweeps fewer due messages without Spark. Default: 200,000, '
+        "from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,

@@ -384,6 +384,14 @@ def cut_before(wanted: datetime, spans: Iterable[tuple[datetime, datetime]]) -> 
     return cut
 
 
+class SweepEngine(StrEnum):
+    """What dispatches. `AUTO`: Spark for many messages; without Spark, this process."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    SPARK = "spark"
+
+
 class LedgerWriter(StrEnum):
     """Who writes the ledger's tables. `AUTO`: delta-rs for a local folder, else Spark."""
 

@@ -37,8 +37,8 @@ class Cause(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What a text anywhere in the chain of causes means. `says` is a template of the phrase; None:
-    the deepest cause is the phrase.
+    """The meaning of a text that is anywhere in the chain of causes. `says` is a template of the
+    phrase; None: the deepest cause is the phrase.
     """
 
     pattern: str

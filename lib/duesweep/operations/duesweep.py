@@ -110,7 +110,8 @@ class Duesweep:
         from duesweep.operations.opening import opened_engine
 
         context = handover_context(self.config)
-        with opened_engine(context, on_spark=True, spark=self.spark) as engine:
+        on_spark = context.spark_from is not None
+        with opened_engine(context, on_spark=on_spark, spark=self.spark) as engine:
             return handover(engine, context, cutoff, watch, stop=stop)
 
     def check_handover(self) -> "Sequence[Problem]":

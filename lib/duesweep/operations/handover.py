@@ -7,7 +7,7 @@ in one transaction. So a handover that was stopped, even by a crash, continues w
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -33,10 +33,13 @@ _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The result of a handover; `left` messages are still in the store."""
+    """The result of a handover; `left` messages are still in the store. `without_spark`: see
+    `Run`.
+    """
 
     report: SweepReport
     left: int
+    without_spark: Problem | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -49,7 +52,8 @@ class Handover:
     @property
     def run(self) -> Run:
         """It as a run of a sweep."""
-        return ended_run(self.report, self.exit_code)
+        run = ended_run(self.report, self.exit_code)
+        return replace(run, without_spark=self.without_spark)
 
 
 class Place(NamedTuple):
@@ -125,7 +129,7 @@ def handover(
     report = sweep(engine, context, watch, reach, stop=stop)
     with context.store.open_driver() as session:
         since = session.horizon().cut_off(cutoff).since if cutoff else None
-        return Handover(report, session.count_stored(since))
+        return Handover(report, session.count_stored(since), engine.without_spark)
 
 
 def preview(context: SweepContext, cutoff: datetime | None = None) -> Preview:

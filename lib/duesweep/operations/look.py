@@ -25,12 +25,12 @@ from duesweep.core.errors import (
     Problem,
     StoreError,
 )
-from duesweep.core.policy import LedgerWriter, Pause, Paused, Slicing
+from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
-from duesweep.ledger.ledger import Ledger, resolve_writer
+from duesweep.ledger.ledger import Ledger
 from duesweep.operations.messages import open_look
-from duesweep.operations.opening import command_ledger
+from duesweep.operations.opening import always_needs_spark, command_ledger
 from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
@@ -167,20 +167,16 @@ def held_by_locks(
 
 def needs_spark(context: SweepContext, count: Callable[[], int]) -> bool:
     """Whether Spark is there already, or the work is Spark's; only then is it counted."""
+    if context.spark_from is None:
+        return False
     return configuration.has_prepared_session() or is_for_spark(context, count)
 
 
 def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
     """Whether so much is due that Spark is faster, or there is no sweep without it."""
+    if context.spark_from is None:
+        return False
     return always_needs_spark(context) or count() >= context.spark_from
-
-
-def always_needs_spark(context: SweepContext) -> bool:
-    """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
-    so.
-    """
-    writer = resolve_writer(context.ledger_writer, context.ledger_root)
-    return writer is LedgerWriter.SPARK or not context.spark_from
 
 
 def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop) -> int:
@@ -377,7 +373,8 @@ def look_ahead(
             if messages.looked_at >= due
             else session.count_pending(horizon)
         )
-        on_spark = spark is not None or needs_spark(context, lambda: eligible)
+        has_session = spark is not None and context.spark_from is not None
+        on_spark = has_session or needs_spark(context, lambda: eligible)
         sql = session.plan_sql(context.reach(horizon))
         locked = held_by_locks(session, horizon) if due else ()
     engine = "spark" if on_spark else "in-process"

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
 from duesweep.core import logs
-from duesweep.core.errors import ConfigError, DuesweepError
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    Problem,
+    SparkError,
+)
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import is_path, local_folder
 from duesweep.ledger.ledger import (
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.sweep.sweep import Engine
+
+_PROCESS = 'set sweep.engine = "process"'
 
 
 def open_endpoint(config: Config, options: Sequence[str] = ()) -> Duesweep:
@@ -76,28 +83,56 @@ def make_spark_ready() -> None:
         launch(options)
 
 
+def always_needs_spark(context: SweepContext) -> bool:
+    """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
+    so.
+    """
+    return _writes_ledger(context) or context.spark_from == 0
+
+
+def _writes_ledger(context: SweepContext) -> bool:
+    return resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK
+
+
 @contextmanager
 def opened_engine(
     context: SweepContext,
     *,
     on_spark: bool,
-    spark: "SparkSession | None" = None,
+    spark: "SparkSession | DuesweepError | None" = None,
     progressed: Callable[[], object] | None = None,
 ) -> Iterator["Engine"]:
-    """An engine `on_spark` or in this process. `spark` is the session to use; None: an existing
-    one, else a new one. `progressed` is called when batches are committed.
+    """An engine `on_spark` or in this process; in this process also if there is no Spark that works
+    and a sweep can do without: then the engine says why. `spark` is the session to use, or why
+    it is missing; None: an existing one, else a new one, as `open_spark`. `progressed`
+    is called when batches are committed.
     """
     # Nothing of a sweep is loaded if none begins.
-    if not on_spark:
-        from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415
+    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415
 
+    if not on_spark and not _writes_ledger(context):
         yield InProcessEngine(progressed=progressed)
         return
-    with drivers_spark().map_spark_errors():
-        from duesweep.sweep.spark import SparkEngine  # noqa: PLC0415 - loads Spark
-
+    try:
+        if isinstance(spark, DuesweepError):
+            raise spark
         session = spark or open_spark()
-        yield SparkEngine(session, context.timeouts, progressed=progressed)
+        with drivers_spark().map_spark_errors():
+            from duesweep.sweep.spark import SparkEngine, try_jdbc  # noqa: PLC0415 - loads Spark
+
+            if on_spark:
+                try_jdbc(session, context.store)
+    except (SparkError, ConfigError) as error:
+        if always_needs_spark(context):
+            raise
+        why = Problem(error.text, f"{error.advice}, or {_PROCESS}" if error.advice else _PROCESS)
+        yield InProcessEngine(progressed=progressed, without_spark=why)
+        return
+    with drivers_spark().map_spark_errors():
+        if on_spark:
+            yield SparkEngine(session, context.timeouts, progressed=progressed)
+        else:
+            yield InProcessEngine(spark=session, progressed=progressed)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from duesweep.operations.look import (
     look_at,
     look_at_due,
 )
-from duesweep.operations.opening import opened_engine
+from duesweep.operations.opening import open_spark, opened_engine
 from duesweep.stores.base import LockedRows
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
@@ -74,8 +74,8 @@ class Run:
     `next_due` and `next_attempt`, the next message in back-off, are known only if it was idle.
     `notices` are possible faults that the look found. `error` says what ended it, or why work is
     left. `is_late`: it missed its objective.
-    `needs_spark`: there was enough for Spark. `due` are the messages due after it, if asked
-    for.
+    `needs_spark`: there was enough for Spark; `without_spark`: why Spark, which was to dispatch,
+    did not. `due` are the messages due after it, if asked for.
     """
 
     source: str
@@ -90,6 +90,7 @@ class Run:
     error: str | None = None
     is_late: bool = False
     needs_spark: bool = False
+    without_spark: Problem | None = None
     ended: datetime = field(default_factory=lambda: datetime.now(UTC))
     due: Due | None = None
 
@@ -163,7 +164,8 @@ def run_once(
     began, stop = time.monotonic(), stop or Stop()
     look = _look(endpoint, stop)
     before([(endpoint, look)])
-    on_spark = spark is not None or look.needs_spark
+    is_given = spark is not None and endpoint.context.spark_from is not None
+    on_spark = is_given or look.needs_spark
     run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
     return replace(run, seconds=time.monotonic() - began)
 
@@ -181,11 +183,13 @@ def sweep_seen(
     stop: Stop,
     *,
     on_spark: bool,
-    spark: "SparkSession | None" = None,
+    spark: "SparkSession | DuesweepError | None" = None,
     watch: "Watch | None" = None,
     progressed: Callable[[], object] | None = None,
 ) -> Run:
-    """The run after a look: sweep if there is work, and no stop is wanted."""
+    """The run after a look: sweep if there is work, and no stop is wanted. `spark`: see
+    `opened_engine`.
+    """
     source, notices = context.store.source, look.notices
     # A sweep that this process has not reported is reported with the next one.
     is_unreported = any(each == source for each, _ in stop.unreported)
@@ -206,6 +210,7 @@ def sweep_seen(
         with opened_engine(
             context, on_spark=on_spark, spark=spark, progressed=progressed
         ) as engine:
+            without_spark = engine.without_spark
             report = sweep(engine, context, watch, look.reach(context), stop=stop)
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
@@ -220,6 +225,7 @@ def sweep_seen(
         notices=notices,
         is_late=is_late,
         needs_spark=look.needs_spark,
+        without_spark=without_spark,
     )
 
 
@@ -286,7 +292,7 @@ class _Turn:
         with self.timed():
             self.look = _look(self.endpoint, stop.part(), is_for_spark)
 
-    def sweep(self, stop: Stop, spark: "SparkSession | None" = None) -> Run:
+    def sweep(self, stop: Stop, spark: "SparkSession | DuesweepError | None" = None) -> Run:
         assert self.look is not None
         with self.timed():
             run = sweep_seen(
@@ -334,17 +340,17 @@ def run_all(
 def _run_on_spark(turns: Sequence[_Turn], stop: Stop) -> list[tuple[_Turn, Run]]:
     if not turns or stop.is_wanted:
         return [(each, Run(each.endpoint.source, "stopped")) for each in turns]
-    began = time.monotonic()
+    spark: SparkSession | DuesweepError
     try:
-        # The long ones first: the short ones fill the cores at the end.
-        ordered = sorted(turns, key=_due, reverse=True)
-        with opened_engine(ordered[0].endpoint.context, on_spark=True) as engine:
-            work = partial(_sweep_or_fail, stop=stop, spark=engine.spark)
-            with ThreadPoolExecutor(_ON_SPARK_AT_ONCE, "duesweep fleet job") as pool:
-                return list(zip(ordered, pool.map(work, ordered), strict=True))
+        spark = open_spark()
     except DuesweepError as error:
-        seconds = time.monotonic() - began
-        return [(each, failed_run(each.endpoint.source, error, seconds)) for each in turns]
+        # Each sweeps without, if it can.
+        spark = error
+    # The long ones first: the short ones fill the cores at the end.
+    ordered = sorted(turns, key=_due, reverse=True)
+    work = partial(_sweep_or_fail, stop=stop, spark=spark)
+    with ThreadPoolExecutor(_ON_SPARK_AT_ONCE, "duesweep fleet job") as pool:
+        return list(zip(ordered, pool.map(work, ordered), strict=True))
 
 
 def _due(turn: _Turn) -> int:
@@ -358,7 +364,7 @@ def _due(turn: _Turn) -> int:
         return 0
 
 
-def _sweep_or_fail(turn: _Turn, stop: Stop, spark: "SparkSession | None") -> Run:
+def _sweep_or_fail(turn: _Turn, stop: Stop, spark: "SparkSession | DuesweepError") -> Run:
     try:
         return turn.sweep(stop, spark)
     except DuesweepError as error:

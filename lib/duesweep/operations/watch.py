@@ -36,8 +36,8 @@ from duesweep.core.policy import (
 )
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
 from duesweep.operations.duesweep import Duesweep
-from duesweep.operations.look import Look, always_needs_spark, check, is_for_spark, look
-from duesweep.operations.opening import endpoints_of, open_endpoint
+from duesweep.operations.look import Look, check, is_for_spark, look
+from duesweep.operations.opening import always_needs_spark, endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext

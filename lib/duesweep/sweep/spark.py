@@ -33,6 +33,7 @@ class SparkEngine:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     name: str = "spark"
     progressed: Callable[[], object] | None = None
+    without_spark: None = None
 
     def slices(self, wanted: int) -> int:
         """As many as wanted, else one for each core."""
@@ -73,6 +74,21 @@ class SparkEngine:
                 logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=end.reason)
                 return end
         return None
+
+
+def try_jdbc(spark: SparkSession, store: Store) -> None:
+    """Raise Spark's error if it cannot read from the store for a reason that lasts, such as a JVM
+    without the JDBC driver. A dispatch tells the others, after it has tried again.
+    """
+    with store.open_driver() as session:
+        source = session.jdbc()
+    one = "(SELECT 1 AS one) AS nothing"
+    try:
+        spark.read.jdbc(source.url, one, properties=source.properties).schema  # noqa: B018 - it connects
+    except SPARK_ERRORS as error:
+        raise_interruption(error)
+        if cause(error).is_lasting:
+            raise
 
 
 def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:

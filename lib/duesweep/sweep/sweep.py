@@ -31,6 +31,7 @@ from duesweep.core.errors import (
     LedgerError,
     LedgerLockedError,
     NothingDueError,
+    Problem,
     StoreError,
     SweepClosedError,
 )
@@ -70,6 +71,10 @@ class Engine(Protocol):
     def spark(self) -> "SparkSession | None":
         """The session with which the ledger may be written, or None."""
 
+    @property
+    def without_spark(self) -> Problem | None:
+        """Why Spark does not dispatch, which was to; None: it does, or was not to."""
+
     def slices(self, wanted: int) -> int:
         """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
 
@@ -86,12 +91,13 @@ _INTERRUPTED_SECONDS = 0.5
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
     """Runs one slice, or two at once: while one of them waits for the server, the other one works.
-    Reads claim keys over the driver's session. `progressed`: see `Job`.
+    Reads claim keys over the driver's session. `spark` is for the ledger. `progressed`: see `Job`.
     """
 
     name: str = "in-process"
-    spark: None = None
+    spark: "SparkSession | None" = None
     progressed: Callable[[], object] | None = None
+    without_spark: Problem | None = None
 
     def slices(self, wanted: int) -> int:
         """Two, unless one is wanted."""

@@ -1,4 +1,4 @@
-"""What is told of an error of Spark: its deepest cause, whether it may pass, and what to do."""
+"""The sentence on an error of Spark: its deepest cause, whether it may pass, and what to do."""
 
 import json
 import re

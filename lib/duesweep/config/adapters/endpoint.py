@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
 
-from duesweep.config import Config, has_cluster_files, otlp_settings, started
+from duesweep.config import Config, has_cluster_files, has_pyspark, otlp_settings, started
 from duesweep.config.adapters import (
     QueueConnection,
     adapter,
@@ -26,9 +26,10 @@ from duesweep.core.policy import (
     RateLimit,
     RateLimits,
     Retry,
+    SweepEngine,
 )
 from duesweep.core.routing import EVERYTHING, Allowed, Route
-from duesweep.ledger.ledger import require_delta_rs_root
+from duesweep.ledger.ledger import can_delta_rs_reach, require_delta_rs_root
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import Store, StoreSettings, TransactionMode
@@ -84,7 +85,9 @@ def _batch_rows(config: Config) -> int:
     return config.sweep.batch_rows or usual
 
 
-def _spark_from(config: Config) -> int:
+def _spark_from(config: Config) -> int | None:
+    if config.sweep.engine is not SweepEngine.AUTO:
+        return 0 if config.sweep.engine is SweepEngine.SPARK else None
     if config.sweep.spark_from is not None:
         return config.sweep.spark_from
     return SPARK_FROM if config.store.dialect == "postgresql" else SPARK_FROM_ON_SQL_SERVER
@@ -181,6 +184,8 @@ def _mode(config: Config, queues: Queue) -> TransactionMode:
 def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
     if asked is LedgerWriter.DELTA_RS:
         require_delta_rs_root(root)
+    if asked is LedgerWriter.AUTO and not has_pyspark() and can_delta_rs_reach(root):
+        return LedgerWriter.DELTA_RS
     if asked is LedgerWriter.AUTO and has_cluster_files():
         return LedgerWriter.SPARK
     return asked

@@ -78,6 +78,7 @@ def document(run: Run) -> dict[str, Any]:
         "next_attempt": None if run.next_attempt is None else plain(run.next_attempt.instant),
         "exit_code": run.exit_code,
         "error": run.error,
+        "without_spark": None if run.without_spark is None else str(run.without_spark),
     }
     if run.report is not None:
         return {**plain(run.report), **told}
@@ -116,6 +117,8 @@ def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
     told = {Holder.BACK_OFF} if run.outcome == "idle" else set[Holder]()
     told |= {Holder.BREAKER} if run.report is not None else set()
     yield from _held([one for one in run.held_back if one.holder not in told])
+    if run.without_spark is not None:
+        yield _without_spark(run.without_spark)
     if run.is_late:
         yield Note(_late(run, context), with_json=True)
     kept = _kept(run, context)
@@ -130,6 +133,9 @@ def fleet_blocks(ran: Sequence[tuple[SweepContext, Run]], unread: Sequence[Run])
     settings are wrong.
     """
     for context, run in ran:
+        if run.without_spark is not None:
+            said = run.without_spark.sentences
+            yield Note(f"{run.source}: swept without Spark: {said}", with_json=True)
         kept = _kept(run, context)
         if kept is not None:
             yield Note(f"{run.source}: {kept}", with_json=True)
@@ -139,6 +145,10 @@ def fleet_blocks(ran: Sequence[tuple[SweepContext, Run]], unread: Sequence[Run])
         is_error = run.report is None and run.error is not None
         yield Note(sentence) if is_error else Line(sentence)
     yield Line(_sum_sentence([run for _, run in told]))
+
+
+def _without_spark(why: Problem) -> Block:
+    return Note(f"Swept in this process, without Spark: {why.sentences}", with_json=True)
 
 
 def _late(run: Run, context: SweepContext) -> str:
@@ -438,6 +448,8 @@ def handover_document(done: "Handover") -> Mapping[str, Any]:
 def handover_blocks(done: "Handover") -> Iterator[Block]:
     """The result of a handover, and the rest."""
     yield from summary(done.report, only_due=False)
+    if done.without_spark is not None:
+        yield _without_spark(done.without_spark)
     if done.left:
         yield Note(
             f"{count_text(done.left, 'message')} left in the store; `handover --dry-run` lists "

@@ -1,0 +1,102 @@
+"""A large sweep without Spark: it is done in its own process, and says why."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, SparkError
+from duesweep.core.policy import LedgerWriter
+from duesweep.operations import opening
+from duesweep.operations.look import Look, is_for_spark, needs_spark
+from duesweep.operations.run import Run, sweep_seen
+from duesweep.report.views.runs import document
+from duesweep.sweep.stop import Stop
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import context_of
+
+_NO_JAVA = ConfigError("Spark needs Java 17 or 21, and java does not run", advice="install it")
+_NO_SPARK = SparkError("PySpark is not installed", transient=False, advice="install it")
+_DOWN = SparkError("Spark did not start: no master answers", transient=True)
+_LOOK = Look(has_work=True, needs_spark=True, notices=())
+
+
+def _sweep(error: DuesweepError, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Run:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(opening, "open_spark", fail)
+    store = MemoryStore([delayed_row("Billing") for _ in range(3)])
+    settings = {"ledger_writer": LedgerWriter.DELTA_RS, "spark_from": 2} | settings
+    context = context_of(store, MemoryQueue("Billing"), store.clock, **settings)
+    return sweep_seen(context, _LOOK, Stop(), on_spark=True)
+
+
+@pytest.mark.parametrize("error", [_NO_JAVA, _NO_SPARK, _DOWN], ids=["Java", "PySpark", "master"])
+def test_large_sweep_without_spark_is_done_in_process_and_says_why(
+    error: DuesweepError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _sweep(error, monkeypatch)
+
+    assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
+    told = document(run)
+    assert told["engine"] == "in-process"
+    assert error.text in told["without_spark"]
+    assert 'set sweep.engine = "process"' in told["without_spark"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"spark_from": 0}, {"ledger_writer": LedgerWriter.SPARK}],
+    ids=["the settings want Spark", "Spark writes the ledger"],
+)
+def test_sweep_that_needs_spark_is_refused_without_it(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SparkError) as caught:
+        _sweep(_NO_SPARK, monkeypatch, **settings)
+
+    assert caught.value.exit_code == ExitCode.CONFIGURATION
+
+
+def test_sweep_in_process_by_its_settings_is_never_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    context = context_of(store, MemoryQueue(), spark_from=None, ledger_writer=LedgerWriter.DELTA_RS)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+
+    assert not needs_spark(context, lambda: 10**9)
+    assert not is_for_spark(context, lambda: 10**9)
+    assert needs_spark(replace(context, spark_from=10), lambda: 1)
+
+
+_WITHOUT_PYSPARK = """
+import sys
+class Blocker:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {"pyspark", "py4j", "delta"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+sys.meta_path.insert(0, Blocker())
+import pkgutil, importlib, duesweep
+from duesweep.core.errors import SparkError
+known = {"drivers.spark", "sweep.spark", "ledger.spark", "operations.doctor_spark"}
+for found in pkgutil.walk_packages(duesweep.__path__, "duesweep."):
+    if found.name.removeprefix("duesweep.") not in known and "__main__" not in found.name:
+        importlib.import_module(found.name)
+from duesweep.operations.opening import open_spark
+try:
+    open_spark()
+except SparkError as error:
+    print(int(error.exit_code), error)
+"""
+
+
+def test_without_pyspark_everything_else_loads_and_its_absence_is_one_sentence() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PYSPARK], capture_output=True, text=True, check=False
+    )
+
+    assert ran.stdout == "2 PySpark is not installed; install duesweep[spark]\n", ran.stderr
