@@ -105,7 +105,8 @@ def test_nothing_due_is_0_and_writes_nothing(endpoint: Endpoint) -> None:
     summary = endpoint.document("sweep")
 
     names = [field.name for field in fields(SweepReport) if field.repr]
-    assert list(summary) == [*names, "held_back", "next_due", "next_attempt", "exit_code", "error"]
+    others = ("held_back", "next_due", "next_attempt", "exit_code", "error", "without_spark")
+    assert list(summary) == [*names, *others]
     assert summary["source"].endswith("/public.Sales.Orders.Delayed")
     assert (summary["outcome"], summary["found"], summary["over_limit"]) == ("idle", 0, 0)
     assert summary["sweep_id"] is None
