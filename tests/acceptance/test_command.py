@@ -1,8 +1,10 @@
 """`./spark-submit.sh`, as a person or a cron job runs it."""
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,16 +95,33 @@ def test_wrong_setting_is_one_sentence_and_2(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.long
-def test_standalone_cluster_runs_on_the_shipped_interpreter(
-    endpoint: Endpoint, ledger: LedgerReader
+def test_standalone_cluster_runs_on_the_shipped_interpreter_and_uses_all_its_cores(
+    endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
 ) -> None:
+    """Also of a worker that comes later than the session, which then has two cores, as it says."""
     endpoint.set_up("Billing")
     endpoint.delay_many(3_000, ["Billing"])
-    file = str(endpoint.config_file(sweep__spark_from=0))
-    with standalone_cluster(workers=2) as master:
-        done = run("sweep", "--config", file, "--json", MASTER=master)
+    file = str(endpoint.config_file(sweep__engine="spark", sweep__batch_rows=100))
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": tmp_path.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.app.name": "the user's",
+    }
+    given = [word for each in settings.items() for word in ("--conf", "=".join(each))]
+    with standalone_cluster(workers=2, cores=4) as master:
+        done = run("sweep", "--config", file, "--json", *given, MASTER=master)
 
     assert done.code == 0, done.err
+    events = [event for log in tmp_path.rglob("*") if log.is_file() for event in _events(log)]
+    executors = [
+        event["Task Info"]["Executor ID"]
+        for event in events
+        if event["Event"] == "SparkListenerTaskEnd"
+    ]
+    assert len(executors) >= 8
+    assert len(set(executors)) == 2
+    assert "the user's" in {event.get("App Name") for event in events}
     summary = done.document
     assert (summary["dispatched"], summary["outcome"]) == (3_000, "done")
     assert len(endpoint.queue_rows("Billing")) == ledger.count("tombstones") == 3_000
@@ -111,6 +130,12 @@ def test_standalone_cluster_runs_on_the_shipped_interpreter(
         for interpreter in Path(folder).glob("python3*"):
             if os.access(interpreter, os.X_OK) and "config" not in interpreter.name:
                 assert run_program(interpreter, "-c", "import psycopg").code != 0
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    """The events in a log of Spark's; none if the file is no such log."""
+    lines = log.read_bytes().splitlines()
+    return [json.loads(line) for line in lines if line.startswith(b'{"Event"')]
 
 
 def test_demo_shows_that_ledger_and_queues_agree(open_folder: Path) -> None:

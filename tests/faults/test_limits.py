@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits, Slicing
 from duesweep.stores.base import DriverSession, Slices
 from duesweep.sweep.job import CutShort, Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.sweep import slicing
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
@@ -28,8 +29,8 @@ class _ThreadsEngine:
     name: str = "in-process"
     spark: None = None
 
-    def slices(self, wanted: int) -> int:
-        return wanted
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
+        return slicing(wanted, batch_rows)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]

@@ -103,6 +103,7 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
     done = run_program(
         *(ROOT / "spark-submit.sh", "doctor", "--json", "--config", file),
         *("--conf", "spark.speculation=true"),
+        *("--conf", "spark.sql.session.timeZone=Asia/Kolkata"),
         env=os.environ | variables,
         cwd=endpoint.folder,
     )
@@ -111,12 +112,24 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
     # Spark makes a folder for its own tables.
     assert {*endpoint.folder.iterdir()} == before
     found = {finding["check"]: finding for finding in done.document["findings"]}
-    # A session that duesweep opens itself is without, whatever the options are.
-    assert found["spark-speculation"]["severity"] == "ok"
+    # The user's settings count, here and in a sweep, which they stop.
+    assert found["spark-speculation"]["severity"] == "fault"
+    assert "timeZone is Asia/Kolkata" in found["spark-time-zone"]["found"]
     assert found["spark-task-retries"]["severity"] == "warning"
     assert "A task is tried once" in found["spark-task-retries"]["found"]
     assert "Asia/Kolkata" in found["jvm-time-zone"]["found"]
     assert found["executor-drivers"]["severity"] == "ok"
+
+
+def test_sweep_is_refused_with_a_setting_that_would_break_the_promise(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    file = str(endpoint.config_file(sweep__engine="spark"))
+
+    done = run_on_shell("sweep", "--config", file, "--conf", "spark.speculation=true")
+
+    assert (done.code, done.out, len(endpoint.waiting())) == (2, "", 1)
+    assert "spark.speculation is true" in done.err
+    assert "Set spark.speculation=false" in done.err
 
 
 _OVER_CONNECT = """

@@ -22,8 +22,8 @@ _LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
-def standalone_cluster(workers: int = 2) -> Iterator[str]:
-    """Start a master and `workers` of one core and 1 GB each; yields the master's URL."""
+def standalone_cluster(workers: int = 2, *, cores: int = 1) -> Iterator[str]:
+    """Start a master and `workers` of these cores and 1 GB each; yields the master's URL."""
     port, web_port = free_port(), free_port()
     url = f"spark://{_LOOPBACK}:{port}"
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def standalone_cluster(workers: int = 2) -> Iterator[str]:
         _wait_for_workers(0, web_port, folder)
         for number in range(workers):
             home = folder / f"worker{number}"
-            resources = ("--cores", "1", "--memory", "1g", "--work-dir", str(home))
+            resources = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(home))
             worker = ("worker.Worker", "--webui-port", "0", *resources, url)
             stack.enter_context(_daemon(home, *worker))
         _wait_for_workers(workers, web_port, folder)

@@ -107,8 +107,8 @@ def _application(*parts: typer.Typer) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        epilog="These options, and options of Spark's spark-submit, such as --master, --conf, "
-        "--jars and --driver-memory, may stand anywhere on the command line.",
+        epilog="These options, and options of Spark's spark-submit, such as --master, --remote, "
+        "--conf, --jars and --driver-memory, may stand anywhere on the command line.",
     )
     app.callback()(_duesweep)
     for part in parts:

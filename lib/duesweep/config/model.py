@@ -365,8 +365,8 @@ class SweepConfig(Section):
         default=0,
         ge=0,
         le=10_000,
-        description="Spark tasks, each with at least one batch. 0: one for each core. A sweep in "
-        "process has at most two.",
+        description="Spark tasks, each with at least one batch. 0: one for each core; on a cluster "
+        "at least 32, and one for 25,000 messages. A sweep in process has at most two.",
     )
     engine: SweepEngine = Field(
         default=SweepEngine.AUTO,

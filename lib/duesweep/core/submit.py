@@ -1,6 +1,6 @@
 """Options of Spark's spark-submit, which may stand anywhere on a command line of duesweep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from duesweep.core.errors import ConfigError
@@ -11,7 +11,7 @@ _OPTIONS = {
     *("--driver-library-path", "--driver-memory", "--exclude-packages", "--executor-cores"),
     *("--executor-memory", "--files", "--jars", "--keytab", "--master", "--name"),
     *("--num-executors", "--packages", "--principal", "--properties-file", "--proxy-user"),
-    *("--py-files", "--repositories", "--total-executor-cores"),
+    *("--py-files", "--remote", "--repositories", "--total-executor-cores"),
 }
 _FLAG = "--load-spark-defaults"
 _FILE_SYSTEM = "spark.hadoop.fs."
@@ -32,7 +32,7 @@ class SubmitOptions:
     @property
     def may_reach_other_files(self) -> bool:
         """Whether Spark may reach other file systems with them than this process does."""
-        return any(
+        return self.remote is not None or any(
             name == "--properties-file" or (name == "--conf" and value.startswith(_FILE_SYSTEM))
             for name, value in self.given
         )
@@ -42,14 +42,25 @@ class SubmitOptions:
 
     def setting(self, key: str) -> str | None:
         """The value of a setting of Spark, None if it was not given."""
-        settings = [value.partition("=") for value in self.all_of("--conf")]
-        return next((value for name, _, value in reversed(settings) if name == key), None)
+        return self.settings.get(key)
 
     @property
     def master(self) -> str | None:
         """The master, None if none was given."""
         named = self.all_of("--master")
         return named[-1] if named else self.setting("spark.master")
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Spark's settings."""
+        pairs = [value.partition("=") for value in self.all_of("--conf")]
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def remote(self) -> str | None:
+        """The address of a server of Spark Connect, None if none was given."""
+        named = self.all_of("--remote")
+        return named[-1] if named else None
 
     def without(self, *names: str) -> "SubmitOptions":
         left = tuple(option for option in self.given if option[0] not in names)
@@ -83,7 +94,13 @@ def take_options(arguments: Sequence[str]) -> tuple[SubmitOptions, list[str]]:
             f"--conf {value} is no setting of Spark, which is key=value",
             advice="the configuration's file is --config",
         )
-    return SubmitOptions(tuple(taken), loads_defaults), rest
+    options = SubmitOptions(tuple(taken), loads_defaults)
+    if options.remote is not None and options.master is not None:
+        raise ConfigError(
+            "--remote and --master cannot be used together",
+            advice="--remote is the address of a Spark Connect server, which has a master",
+        )
+    return options, rest
 
 
 # The options of this process's command line.

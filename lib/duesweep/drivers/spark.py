@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from duesweep.core.errors import SparkError, lacks_descriptors, raise_interruption
+from duesweep.core.errors import ConfigError, SparkError, lacks_descriptors, raise_interruption
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.jvm import start_jvm
 from duesweep.drivers.spark_causes import Cause, cause_of
@@ -30,16 +30,18 @@ SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
 # PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
 _CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
-# The settings of spark-defaults.conf that every session needs.
+_SPECULATION = "spark.speculation"
+_EXTENSIONS, _CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
+# Over Spark Connect these are its server's.
+_OF_THE_SERVER = {_EXTENSIONS, _CATALOG}
+# The settings of spark-defaults.conf that every session needs, where the user gives no others.
 SETTINGS = {
     "spark.app.name": "duesweep",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     # Other readers cannot read INT96 before 1677 and after 2262. The ledger's writer sets this too.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A second copy of a running task is safe, but useless: it would find the rows locked.
-    "spark.speculation": "false",
     # Arrow rows stay Arrow until an executor writes them. As a local relation they would become
     # part of the query's plan: 200,000 rows took 12 s instead of 2 s.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
@@ -74,14 +76,15 @@ def _open(options: SubmitOptions | None, master: str) -> SparkSession:
     logging.getLogger().addFilter(_is_not_from_py4j)
     # PySpark has no other way to ask whether there is a JVM. Over Spark Connect, none is started.
     is_started = SparkContext._gateway is not None  # noqa: SLF001
-    is_started = is_started or not _CONNECT_VARIABLES.isdisjoint(os.environ)
+    is_remote = options is not None and options.remote is not None
+    is_started = is_started or is_remote or not _CONNECT_VARIABLES.isdisjoint(os.environ)
     launch = None if options is None or is_started else launch_of(options, master)
     handler = signal.getsignal(signal.SIGINT)
     try:
         with _environment({} if launch is None else launch.variables):
             if not is_started:
                 _start_driver(launch)
-            session = SparkSession.builder.config(map=dict(SETTINGS)).getOrCreate()
+            session = _session(options)
     except OSError as error:
         # PySpark listens on `localhost`, which a bare system may not know.
         if isinstance(error, ConnectionError) or lacks_descriptors(error):
@@ -91,6 +94,48 @@ def _open(options: SubmitOptions | None, master: str) -> SparkSession:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
     return session
+
+
+def _session(options: SubmitOptions | None) -> SparkSession:
+    """A session of the JVM that is there, or over Spark Connect, with our settings where the user
+    gave none.
+    """
+    builder: SparkSession.Builder = SparkSession.builder
+    if SparkContext._gateway is not None:  # noqa: SLF001
+        given = SparkConf()
+        ours = {name: value for name, value in SETTINGS.items() if given.get(name, None) is None}
+        return builder.config(map=ours).getOrCreate()
+    # The server has its own extensions and catalog.
+    ours = {name: value for name, value in SETTINGS.items() if name not in _OF_THE_SERVER}
+    builder = builder.config(map=ours | ({} if options is None else options.settings))
+    if options is not None and options.remote is not None:
+        builder = builder.remote(options.remote)
+    return builder.getOrCreate()
+
+
+def _with_ours(conf: SparkConf) -> SparkConf:
+    """The settings, with ours if none is given. Extensions are a list, to which ours is added."""
+    for name, value in SETTINGS.items():
+        given = conf.get(name, None)
+        if name == _EXTENSIONS and given is not None and value not in given.split(","):
+            conf.set(name, f"{given},{value}")
+        conf.setIfMissing(name, value)
+    return conf
+
+
+def refuse_settings(spark: SparkSession) -> None:
+    """Raise `ConfigError` for a setting of the session that would break a promise."""
+    try:
+        speculates = spark.sparkContext.getConf().get(_SPECULATION, "false")
+    except PySparkException:
+        # Spark Connect has no context.
+        speculates = str(spark.conf.get(_SPECULATION, "false"))
+    if str(speculates).lower() == "true":
+        raise ConfigError(
+            f"{_SPECULATION} is true: Spark would start second copies of slow tasks, and the one "
+            "that it kills may leave messages delivered twice",
+            advice=f"set {_SPECULATION}=false, with --conf or where the session is prepared",
+        )
 
 
 @contextmanager
@@ -111,18 +156,18 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 def _start_driver(launch: Launch | None) -> None:
     """Start the JVM, or connect to the JVM of spark-submit."""
-    conf = SparkConf().setAll(list(SETTINGS.items()))
     if launch is None:
-        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(None, {"process_group": 0})  # type: ignore[no-untyped-call]
     else:
-        words = [word for name, value in conf.getAll() for word in ("--conf", f"{name}={value}")]
-        jvm = start_jvm(launch.java, launch.spark_home, [*words, *launch.words], launch.variables)
+        jvm = start_jvm(launch.java, launch.spark_home, launch.words, launch.variables)
         reached = {"PYSPARK_GATEWAY_PORT": str(jvm.port), "PYSPARK_GATEWAY_SECRET": jvm.secret}
         with _environment(reached):
             gateway = launch_gateway()  # type: ignore[no-untyped-call]
         # As PySpark does: the JVM ends with the pipe to it.
         gateway.proc = jvm.process
-    SparkContext(conf=conf, gateway=gateway)
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+    # Only now it has the settings that the user gave to spark-submit.
+    SparkContext(conf=_with_ours(SparkConf()), gateway=gateway)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -25,7 +25,7 @@ from duesweep.core.errors import (
     Problem,
     StoreError,
 )
-from duesweep.core.policy import Pause, Paused, Slicing
+from duesweep.core.policy import Pause, Paused
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger
@@ -398,8 +398,7 @@ def look_ahead(
 def _slices_in_process(context: SweepContext, eligible: int) -> int:
     from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - a look does without
 
-    wanted = InProcessEngine().slices(context.slices)
-    return Slicing(wanted, least_rows=context.limits.rows).count(eligible)
+    return InProcessEngine().slicing(context.slices, context.limits.rows).count(eligible)
 
 
 def with_problems(

@@ -130,6 +130,7 @@ def opened_engine(
         return
     with drivers_spark().map_spark_errors():
         if on_spark:
+            drivers_spark().refuse_settings(session)
             yield SparkEngine(session, context.timeouts, progressed=progressed)
         else:
             yield InProcessEngine(spark=session, progressed=progressed)

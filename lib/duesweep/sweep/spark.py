@@ -12,13 +12,17 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core import logs
 from duesweep.core.errors import raise_interruption
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
 from duesweep.sweep.job import CutShort, Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.sweep import slicing
 
+# A fresh cluster has two cores, as it says, until its executors have registered. A task takes a
+# tenth of a second more than its messages.
+_LEAST_ON_CLUSTER, _MOST_ROWS_ON_CLUSTER = 32, 25_000
 # Each row is about 80 kB.
 _FETCH_ROWS = 50
 
@@ -35,9 +39,23 @@ class SparkEngine:
     progressed: Callable[[], object] | None = None
     without_spark: None = None
 
-    def slices(self, wanted: int) -> int:
-        """As many as wanted, else one for each core."""
-        return wanted or self.cores
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
+        """As many as wanted. Else one for each core, and on a cluster more: its executors may come
+        later than the session, more of them for waiting tasks, and they need not be equally fast.
+        """
+        if wanted or self._is_local:
+            return slicing(wanted or self.cores, batch_rows)
+        return slicing(max(self.cores, _LEAST_ON_CLUSTER), batch_rows, _MOST_ROWS_ON_CLUSTER)
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether all cores are this machine's."""
+        try:
+            master = str(self.spark.conf.get("spark.master", ""))
+        except PySparkException:
+            # Some platforms hide it.
+            return False
+        return master.startswith("local") and not master.startswith("local-cluster")
 
     @property
     def cores(self) -> int:

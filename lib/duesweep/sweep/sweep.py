@@ -75,8 +75,8 @@ class Engine(Protocol):
     def without_spark(self) -> Problem | None:
         """Why Spark does not dispatch, which was to; None: it does, or was not to."""
 
-    def slices(self, wanted: int) -> int:
-        """How many slices a plan has at most; `wanted` is the setting, 0: not set."""
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
+        """How a plan is cut into slices; `wanted` is the setting, 0: not set."""
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None if all
@@ -99,9 +99,9 @@ class InProcessEngine:
     progressed: Callable[[], object] | None = None
     without_spark: Problem | None = None
 
-    def slices(self, wanted: int) -> int:
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
         """Two, unless one is wanted."""
-        return min(wanted or 2, 2)
+        return slicing(min(wanted or 2, 2), batch_rows)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
@@ -185,6 +185,13 @@ _IDLE_SECONDS = 5.0
 # How often it looks whether its ledger is there, and how much the journal holds.
 _CHECK_SECONDS = 10.0
 _UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
+
+
+def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Slicing:
+    """A slice has a batch at least, and each part of a large backlog has as many as are wanted."""
+    size = max(batch_rows, min(most_rows, MOST_IN_A_SWEEP // slices))
+    return Slicing(slices, least_rows=batch_rows, most_rows=min(MAX_SLICE_ROWS, size))
+
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
 Reach = Callable[[Horizon], Horizon]
@@ -376,8 +383,8 @@ class _Dispatching:
         self.horizon = run.horizon
         if not self.parts:
             with context.tracing.span("plan", {}):
-                wanted = engine.slices(context.slices)
-                plan = session.plan(run.horizon, _slicing(wanted, context.limits.rows))
+                cut = engine.slicing(context.slices, context.limits.rows)
+                plan = session.plan(run.horizon, cut)
             self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
         if not self.parts:
             return None
@@ -401,12 +408,6 @@ class _Dispatching:
             first_slice=first_slice,
             is_stopped=lambda: stop.is_wanted,
         )
-
-
-def _slicing(slices: int, batch_rows: int) -> Slicing:
-    """A slice has a batch at least, and each part of a large backlog has as many as are wanted."""
-    size = max(batch_rows, MOST_IN_A_SWEEP // slices)
-    return Slicing(slices, least_rows=batch_rows, most_rows=min(MAX_SLICE_ROWS, size))
 
 
 def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:

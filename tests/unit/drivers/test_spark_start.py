@@ -37,6 +37,7 @@ _JAVA_21 = "echo 'openjdk version \"21.0.5\" 2024-10-15' >&2"
         ("sweep --load-spark-defaults", "--load-spark-defaults", "sweep"),
         ("list -- --master x", "", "list -- --master x"),
         ("sweep --name=", "--name ''", "sweep"),
+        ("sweep --remote sc://h:1 --json", "--remote sc://h:1", "sweep --json"),
     ],
 )
 def test_options_of_spark_submit_may_stand_anywhere(line: str, taken: str, rest: str) -> None:
@@ -55,6 +56,11 @@ def test_options_that_were_taken_mean_the_same_on_another_command_line(words: li
     again, left = take_options([*options.words, *rest])
 
     assert (list(again.words), left) == (list(options.words), rest)
+
+
+def test_server_of_spark_connect_has_a_master_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="--remote and --master cannot be used together"):
+        take_options(["sweep", "--remote", "sc://h", "--master", "local"])
 
 
 def test_option_without_a_value_is_refused() -> None:
