@@ -128,7 +128,7 @@ def test_sweep_is_refused_with_a_setting_that_would_break_the_promise(endpoint: 
     done = run_on_shell("sweep", "--config", file, "--conf", "spark.speculation=true")
 
     assert (done.code, done.out, len(endpoint.waiting())) == (2, "", 1)
-    assert "spark.speculation is true" in done.err
+    assert "spark.speculation is on" in done.err
     assert "Set spark.speculation=false" in done.err
 
 

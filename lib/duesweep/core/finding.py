@@ -77,6 +77,7 @@ class Check(StrEnum):
     STORE_NOTICES = "store-notices"
     SWEEP_START = "sweep-start"
     SPARK_START = "spark-start"
+    SPARK_JDBC = "spark-jdbc"
     SPARK_SPECULATION = "spark-speculation"
     SPARK_TASK_RETRIES = "spark-task-retries"
     SPARK_TIME_ZONE = "spark-time-zone"

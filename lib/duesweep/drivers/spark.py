@@ -132,8 +132,8 @@ def refuse_settings(spark: SparkSession) -> None:
         speculates = str(spark.conf.get(_SPECULATION, "false"))
     if str(speculates).lower() == "true":
         raise ConfigError(
-            f"{_SPECULATION} is true: Spark would start second copies of slow tasks, and the one "
-            "that it kills may leave messages delivered twice",
+            f"{_SPECULATION} is on: Spark would start second copies of slow tasks, and a copy that "
+            "it kills may leave messages delivered twice",
             advice=f"set {_SPECULATION}=false, with --conf or where the session is prepared",
         )
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from duesweep.config import Config, route_notice
+from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.config.adapters.roles import (
@@ -20,7 +20,7 @@ from duesweep.config.adapters.roles import (
     waiting_destinations,
 )
 from duesweep.core import logs
-from duesweep.core.errors import DuesweepError, ExitCode, MessageError, capitalized
+from duesweep.core.errors import DuesweepError, ExitCode, MessageError, Problem, capitalized
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
@@ -41,7 +41,7 @@ from duesweep.core.quantities import count_text, time_text
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.look import held_by_locks
-from duesweep.operations.opening import open_spark
+from duesweep.operations.opening import always_needs_spark, open_spark
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
@@ -151,21 +151,37 @@ def _ledger_without_spark(
 def _examine_spark(
     examined: Examination | None, binding: LedgerBinding
 ) -> tuple[Sequence[Finding], DuesweepError | None]:
+    context = None if examined is None else examined.context
+    is_needed = context is None or always_needs_spark(context)
+    if context is not None and context.spark_from is None and not is_needed:
+        unused = skipped(Check.SPARK_START, SESSION, 'sweep.engine is "process": no sweep needs it')
+        return [unused, *_ledger_without_spark(examined, binding)], None
     try:
         spark = open_spark()
     except DuesweepError as error:
-        found = fault_of(Check.SPARK_START, SESSION, error.problem, _AS_SWEEPS_RUN)
-        return [found, *_ledger_without_spark(examined, binding)], error
+        found = _no_spark(error.problem, is_needed=is_needed)
+        ledger = _ledger_without_spark(examined, binding)
+        return [found, *ledger], error if is_needed else None
     from duesweep.operations.doctor_spark import spark_findings  # noqa: PLC0415 - loads Spark
 
     logs.step("checks Spark and its executors")
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
-    findings = [*spark_findings(spark, needs)]
+    findings = [*spark_findings(spark, needs, None if context is None else context.store)]
     if examined is not None:
         logs.step("checks the ledger")
         ledger = examined.context.open_ledger(spark)
         findings.append(_older_copy(examined, ledger, ledger_finding(ledger, binding)))
     return findings, None
+
+
+def _no_spark(why: Problem, *, is_needed: bool) -> Finding:
+    """There is no session. Who has not installed Spark does without it."""
+    if is_needed:
+        return fault_of(Check.SPARK_START, SESSION, why, _AS_SWEEPS_RUN)
+    text = f"Large sweeps run in process, without Spark: {why.text}"
+    if not has_pyspark():
+        return skipped(Check.SPARK_START, SESSION, text)
+    return warning(Check.SPARK_START, SESSION, text, capitalized(why.advice or _AS_SWEEPS_RUN))
 
 
 def _older_copy(examined: Examination, ledger: Ledger, found: Finding) -> Finding:

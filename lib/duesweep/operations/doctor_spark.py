@@ -12,11 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 import duesweep
 from duesweep.config.adapters import Needs
-from duesweep.core.errors import capitalized
+from duesweep.core.errors import DuesweepError, capitalized
 from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
 from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.operations.doctor import SESSION
-from duesweep.sweep.spark import SparkEngine
+from duesweep.stores.base import Store
+from duesweep.sweep.spark import SparkEngine, one_row_df
 
 _ENOUGH_TRIES = 2
 _TASKS_PER_CORE, _MOST_TASKS = 2, 1_000
@@ -30,14 +31,18 @@ _DEFAULT_TRIES = "4"
 Answer = Mapping[str, Any]
 
 
-def spark_findings(spark: SparkSession, needs: Needs) -> Iterator[Finding]:
-    """Findings on the session and its executors; starts one small job."""
+def spark_findings(
+    spark: SparkSession, needs: Needs, store: Store | None = None
+) -> Iterator[Finding]:
+    """Findings on the session, its way to the store and its executors; starts two small jobs."""
     master = _setting(spark, "spark.master", "a cluster")
     yield ok(Check.SPARK_START, SESSION, f"Spark {spark.version} runs on {master}")
     yield speculation(_setting(spark, "spark.speculation", "false"))
     yield task_tries(_tries(spark, master))
     yield _session_zone(_setting(spark, "spark.sql.session.timeZone", "UTC"))
     yield jvm_zone(_ask_jvm_zone(spark))
+    if store is not None:
+        yield _jdbc(spark, store)
     try:
         answers = _ask_executors(spark, needs)
     except SPARK_ERRORS as error:
@@ -63,6 +68,23 @@ def _setting(spark: SparkSession, name: str, default: str) -> str:
         return default
 
 
+def _jdbc(spark: SparkSession, store: Store) -> Finding:
+    """Whether an executor reads from the store's database."""
+    check = Check.SPARK_JDBC
+    try:
+        with store.open_driver() as session:
+            source = session.jdbc()
+        one_row_df(spark, source).collect()
+    except DuesweepError as error:
+        return skipped(check, SESSION, f"Spark did not read from the store: {error.text}")
+    except SPARK_ERRORS as error:
+        why = cause(error)
+        advice = why.advice or "check store.jdbc_url, and that all executors reach the server"
+        text = f"Spark cannot read from the store: {why.text}"
+        return fault(check, SESSION, text, capitalized(advice))
+    return ok(check, SESSION, "Spark reads from the store")
+
+
 def _tries(spark: SparkSession, master: str) -> int | None:
     local = _LOCAL_MASTER.fullmatch(master)
     tries = _setting(spark, "spark.task.maxFailures", _DEFAULT_TRIES)
@@ -81,7 +103,7 @@ def _ask_jvm_zone(spark: SparkSession) -> str | None:
 
 def _ask_executors(spark: SparkSession, needs: Needs) -> Sequence[Answer]:
     """The answer of each machine to `question`."""
-    tasks = min(SparkEngine(spark).cores * _TASKS_PER_CORE, _MOST_TASKS)
+    tasks = min(SparkEngine(spark).tasks * _TASKS_PER_CORE, _MOST_TASKS)
     # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, _TASK_SECONDS), "string", useArrow=False)
     answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))

@@ -45,7 +45,12 @@ class SparkEngine:
         """
         if wanted or self._is_local:
             return slicing(wanted or self.cores, batch_rows)
-        return slicing(max(self.cores, _LEAST_ON_CLUSTER), batch_rows, _MOST_ROWS_ON_CLUSTER)
+        return slicing(self.tasks, batch_rows, _MOST_ROWS_ON_CLUSTER)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks use all cores, also cores that a cluster gets later."""
+        return self.cores if self._is_local else max(self.cores, _LEAST_ON_CLUSTER)
 
     @property
     def _is_local(self) -> bool:
@@ -100,13 +105,18 @@ def try_jdbc(spark: SparkSession, store: Store) -> None:
     """
     with store.open_driver() as session:
         source = session.jdbc()
-    one = "(SELECT 1 AS one) AS nothing"
     try:
-        spark.read.jdbc(source.url, one, properties=source.properties).schema  # noqa: B018 - it connects
+        one_row_df(spark, source).schema  # noqa: B018 - it connects
     except SPARK_ERRORS as error:
         raise_interruption(error)
         if cause(error).is_lasting:
             raise
+
+
+def one_row_df(spark: SparkSession, source: JdbcSource) -> DataFrame:
+    """One row, read over JDBC."""
+    one = "(SELECT 1 AS number) AS one_row"
+    return spark.read.jdbc(source.url, one, properties=source.properties)
 
 
 def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
