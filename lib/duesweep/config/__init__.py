@@ -11,6 +11,7 @@ from duesweep.config.environment import (
     spark_options,
     spark_start,
     started,
+    would_start_spark,
 )
 from duesweep.config.files import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
@@ -49,4 +50,5 @@ __all__ = [
     "spark_options",
     "spark_start",
     "started",
+    "would_start_spark",
 ]

@@ -51,6 +51,17 @@ def has_spark_of_its_own() -> bool:
     return bool(submit.command_line.given) or "MASTER" in os.environ
 
 
+def would_start_spark() -> bool:
+    """Whether Spark would have to start first, on this machine's own cores: no session is prepared,
+    and neither a cluster nor a server of Spark Connect is named.
+    """
+    options = submit.command_line
+    master = options.master or os.environ.get("MASTER", "local")
+    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    is_remote = options.remote is not None or "SPARK_REMOTE" in os.environ
+    return is_local and not is_remote and not has_prepared_session()
+
+
 def spark_options() -> Sequence[str]:
     """The options of spark-submit on this process's command line, for another process."""
     return submit.command_line.words

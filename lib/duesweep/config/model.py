@@ -378,8 +378,8 @@ class SweepConfig(Section):
         default=None,
         ge=0,
         le=MOST,
-        description='`engine = "auto"` sweeps fewer due messages without Spark. Default: 200,000, '
-        "from SQL Server 50,000.",
+        description='`engine = "auto"` sweeps fewer due messages without Spark. Default: '
+        "1,000,000; on a cluster or over Spark Connect 200,000; from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
 
-from duesweep.config import Config, has_cluster_files, has_pyspark, otlp_settings, started
+from duesweep.config import (
+    Config,
+    has_cluster_files,
+    has_pyspark,
+    otlp_settings,
+    started,
+    would_start_spark,
+)
 from duesweep.config.adapters import (
     QueueConnection,
     adapter,
@@ -16,6 +23,7 @@ from duesweep.core import logs
 from duesweep.core.errors import ConfigError, QueueNotFoundError, type_name
 from duesweep.core.policy import (
     BATCH_ROWS,
+    COLD_SPARK_FROM,
     MAX_BATCH_ROWS,
     SPARK_FROM,
     SPARK_FROM_ON_SQL_SERVER,
@@ -90,7 +98,9 @@ def _spark_from(config: Config) -> int | None:
         return 0 if config.sweep.engine is SweepEngine.SPARK else None
     if config.sweep.spark_from is not None:
         return config.sweep.spark_from
-    return SPARK_FROM if config.store.dialect == "postgresql" else SPARK_FROM_ON_SQL_SERVER
+    if config.store.dialect != "postgresql":
+        return SPARK_FROM_ON_SQL_SERVER
+    return COLD_SPARK_FROM if would_start_spark() else SPARK_FROM
 
 
 def handover_context(config: Config) -> SweepContext:
