@@ -113,7 +113,7 @@ def _session(options: SubmitOptions | None) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _with_ours(conf: SparkConf) -> SparkConf:
+def with_ours(conf: SparkConf) -> SparkConf:
     """The settings, with ours if none is given. Extensions are a list, to which ours is added."""
     for name, value in SETTINGS.items():
         given = conf.get(name, None)
@@ -167,7 +167,7 @@ def _start_driver(launch: Launch | None) -> None:
         gateway.proc = jvm.process
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     # Only now it has the settings that the user gave to spark-submit.
-    SparkContext(conf=_with_ours(SparkConf()), gateway=gateway)
+    SparkContext(conf=with_ours(SparkConf()), gateway=gateway)
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -1,0 +1,90 @@
+"""A sweep on Spark: into how many slices its plan is cut, the settings of its session, and a fault
+that ends it and lasts.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import SparkConf
+
+from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
+from duesweep.sweep.job import CutShort
+from duesweep.sweep.spark import SparkEngine
+from duesweep.sweep.sweep import InProcessEngine
+from duesweep_testing.builders import delayed_row
+from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_queue import MemoryQueue
+from duesweep_testing.sweeps import context_of
+from support.sweeps import exit_code, run_sweep
+
+_BATCH = 2_000
+
+
+def _session(master: str, cores: int, **settings: str) -> Any:
+    known = {"spark.master": master, **settings}
+    conf = SimpleNamespace(get=known.get)
+    context = SimpleNamespace(defaultParallelism=cores, getConf=lambda: conf)
+    return SimpleNamespace(conf=conf, sparkContext=context)
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "wanted", "due", "slices"),
+    [
+        ("local[2]", 2, 0, 400_000, 2),
+        ("local[2]", 2, 5, 400_000, 5),
+        ("spark://h:7077", 2, 0, 40_000, 20),
+        ("spark://h:7077", 2, 0, 400_000, 32),
+        ("spark://h:7077", 2, 0, 2_000_000, 80),
+        ("yarn", 100, 0, 400_000, 100),
+        ("local-cluster[2,1,1024]", 2, 0, 400_000, 32),
+        ("spark://h:7077", 2, 3, 400_000, 3),
+    ],
+)
+def test_plan_for_a_cluster_has_slices_for_cores_that_come_later(
+    master: str, cores: int, wanted: int, due: int, slices: int
+) -> None:
+    engine = SparkEngine(_session(master, cores))
+
+    assert engine.slicing(wanted, _BATCH).count(due) == slices
+
+
+def test_second_copies_of_tasks_are_refused_and_the_setting_is_named() -> None:
+    refuse_settings(_session("yarn", 2))
+
+    with pytest.raises(
+        ConfigError, match=r"spark\.speculation is on.*set spark\.speculation=false"
+    ):
+        refuse_settings(_session("yarn", 2, **{"spark.speculation": "true"}))
+
+
+def test_settings_of_the_user_win_and_extensions_are_added() -> None:
+    extensions, zone = "spark.sql.extensions", "spark.sql.session.timeZone"
+    given = SparkConf(loadDefaults=False).set(extensions, "acme.Rules").set(zone, "Asia/Kolkata")
+
+    conf = dict(with_ours(given).getAll())
+
+    assert conf == SETTINGS | {
+        zone: "Asia/Kolkata",
+        extensions: f"acme.Rules,{SETTINGS[extensions]}",
+    }
+
+
+class _CutEngine(InProcessEngine):
+    """Ends before it has dispatched anything, by a fault that a person has to correct."""
+
+    def dispatch(self, *_: object) -> CutShort | None:
+        return CutShort("Spark ended the job: no module; install it", is_lasting=True)
+
+
+def test_fault_that_lasts_ends_the_sweep_with_the_code_of_the_configuration() -> None:
+    store = MemoryStore([delayed_row("Billing")])
+    context = context_of(store, MemoryQueue("Billing"), store.clock)
+
+    report = run_sweep(context, _CutEngine())
+
+    assert exit_code(report) == ExitCode.CONFIGURATION
+    assert (report.outcome, report.left) == ("incomplete", 1)
+    assert report.reason == "Spark ended the job: no module; install it"
+    assert exit_code(run_sweep(context)) == ExitCode.DONE
