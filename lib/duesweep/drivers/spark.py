@@ -104,10 +104,11 @@ def _session(options: SubmitOptions | None) -> SparkSession:
     if SparkContext._gateway is not None:  # noqa: SLF001
         given = SparkConf()
         ours = {name: value for name, value in SETTINGS.items() if given.get(name, None) is None}
-        return builder.config(map=ours).getOrCreate()
+        return builder.config(map={**ours}).getOrCreate()
     # The server has its own extensions and catalog.
     ours = {name: value for name, value in SETTINGS.items() if name not in _OF_THE_SERVER}
-    builder = builder.config(map=ours | ({} if options is None else options.settings))
+    given_settings = {} if options is None else options.settings
+    builder = builder.config(map={**ours, **given_settings})
     if options is not None and options.remote is not None:
         builder = builder.remote(options.remote)
     return builder.getOrCreate()

@@ -159,9 +159,9 @@ def _examine_spark(
     try:
         spark = open_spark()
     except DuesweepError as error:
-        found = _no_spark(error.problem, is_needed=is_needed)
-        ledger = _ledger_without_spark(examined, binding)
-        return [found, *ledger], error if is_needed else None
+        found = [_no_spark(error.problem, is_needed=is_needed)]
+        found += _ledger_without_spark(examined, binding)
+        return found, error if is_needed else None
     from duesweep.operations.doctor_spark import spark_findings  # noqa: PLC0415 - loads Spark
 
     logs.step("checks Spark and its executors")
