@@ -93,12 +93,14 @@ MEANINGS = (
         "--archives and PYSPARK_PYTHON; `duesweep doctor` tries each executor",
     ),
     Meaning(
-        r"Cannot run program \"[^\"]*py",
+        r"Cannot run program \"[^\"]*py[^\"]*\"",
         may_pass=False,
         advice="set PYSPARK_PYTHON to a Python that all executors have",
+        says=r"\g<0>",
     ),
     Meaning(
-        r"invalid null input: name|UnixPrincipal|getpwuid\(\): uid not found",
+        r"invalid null input: name|getpwuid\(\): uid not found|basedir must be absolute: \?"
+        r"|Invalid UID, could not determine effective user",
         may_pass=False,
         advice="Java needs a name for this process's user id: add a line for the id to "
         "/etc/passwd, or run as a user who has one",
@@ -121,7 +123,7 @@ MEANINGS = (
         advice=_JAR.format("io.delta:delta-spark_4.1_2.13:4.4.0"),
     ),
     Meaning(
-        r"Module jdk\.incubator\.vector not found",
+        r"FindException: Module \S+ not found|No LoginModule found",
         may_pass=False,
         advice="this Java lacks a module that Spark needs: install a whole Java 17 or 21, and let "
         "JAVA_HOME name it",

@@ -19,12 +19,17 @@ _LASTING = {
     "executor of another Python": ("Python in worker has different version", "PYSPARK_PYTHON"),
     "executor without that Python": ("Cannot run program", "PYSPARK_PYTHON"),
     "no PostgreSQL driver": ("ClassNotFoundException: org.postgresql.Driver", "--packages org.p"),
-    "no Delta": ("delta", "--packages io.delta"),
+    "no Delta": (
+        "ClassNotFoundException: org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "--packages io.delta",
+    ),
     "Connect without pandas": ("Pandas >= ", "pyspark[connect]"),
     "no Java module": ("Module jdk.incubator.vector not found", "whole Java"),
+    "no module of Java's for logins": ("No LoginModule found", "whole Java"),
     "user id without a name": ("user id has no name", "/etc/passwd"),
+    "user id without a name, with a home": ("user id has no name", "/etc/passwd"),
     "wrong master": ("Could not parse Master URL", "--master"),
-    "wrong memory": ("", "--driver-memory"),
+    "wrong memory": ("System memory 104857600 must be at least 471859200", "--driver-memory"),
 }
 
 
