@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from duesweep.core.errors import ConfigError, SparkError, lacks_descriptors
+from duesweep.drivers.spark_causes import cause_of_start
 
 _VERSION = re.compile(r'version "(\d+)')
 _ADVICE = (
@@ -124,9 +125,7 @@ def start_jvm(
             while not connection.exists():
                 if process.poll() is not None:
                     forwarding.join(timeout=1.0)
-                    raise SparkError(
-                        f"Spark's JVM ended at its start: {_reason(last)}", transient=False
-                    )
+                    raise _failed("Spark's JVM ended at its start", last)
                 time.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()
@@ -157,15 +156,14 @@ def _command(
     _, _, command = ran.stdout.decode(errors="surrogateescape").partition("\0\n")
     if ran.returncode or not command:
         lines = ran.stderr.decode(errors="replace").splitlines()
-        raise SparkError(f"Spark's launcher failed: {_reason(lines)}", transient=False)
+        raise _failed("Spark's launcher failed", lines)
     return [word for word in command.rstrip("\n\0").split("\0") if word != _VECTOR_MODULE]
 
 
-def _reason(lines: Sequence[str]) -> str:
-    """The line that says why a JVM ended: its deepest cause."""
-    causes = [line for line in lines if line.startswith(("Caused by:", "Exception in thread"))]
-    told = [line for line in lines if line.strip() and not line.startswith(("\t", " "))]
-    return (causes or told or ["it said nothing"])[-1].strip()
+def _failed(what: str, lines: Iterable[str]) -> SparkError:
+    """The error of a JVM that ended, by its last lines. What a JVM says at its start lasts."""
+    why = cause_of_start([*lines])
+    return SparkError(f"{what}: {why.text}", transient=bool(why.may_pass), advice=why.advice)
 
 
 def _forward(lines: IO[bytes], last: "deque[str]") -> None:

@@ -5,6 +5,7 @@ worker; `tests/unit/drivers/spark_errors.json` has texts of Spark 4.1. It needs 
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # Causes, the deepest one last; the causes of suppressed errors are indented.
@@ -14,8 +15,8 @@ _WORKERS_ERROR = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(?P<error>\S.*)"
 )
 _PACKAGE = re.compile(r"^(?:[A-Za-z_0-9]+\.)+(?=[A-Z])")
-# Of the output of a JVM that did not start, the lines that say why.
-_NO_JVM = re.compile(r"^(?:Caused by|Exception in thread \S+|Error)(?: .*?)?: (.*)$", re.MULTILINE)
+# Of the output of a JVM that did not start.
+_THROWN = re.compile(r'(?:Caused by:|Exception in thread "[^"]*") (.*)')
 
 
 class Cause(NamedTuple):
@@ -148,19 +149,30 @@ MEANINGS = (
     Meaning(
         r"JAVA_GATEWAY_EXITED",
         may_pass=False,
-        advice="the words of Java or spark-submit are above; `java -version` has to say 17 or 21",
+        advice="its own words are above; `java -version` has to say 17 or 21",
     ),
 )
 
 
 def cause_of(text: str, *, has_causes: bool = True) -> Cause:
     """The cause in an error's text. Without `has_causes` its chain is only a parser's stack."""
+    return _meant(text, _phrase(text, has_causes=has_causes))
+
+
+def cause_of_start(lines: Sequence[str]) -> Cause:
+    """The cause in the last lines that a JVM wrote before it ended at its start."""
+    said = [line for line in lines if line.strip() and not line[0].isspace()]
+    causes = [found[1] for line in said if (found := _THROWN.match(line))]
+    phrase = (causes or said or ["it said nothing"])[-1]
+    return _meant("\n".join(lines), _PACKAGE.sub("", phrase).strip(" :"))
+
+
+def _meant(text: str, phrase: str) -> Cause:
     for meaning in MEANINGS:
         if found := re.search(meaning.pattern, text):
             says = meaning.says and found.expand(meaning.says).strip()
-            phrase = says or _phrase(text, has_causes=has_causes)
-            return Cause(phrase, meaning.may_pass, meaning.advice)
-    return Cause(_phrase(text, has_causes=has_causes), None)
+            return Cause(says or phrase, meaning.may_pass, meaning.advice)
+    return Cause(phrase, None)
 
 
 def _phrase(text: str, *, has_causes: bool) -> str:
@@ -171,8 +183,5 @@ def _phrase(text: str, *, has_causes: bool) -> str:
     lines = [line.strip(" :") for line in text.splitlines() if line.strip(" :")]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         del lines[0]
-    if len(lines) > 1 and "JAVA_GATEWAY_EXITED" in lines[0]:
-        # The JVM's own output follows.
-        causes = _NO_JVM.findall(text) or lines[1:2]
     said = causes[-1] if causes else next(iter(lines), "an error without a text")
     return _PACKAGE.sub("", said).strip(" :")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
 from duesweep.core.errors import SparkError
+from duesweep.drivers import spark_causes
 from duesweep.drivers.spark import cause, is_conflict, map_spark_errors
-from duesweep.drivers.spark_causes import MEANINGS, cause_of
+from duesweep.drivers.spark_causes import MEANINGS, cause_of, cause_of_start
 
+_JARS = Path(spark_causes.__file__).with_name("jars.toml")
 # Of Spark 4.1, made by running it: the name says how.
 _TEXTS = json.loads((Path(__file__).parent / "spark_errors.json").read_text(encoding="utf-8"))
 _LASTING = {
@@ -24,10 +27,8 @@ _LASTING = {
         "--packages io.delta",
     ),
     "Connect without pandas": ("Pandas >= ", "pyspark[connect]"),
-    "no Java module": ("Module jdk.incubator.vector not found", "whole Java"),
     "no module of Java's for logins": ("No LoginModule found", "whole Java"),
     "user id without a name": ("user id has no name", "/etc/passwd"),
-    "user id without a name, with a home": ("user id has no name", "/etc/passwd"),
     "wrong master": ("Could not parse Master URL", "--master"),
     "wrong memory": ("System memory 104857600 must be at least 471859200", "--driver-memory"),
 }
@@ -45,13 +46,44 @@ def test_fault_that_a_person_has_to_correct_is_told_with_its_deepest_cause(name:
     assert why.is_lasting
 
 
-def test_jars_in_advice_are_those_of_the_lock() -> None:
-    lock = next(
-        path for path in Path(__file__).parents[3].rglob("jars.lock") if ".cache" not in path.parts
-    )
-    told = re.findall(r"--packages (\S+),", " ".join(str(each.advice) for each in MEANINGS))
+@pytest.mark.parametrize(
+    ("output", "expected", "advice"),
+    [
+        (
+            "Error occurred during initialization of boot layer\n"
+            "java.lang.module.FindException: Module jdk.incubator.vector not found",
+            "FindException: Module jdk.incubator.vector not found",
+            "whole Java",
+        ),
+        (
+            'Exception in thread "main" java.lang.IllegalArgumentException: basedir must be '
+            "absolute: ?/.ivy2.5.2/local\n\tat org.apache.ivy.util.Checks.checkAbsolute(x.java:48)",
+            "user id has no name",
+            "/etc/passwd",
+        ),
+        (
+            "Invalid maximum heap size: -Xmx4gg\nError: Could not create the Java Virtual Machine.",
+            "Could not create the Java Virtual Machine",
+            "--driver-memory",
+        ),
+        ("", "it said nothing", "None"),
+    ],
+)
+def test_jvm_that_does_not_start_is_told_by_its_own_words(
+    output: str, expected: str, advice: str
+) -> None:
+    why = cause_of_start(output.splitlines())
 
-    assert sorted(told) == sorted(re.findall(r"(?m)^[\w.]+:.+$", lock.read_text("utf-8")))
+    assert expected in why.text
+    assert advice in str(why.advice)
+    assert not why.may_pass
+
+
+def test_jars_in_advice_are_those_of_the_package() -> None:
+    told = re.findall(r"--packages (\S+),", " ".join(str(each.advice) for each in MEANINGS))
+    brought = tomllib.loads(_JARS.read_text("utf-8"))["coordinates"]
+
+    assert sorted(told) == sorted([*brought["every"], *brought["4.1"]])
 
 
 _FULL_DISK = """An error occurred while calling o123.save.
