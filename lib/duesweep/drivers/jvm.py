@@ -161,7 +161,7 @@ def _command(
 
 
 def _failed(what: str, lines: Iterable[str]) -> SparkError:
-    """The error of a JVM that ended, by its last lines. What a JVM says at its start lasts."""
+    """The error of a JVM that ended, by its last lines."""
     why = cause_of_start([*lines])
     return SparkError(f"{what}: {why.text}", transient=bool(why.may_pass), advice=why.advice)
 
