@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from duesweep.config.adapters import Needs
 from duesweep.core.finding import is_to_mend
 from duesweep.operations.doctor_spark import spark_findings
-from support.commands import ROOT, run_program, run_python
+from support.commands import ROOT, run_on_shell, run_program, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
