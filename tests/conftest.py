@@ -46,7 +46,7 @@ settings.load_profile("duesweep")
 
 
 # Workers begin with the longest tests, and end with the shortest.
-_ORDER = ("faults", "spark", "acceptance", "golden", "contract", "unit")
+_ORDER = ("faults", "spark", "installed", "acceptance", "golden", "contract", "unit")
 _BROKER = {"broker", "broker_server"}
 
 

@@ -163,7 +163,7 @@ class DeltaRsTables:
         with self._reading(name):
             table = self._open(name)
             query = QueryBuilder().register("ledger_table", table)
-            rows = table.count() if least > 1 else 0
+            rows = _count_rows(query) if least > 1 else 0
             passes = max(1, min(-(-rows // _ROWS_PER_PASS), _MOST_PASSES))
             for number in range(passes):
                 where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
@@ -466,6 +466,11 @@ def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> I
             advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
             transient=False,
         ) from error
+
+
+def _count_rows(query: QueryBuilder) -> int:
+    (batch,) = query.execute("SELECT count(*) AS rows FROM ledger_table")
+    return int(pa.record_batch(batch).column("rows")[0].as_py())
 
 
 def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:

@@ -190,12 +190,15 @@ def plain(batch: pa.RecordBatch) -> Iterator[LedgerRow]:
     outside of Python's years.
     """
     instants = []
+    maps = [found.name for found in batch.schema if pa.types.is_map(found.type)]
     for index, found in enumerate(batch.schema):
         if pa.types.is_timestamp(found.type):
             instants.append(found.name)
             exact = batch.column(index).cast(_INSTANT).cast(pa.int64())
             batch = batch.set_column(index, found.name, exact)
-    for row in batch.to_pylist(maps_as_pydicts="lossy"):
+    for row in batch.to_pylist():
+        for name in maps:
+            row[name] = None if row[name] is None else dict(row[name])
         for name in instants:
             row[name] = None if row[name] is None else instant_of(row[name])
         yield row

@@ -1,0 +1,130 @@
+"""The wheel, as pip installs it: without a checkout, Spark, Java and SQL Server's driver.
+
+With the newest packages of the day, and with the oldest that it allows.
+"""
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.commands import ROOT, Ran, run_program
+from support.endpoint import Endpoint
+
+pytestmark = pytest.mark.xdist_group("wheel")
+
+# Each reads or writes the store or the ledger, or helps at the start.
+_COMMANDS = (
+    "config",
+    "doctor --no-spark",
+    "plan",
+    "list",
+    "list --failing",
+    "errors list",
+    "errors list --json",
+    "paused",
+    "pause Crm --reason x",
+    "resume Crm",
+    "audit",
+    "maintain",
+    "report",
+    "subscriptions list Sales.OrderPlaced",
+    "sweep --json",
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A virtual environment with the wheel."""
+
+    python: Path
+
+    def run(self, line: str, endpoint: Endpoint, **settings: object) -> Ran:
+        file = endpoint.config_file(retry__max_attempts=1, **settings)
+        home = endpoint.folder / "home"
+        home.mkdir(exist_ok=True)
+        # Nothing of the tests' own environment, and no Java.
+        variables = {"PATH": "/usr/bin:/bin", "HOME": str(home), "JAVA_HOME": "/nonexistent"}
+        command = [self.python.with_name("duesweep"), *line.split(), "--config", file]
+        return run_program(*command, env=variables, cwd=endpoint.folder)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    _uv("build", "--wheel", "--out-dir", folder, ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session", params=["lowest", "newest"])
+def installed(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    python = tmp_path_factory.mktemp(request.param) / "venv" / "bin" / "python"
+    _uv("venv", "--python", sys.executable, python.parents[1])
+    resolution = {"lowest": "lowest-direct", "newest": "highest"}[request.param]
+    _uv("pip", "install", "--python", python, "--resolution", resolution, wheel)
+    return Installed(python)
+
+
+def _uv(*arguments: object) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("uv"), "--quiet", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_wheel_holds_all_files_of_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if name.startswith("duesweep")}
+
+    files = {path for path in (ROOT / "lib").rglob("*") if path.is_file()}
+    there = {str(path.relative_to(ROOT / "lib")) for path in files if path.suffix != ".pyc"}
+    assert there <= found
+
+
+def test_each_command_runs_without_spark_and_java(installed: Installed, endpoint: Endpoint) -> None:
+    first = installed.run("setup --new-endpoint", endpoint)
+    made = installed.run("queue create Billing", endpoint)
+    endpoint.delay_many(20, ["Billing", "Nowhere"])
+    endpoint.delay("Billing", due_in_seconds=3_600)
+    swept = installed.run("sweep", endpoint)
+    ended = {line: installed.run(line, endpoint) for line in _COMMANDS}
+
+    assert (first.code, made.code, swept.code) == (0, 0, 3), (first, made, swept)
+    assert {line: ran.told for line, ran in ended.items() if ran.code != 0} == {}
+    assert [line for line, ran in ended.items() if "Traceback" in ran.told] == []
+    assert "10 exhausted" in swept.out
+    assert swept.err == ""
+    assert len(endpoint.queue_rows("Billing")) == 10
+    replayed = installed.run("errors replay --all --to Billing --reason x --yes", endpoint)
+    assert (replayed.code, len(endpoint.queue_rows("Billing"))) == (0, 20), replayed
+
+
+@pytest.mark.parametrize("runtime", ["17.3", "serverless-4"])
+def test_databricks_need_not_replace_a_package_of_its_runtime(runtime: str, wheel: Path) -> None:
+    constraints = ROOT / "tests" / "fixtures" / "databricks" / f"{runtime}.txt"
+    wanted = f"duesweep[otel,sqlserver] @ {wheel.as_uri()}"
+
+    resolved = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("uv"), "pip", "compile", "--quiet", "-"),
+            *("--python-version", "3.12", "--constraint", constraints),
+        ],
+        input=wanted,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert resolved.returncode == 0, resolved.stderr
+    names = {line.partition("==")[0] for line in resolved.stdout.splitlines() if "==" in line}
+    assert "deltalake" in names
+    assert not names & {"pyspark", "delta-spark"}
