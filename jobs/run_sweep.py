@@ -1,8 +1,8 @@
-"""One sweep, for spark-submit and for Databricks.
+"""A command of duesweep, by default `sweep`, for spark-submit and for Databricks.
 
-On Databricks it is a Python file task (docs/databricks.md): its parameters are the sweep's options,
-and `--secret-scope SCOPE`, whose secrets become environment variables of the same names. The
-session is the cluster's, which brings Delta. Not tried on Databricks itself yet.
+On Databricks it is a Python file task (docs/databricks.md): its parameters are the command's, and
+`--secret-scope SCOPE`, whose secrets become environment variables of the same names. The session is
+the cluster's, which brings Delta. Not tried on Databricks itself yet.
 """
 
 import argparse
@@ -34,7 +34,8 @@ if __name__ == "__main__":
     note_signals()
     from duesweep.cli.app import main
 
-    status = main(["sweep", *take_secrets(sys.argv[1:])])
+    given = take_secrets(sys.argv[1:])
+    status = main(given if given and not given[0].startswith("-") else ["sweep", *given])
     # A notebook-like host may take any SystemExit for a failure, also SystemExit(0).
     if status:
         sys.exit(status)

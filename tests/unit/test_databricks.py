@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from duesweep.cli.app import main
 from duesweep.drivers.jars import read_lock
 
 _ROOT = Path(__file__).parents[2]
@@ -24,13 +25,46 @@ def jobs() -> dict[str, Any]:
 
 
 def test_jobs_run_one_at_a_time_and_the_file_that_is_there(jobs: dict[str, Any]) -> None:
-    assert set(jobs) == {"sweep", "sweep_serverless"}
+    assert set(jobs) == {"setup", "sweep", "sweep_serverless"}
     for job in jobs.values():
         assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": False})
         (task,) = job["tasks"]
         assert task["max_retries"] == 0
         assert (_BUNDLE.parent / task["spark_python_task"]["python_file"]).is_file()
+    assert "schedule" not in jobs["setup"]
     assert jobs["sweep_serverless"]["schedule"]["pause_status"] == "PAUSED"
+
+
+def test_commands_of_the_jobs_take_their_parameters(
+    jobs: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for job in jobs.values():
+        (task,) = job["tasks"]
+        command, *options = task["spark_python_task"]["parameters"]
+        scope = options.index("--secret-scope")
+        del options[scope : scope + 2]
+
+        # A sentence on the file says that all else was understood.
+        assert main([command, *options]) == 2
+        assert "${var.config}" in capsys.readouterr().err
+    # Its tasks reach no database there.
+    assert "sweep.engine=process" in options
+
+
+def test_files_of_the_bundle_are_inside_of_what_is_uploaded() -> None:
+    """The command line refuses a job's file outside of the folders under `sync`."""
+    bundle = yaml.safe_load(_BUNDLE.read_text())
+    uploaded = [(_BUNDLE.parent / path).resolve() for path in bundle["sync"]["paths"]]
+    files = [
+        (_BUNDLE.parent / task["spark_python_task"]["python_file"]).resolve()
+        for job in bundle["resources"]["jobs"].values()
+        for task in job["tasks"]
+    ]
+
+    assert all(any(file.is_relative_to(folder) for folder in uploaded) for file in files)
+    assert uploaded[0] == _BUNDLE.parent
+    # Else all users of the workspace could change the job that has the database's password.
+    assert "workspace" not in bundle["targets"]["prod"]
 
 
 def test_paths_of_the_bundle_are_in_the_tree() -> None:
