@@ -166,7 +166,7 @@ def _write(results: Sequence[Result], options: argparse.Namespace, seconds: floa
     versions = ", ".join(
         f"{name} {version(package)}"
         for name, package in {
-            "PySpark": "pyspark", "delta-spark": "delta-spark", "deltalake": "deltalake",
+            "PySpark": "pyspark", "deltalake": "deltalake",
             "psycopg": "psycopg", "pika": "pika",
         }.items()
     )  # fmt: skip
