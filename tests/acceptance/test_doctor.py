@@ -14,6 +14,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.core.address import quote_name
+from duesweep.core.errors import SparkError
+from duesweep.operations import doctor
 from support.commands import run
 from support.config_files import add_routes
 from support.diagnosis import Diagnosis, diagnosed
@@ -219,6 +221,38 @@ def test_healthy_endpoint_is_0(healthy: Endpoint) -> None:
     assert (found.code, found.to_mend()) == (0, {})
     assert found.of("sweep-start")["severity"] == "ok"
     assert found.of("server-version")["severity"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("engine", "installed", "code", "severity"),
+    [
+        ("auto", True, 3, "warning"),
+        ("auto", False, 0, "skipped"),
+        ("spark", True, 2, "fault"),
+        ("process", True, 0, "skipped"),
+    ],
+)
+def test_doctor_says_that_large_sweeps_run_in_process_and_tries_the_ledger_all_the_same(
+    engine: str,
+    code: int,
+    severity: str,
+    healthy: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    installed: bool,
+) -> None:
+    def fail() -> None:
+        raise SparkError("Spark did not start: no Java", transient=False, advice="install one")
+
+    monkeypatch.setattr(doctor, "open_spark", fail)
+    monkeypatch.setattr(doctor, "has_pyspark", lambda: installed)
+
+    found = diagnosed(healthy.config_file(sweep__engine=engine), with_spark=True)
+
+    start = found.of("spark-start")
+    assert (found.code, start["severity"]) == (code, severity), found.text
+    assert ("run in process" in start["found"]) is (engine == "auto")
+    assert found.of("ledger")["severity"] == "ok"
 
 
 def test_diagnosis_changes_nothing(healthy: Endpoint) -> None:
