@@ -9,9 +9,11 @@ import logging
 import os
 import re
 import signal
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -30,6 +32,7 @@ SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 
 # PySpark reads them too: one of these is set if Spark is reached over Spark Connect.
 _CONNECT_VARIABLES = {"SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"}
+_CONNECT_PORT, _REACH_SECONDS = 15_002, 10.0
 _SPECULATION = "spark.speculation"
 _EXTENSIONS, _CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
 # Over Spark Connect these are its server's.
@@ -109,9 +112,27 @@ def _session(options: SubmitOptions | None) -> SparkSession:
     ours = {name: value for name, value in SETTINGS.items() if name not in _OF_THE_SERVER}
     given_settings = {} if options is None else options.settings
     builder = builder.config(map={**ours, **given_settings})
-    if options is not None and options.remote is not None:
-        builder = builder.remote(options.remote)
-    return builder.getOrCreate()
+    remote = None if options is None else options.remote
+    _reach(remote or os.environ.get("SPARK_REMOTE", ""))
+    return (builder if remote is None else builder.remote(remote)).getOrCreate()
+
+
+def _reach(remote: str) -> None:
+    """Raise `SparkError` if no server answers there: PySpark itself would try for ten minutes."""
+    server = urlsplit(remote)
+    if server.scheme != "sc":
+        return
+    try:
+        place = (server.hostname or "", server.port or _CONNECT_PORT)
+        socket.create_connection(place, _REACH_SECONDS).close()
+    except (OSError, ValueError) as error:
+        if lacks_descriptors(error):
+            raise
+        raise SparkError(
+            f"Spark did not start: no server answers at {server.hostname}: {error}",
+            transient=not isinstance(error, ValueError),
+            advice="check --remote or SPARK_REMOTE, and that the Spark Connect server runs",
+        ) from error
 
 
 def with_ours(conf: SparkConf) -> SparkConf:

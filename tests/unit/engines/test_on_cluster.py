@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from pyspark import SparkConf
 
-from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError, ExitCode, SparkError
+from duesweep.core.submit import SubmitOptions
+from duesweep.drivers import spark
 from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
 from duesweep.sweep.job import CutShort
 from duesweep.sweep.spark import SparkEngine
@@ -17,6 +19,7 @@ from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import context_of
+from support.ports import free_port
 from support.sweeps import exit_code, run_sweep
 
 _BATCH = 2_000
@@ -57,6 +60,24 @@ def test_second_copies_of_tasks_are_refused_and_the_setting_is_named() -> None:
         ConfigError, match=r"spark\.speculation is on.*set spark\.speculation=false"
     ):
         refuse_settings(_session("yarn", 2, **{"spark.speculation": "true"}))
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [("127.0.0.1:{port}/;token=secret", ExitCode.WORK_LEFT), ("h:99999", ExitCode.CONFIGURATION)],
+)
+def test_server_of_spark_connect_that_does_not_answer_is_told_at_once(
+    address: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "SparkContext", SimpleNamespace(_gateway=None))
+    monkeypatch.setattr(spark.SparkSession, "getActiveSession", lambda: None)
+    options = SubmitOptions((("--remote", f"sc://{address.format(port=free_port())}"),))
+
+    with pytest.raises(SparkError, match="no server answers at") as caught:
+        spark.spark_session(options)
+
+    assert caught.value.exit_code == code
+    assert "secret" not in str(caught.value)
 
 
 def test_settings_of_the_user_win_and_extensions_are_added() -> None:
