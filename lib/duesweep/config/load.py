@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from duesweep.config.files import (
@@ -25,6 +25,7 @@ from duesweep.config.files import (
 from duesweep.config.model import (
     ENVIRONMENT,
     Config,
+    InFile,
     QueueConfig,
     is_section,
     settings,
@@ -68,6 +69,9 @@ def load(
     if of.error is not None:
         raise of.error
     content, parts = of.content, of.parts
+    if parts:
+        # All parts are of one file.
+        content = _located(content, Config, parts[0].file.absolute().parent)
     faults: list[Problem] = []
     variables = _nest(_variables(content), "another variable", faults)
     options = _nest(_options(overrides), "another --set", faults)
@@ -87,6 +91,24 @@ def load(
         location = problem.text.partition(" ")[0].split(".")
         raise _refusal([placed(problem, Places(parts, overrides).of(location))])
     return config
+
+
+def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:
+    """The content of a file in this folder, with relative paths that begin at the folder."""
+    found = dict(content)
+    for name, field in model.model_fields.items():
+        value = content.get(name)
+        marks = [mark for mark in field.metadata if isinstance(mark, InFile)]
+        if isinstance(value, str) and any(mark.is_relative(value) for mark in marks):
+            found[name] = str(folder / value)
+        elif isinstance(value, Mapping) and is_section(field.annotation):
+            found[name] = _located(value, field.annotation, folder)
+        elif isinstance(value, Mapping) and model is Config and name == "queues":
+            found[name] = {
+                queue: _located(of, QueueConfig, folder) if isinstance(of, Mapping) else of
+                for queue, of in value.items()
+            }
+    return found
 
 
 def _no_file(name: str) -> Problem:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeGuard, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
@@ -28,6 +29,21 @@ _SQL_PERSISTENCE = "sql-persistence"
 _STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 # Far more characters than a dsn with many servers has.
 _LONGEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    """Marks a setting that names a file or a folder: in a file of settings, a relative path begins
+    at that file's folder. `or_name`: a text without a slash is something else.
+    """
+
+    or_name: bool = False
+
+    def is_relative(self, text: str) -> bool:
+        """Whether it is a relative path: no URL, and none of the home folder."""
+        is_other = not text.strip() or ":" in text or holds_password(text)
+        is_rooted = text.startswith(("/", "~")) or (self.or_name and "/" not in text)
+        return not is_other and not is_rooted
 
 
 class Section(BaseModel):
@@ -206,11 +222,13 @@ class QueueConfig(Section):
         description="RabbitMQ: `conventional` has an exchange for each endpoint, `direct` only "
         "queues.",
     )
-    ca_file: str | None = _optional(
+    ca_file: Annotated[str | None, InFile()] = _optional(
         "RabbitMQ: a file of trusted authorities. Default: the machine's authorities."
     )
-    client_certificate: str | None = _optional("RabbitMQ: the sweeper's certificate.")
-    client_key: str | None = _optional(
+    client_certificate: Annotated[str | None, InFile()] = _optional(
+        "RabbitMQ: the sweeper's certificate."
+    )
+    client_key: Annotated[str | None, InFile()] = _optional(
         "RabbitMQ: the sweeper's key. Default: read from the certificate's file."
     )
     # AMQP counts messages in flight in 16 bits.
@@ -317,7 +335,7 @@ class LedgerConfig(Section):
     ever), and for how many days old files, which readers of an earlier version may still need.
     """
 
-    root: str = Field(
+    root: Annotated[str, InFile(or_name=True)] = Field(
         min_length=1,
         description="A folder or a URL (`s3a:`, `abfss:`, `dbfs:`); a name without a slash is a "
         "catalog schema.",
@@ -429,7 +447,7 @@ class TimeoutsConfig(Section):
 class MetricsConfig(Section):
     """The targets of a run's metrics, for Prometheus. The URL may hold a user and a password."""
 
-    textfile: str | None = _optional(
+    textfile: Annotated[str | None, InFile()] = _optional(
         "A `.prom` file for node_exporter's collector; several configurations may share it."
     )
     pushgateway: SecretStr | None = _optional(

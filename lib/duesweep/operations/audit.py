@@ -24,7 +24,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.settle import find_older_copy, other_ledger
+from duesweep.sweep.settle import find_older_copy, require_own
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,7 +210,14 @@ def audit(context: SweepContext, spark: "SparkSession | None" = None) -> AuditRe
 
 
 def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
-    _check_binding(session, ledger)
+    if require_own(session, ledger) is None:
+        found = ledger.read().ledger_id
+        there = "no ledger" if found is None else f"ledger {found}"
+        raise ConfigError(
+            f"The journal of {session.source} belongs to no ledger yet, and {there} is at "
+            f"{ledger.root}",
+            advice="check ledger.root; the first sweep creates the ledger, or takes the one there",
+        )
     account = LedgerAccount(ledger, session.source)
     logs.step("counts the ledger's rows")
     counted = account.count()
@@ -245,22 +252,6 @@ def _grouped(suspects: Sequence[Suspect]) -> Iterator[AuditFinding]:
     for check, group in groupby(ordered, key=lambda one: one.check):
         examples = [Example(one.about, one.found) for one in group]
         yield AuditFinding(check, len(examples), examples[:_MOST_EXAMPLES], _ADVICE[check])
-
-
-def _check_binding(session: OperatorDriver, ledger: Ledger) -> None:
-    bound, identity = session.binding(), ledger.read()
-    if bound is None:
-        found = identity.ledger_id
-        there = "no ledger" if found is None else f"ledger {found}"
-        raise ConfigError(
-            f"The journal of {session.source} belongs to no ledger yet, and {there} is at "
-            f"{ledger.root}",
-            advice="check ledger.root; the first sweep creates the ledger, or takes the one there",
-        )
-    if identity.ledger_id != bound:
-        problem = other_ledger(session.source, bound, identity, ledger.root)
-        raise ConfigError(problem.text, advice=problem.advice)
-    identity.refuse_incomplete(ledger.root)
 
 
 def _sweeps(

@@ -87,10 +87,13 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class LedgerBinding:
-    """The ledger that the journal belongs to, None if it has none yet; or why that is unknown."""
+    """The ledger that the journal belongs to, None if it has none yet; or why that is unknown.
+    `place`: where it was last, if that is known.
+    """
 
     ledger_id: UUID | None = None
     problem: str | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +229,11 @@ def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:
     if found == bound:
         return ok(check, root, f"Ledger {found}, which the journal belongs to")
     there = "none" if found is None else f"ledger {found}"
+    was = "" if binding.place in {None, root} else f" which was at {binding.place},"
     return fault(
         check,
         root,
-        f"The journal belongs to ledger {bound}, and there is {there} here",
+        f"The journal belongs to ledger {bound},{was} and there is {there} here",
         "Set ledger.root to where the journal's ledger is, or, if that is gone for good, free the "
         "journal from it with the command `setup --rebind`",
     )
@@ -280,7 +284,8 @@ def _examine_start(
             # A lock on the delayed table would show here.
             session.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
-            binding = LedgerBinding(session.binding())
+            age = session.age()
+            binding = LedgerBinding(session.binding(), place=None if age is None else age.place)
             findings += _unsettled(context.ledger_root, session)
             context.queue.check(context.error_queue)
             # For all stored messages: the ones that are due later would also be refused.

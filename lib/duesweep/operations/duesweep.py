@@ -472,8 +472,11 @@ class Duesweep:
     def _errors(self) -> "Iterator[ExhaustedMessages]":
         from duesweep.operations.errors import ExhaustedMessages
         from duesweep.operations.opening import command_ledger
+        from duesweep.sweep.settle import require_own
 
         with command_ledger(self.context, self.spark) as ledger:
+            with self.context.store.open_driver() as session:
+                require_own(session, ledger)
             messages = ExhaustedMessages(ledger, self.source)
             messages.check()
             yield messages

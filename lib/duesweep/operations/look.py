@@ -34,6 +34,7 @@ from duesweep.operations.opening import always_needs_spark, command_ledger
 from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
+from duesweep.sweep.settle import require_own
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
@@ -377,8 +378,9 @@ def look_ahead(
         on_spark = has_session or needs_spark(context, lambda: eligible)
         sql = session.plan_sql(context.reach(horizon))
         locked = held_by_locks(session, horizon) if due else ()
-    engine = "spark" if on_spark else "in-process"
-    logs.step("reads the rates of the last sweeps")
+        engine = "spark" if on_spark else "in-process"
+        logs.step("reads the rates of the last sweeps")
+        seconds = _estimate(session, context, eligible, engine, spark=spark)
     return Outlook(
         source=context.store.source,
         now=now,
@@ -388,7 +390,7 @@ def look_ahead(
         is_cut=messages.looked_at < due,
         engine=engine,
         slices=context.slices if on_spark else _slices_in_process(context, eligible),
-        seconds=_estimate(context, eligible, engine, spark),
+        seconds=seconds,
         destinations=destinations,
         held_back=(*messages.held(pauses), *locked),
         sql=sql,
@@ -411,13 +413,19 @@ def with_problems(
 
 
 def _estimate(
-    context: SweepContext, eligible: int, engine: str, spark: "SparkSession | None"
+    session: OperatorDriver,
+    context: SweepContext,
+    eligible: int,
+    engine: str,
+    *,
+    spark: "SparkSession | None",
 ) -> float | None:
     """By the ledger, if it can be read without starting Spark."""
     if spark is None and local_folder(context.ledger_root) is None:
         return None
     try:
         with command_ledger(context, spark) as ledger:
+            require_own(session, ledger)
             return estimate_seconds(ledger, context.store.source, eligible, engine)
     except (ConfigError, LedgerError):
         # A plan is of use without it, and the sweep reports the fault.

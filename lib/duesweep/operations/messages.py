@@ -35,6 +35,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
+from duesweep.sweep.settle import require_own
 
 # This many of the messages that a command is to change are shown.
 _SHOWN = 10
@@ -483,16 +484,19 @@ def show_message(
                 keys = [one.message.key for page in choice for one in page]
             looked_at = choice.looked_at if choice.is_cut and not keys else None
             found = session.find(keys, with_body=True)
-    ids = message_id or next((one.message.message_id for one in found), None)
-    keyed = key or next((one.message.key for one in found), None)
-    events: Sequence[Event] = ()
-    problem: DuesweepError | None = None
-    try:
-        with open_history() as ledger:
-            events = read_history(ledger, context.store.source, keyed, ids)
-    except (ConfigError, LedgerError) as error:
-        problem = error
+        ids = message_id or next((one.message.message_id for one in found), None)
+        keyed = key or next((one.message.key for one in found), None)
+        events: Sequence[Event] = ()
+        problem: DuesweepError | None = None
+        try:
+            with open_history() as ledger:
+                require_own(session, ledger)
+                events = read_history(ledger, context.store.source, keyed, ids)
+        except (ConfigError, LedgerError) as error:
+            problem = error
     code = ExitCode.DONE if found or events else ExitCode.MESSAGES_FAILED
+    # That the settings are wrong is told beside a message, and is all there is to tell without one.
+    is_known = bool(found) and isinstance(problem, ConfigError)
     return Shown(
         source=context.store.source,
         now=now,
@@ -501,7 +505,7 @@ def show_message(
         history_error=None if problem is None else str(problem.problem),
         named=f"key {key}" if key is not None else f"message id {message_id}",
         looked_at=looked_at,
-        exit_code=problem.exit_code if isinstance(problem, LedgerError) else code,
+        exit_code=code if problem is None or is_known else problem.exit_code,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from duesweep.config import Config, EndpointSettings
 from duesweep.core import logs
 from duesweep.core.account import HeldBack, Holder
-from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError, shorten
+from duesweep.core.errors import DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, worst_first
 from duesweep.core.policy import Pause
@@ -31,7 +31,7 @@ from duesweep.operations.look import (
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.settle import find_older_copy
+from duesweep.sweep.settle import find_older_copy, require_own
 
 if TYPE_CHECKING:
     from duesweep.operations.duesweep import Duesweep
@@ -229,7 +229,8 @@ def status(of: "Duesweep", days: int) -> Status:
     def history() -> History:
         with reading_ledger(context) as ledger:
             # That the store is out of reach is a problem of its own.
-            with suppress(StoreError, ConfigError), context.store.open_driver() as session:
+            with suppress(StoreError), context.store.open_driver() as session:
+                require_own(session, ledger)
                 if older := find_older_copy(session, ledger):
                     problems.append(str(older))
             return _read_history(ledger, source, days, objective)

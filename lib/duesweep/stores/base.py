@@ -231,13 +231,15 @@ class JdbcSource:
 class JournalAge(NamedTuple):
     """How far the ledger was. `journal_id` is the journal's own id, which a copy of the database
     keeps. `settled` is the last sweep or command that the ledger got, by its end `settled_at`;
-    None: not noted yet. `is_freed`: an operator has freed the source from its ledger.
+    None: not noted yet. `is_freed`: an operator has freed the source from its ledger. `place` is
+    where the ledger was last.
     """
 
     journal_id: UUID
     settled: UUID | None
     settled_at: datetime | None
     is_freed: bool = False
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,6 +559,10 @@ class DriverSession(Protocol):
     def age(self) -> "JournalAge | None":
         """How far the ledger was when the journal forgot a sweep last. None: it is not kept."""
         return None
+
+    def keep_place(self, place: str) -> None:
+        """Note where the source's ledger is, for the day on which it is not there."""
+        return
 
     def name_journal(self) -> None:
         """Give the journal its id, unless it has one. Only if it keeps an age."""

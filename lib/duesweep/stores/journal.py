@@ -321,6 +321,7 @@ class SqlJournal:
                 _uuid(row.settled_sweep),
                 None if row.settled_at is None else aware(row.settled_at),
                 is_freed,
+                row.place,
             )
         return JournalAge(self._own_id(), None, None)
 
@@ -343,6 +344,11 @@ class SqlJournal:
         if self._keeps_age:
             own_id = self._own_id()
             self._session.execute("name_journal", source=self.source, journal_id=own_id)
+
+    @retry_lost_transactions
+    def keep_place(self, place: str) -> None:
+        if self._keeps_age:
+            self._session.execute("keep_place", source=self.source, place=place)
 
     @property
     def _keeps_age(self) -> bool:

@@ -94,7 +94,7 @@ class Grants:
 
 
 # Columns of the table of bindings that `setup` adds to a journal of an earlier version.
-AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at")
+AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at", "place")
 
 
 def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:

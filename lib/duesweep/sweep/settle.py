@@ -185,11 +185,28 @@ def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = N
     bind the journal where it is new.
     """
     identity = _check_tables(journal, ledger, patience)
-    if problem := find_older_copy(journal, ledger, identity):
+    age = journal.age()
+    if problem := find_older_copy(journal, ledger, identity, age):
         raise ConfigError(problem.text, advice=problem.advice)
-    if journal.source not in identity.journals and journal.age() is not None:
+    if age is None:
+        return
+    if journal.source not in identity.journals:
         # A ledger that has no id of the source's journal yet takes this one's.
         _name_journal(journal, ledger, patience)
+    if age.place != ledger.root:
+        journal.keep_place(ledger.root)
+
+
+def require_own(journal: DriverSession, ledger: Ledger) -> UUID | None:
+    """The ledger that the journal is bound to, for commands that read: nothing is bound. Raises
+    `ConfigError` if another ledger is at the root, or none, or one that lacks tables.
+    """
+    bound, identity = journal.binding(), ledger.read()
+    if bound is not None and identity.ledger_id != bound:
+        problem = _other_ledger(journal, bound, identity, ledger.root)
+        raise ConfigError(problem.text, advice=problem.advice)
+    identity.refuse_incomplete(ledger.root)
+    return bound
 
 
 def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) -> Identity:
@@ -204,19 +221,23 @@ def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) ->
     if bound is None or identity.ledger_id != bound:
         stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
         identity.refuse_stray()
-        problem = other_ledger(journal.source, bound, identity, ledger.root)
+        problem = _other_ledger(journal, bound, identity, ledger.root)
         raise ConfigError(problem.text, advice=f"{problem.advice}{stray}")
     identity.refuse_incomplete(ledger.root)
     ledger.check_writable()
     return identity
 
 
-def other_ledger(source: str, bound: UUID | None, identity: Identity, root: str) -> Problem:
-    """That the journal of the source is bound to another ledger than the one at the root."""
-    found = identity.ledger_id
+def _other_ledger(
+    journal: DriverSession, bound: UUID | None, identity: Identity, root: str
+) -> Problem:
+    """That the journal is bound to another ledger than the one at the root."""
+    found, age = identity.ledger_id, journal.age()
     there = "no ledger is" if found is None else f"ledger {found} is"
+    last = age.place if age is not None else None
+    was = "" if last in {None, root} else f" which was at {last},"
     return Problem(
-        f"The journal of {source} belongs to ledger {bound}, but {there} at {root}",
+        f"The journal of {journal.source} belongs to ledger {bound},{was} but {there} at {root}",
         f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free the "
         "journal from it with the command `setup --rebind`",
     )
@@ -231,24 +252,26 @@ def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) ->
 
 
 def find_older_copy(
-    journal: DriverSession, ledger: Ledger, identity: Identity | None = None
+    journal: DriverSession,
+    ledger: Ledger,
+    identity: Identity | None = None,
+    age: JournalAge | None = None,
 ) -> Problem | None:
     """Why journal and ledger do not belong together, if so: one of them is an older copy, or the
     ledger is another store's, another one than the journal's, or gone. Changes nothing. `identity`:
-    the ledger's, if that is known to be the journal's.
+    the ledger's, if that is known to be the journal's; `age`: the journal's, if it is known.
     """
     if identity is None:
         identity, bound = ledger.read(), journal.binding()
         if bound is not None and identity.ledger_id != bound:
-            return other_ledger(journal.source, bound, identity, ledger.root)
-    while True:
-        age = journal.age()
-        if age is None:
-            return None
-        found = _older_copy(journal, ledger, identity, age)
+            return _other_ledger(journal, bound, identity, ledger.root)
+    age = age or journal.age()
+    while age is not None:
+        found, seen = _older_copy(journal, ledger, identity, age), age
         # While this one looked, another process may have settled.
-        if found is None or journal.age() == age:
+        if found is None or (age := journal.age()) == seen:
             return found
+    return None
 
 
 def _older_copy(

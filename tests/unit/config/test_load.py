@@ -1,6 +1,7 @@
 """Configuration: which source overrides which, secrets, and the file as bytes."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from duesweep.config import (
     has_cluster_files,
     load,
     mask_secrets,
+    settings_of,
     spark_options,
     spark_start,
 )
@@ -205,3 +207,48 @@ def test_file_that_may_not_be_read_is_refused_by_name(monkeypatch: pytest.Monkey
 
     with pytest.raises(ConfigError, match=r"sales\.toml cannot be read: Permission denied"):
         load(file)
+
+
+def test_relative_path_of_a_file_begins_at_the_file_and_others_at_the_working_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = MINIMAL.replace('"/ledger"', '"./{ledger}"') + (
+        '[queues.rabbit]\nkind = "rabbitmq"\nurl = "amqps://rabbit.example"\n'
+        'ca_file = "ca.pem"\nclient_certificate = "tls/own.pem"\nclient_key = "/keys/own.pem"\n'
+        '[[route]]\ndestination = "*"\nconnection = "rabbit"\n'
+        '[metrics]\ntextfile = "../sweep.prom"\n'
+    )
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    own = text.format(ledger="ledger").replace("[store]", "[defaults.store]")
+    shared = re.sub(r"^\[(?=ledger|queues|metrics)", "[defaults.", own, flags=re.MULTILINE)
+    fleet = shared.replace("[[route]]", "[[defaults.route]]").replace(
+        'endpoint = "Sales.Orders"', ""
+    )
+    (folder / "one.toml").write_text(text.format(ledger="ledger"), encoding="utf-8")
+    (folder / "two.toml").write_text(
+        f'{fleet}[[endpoint]]\nstore.endpoint = "Mails"\nledger.root = "mails/ledger"\n',
+        encoding="utf-8",
+    )
+    elsewhere = tmp_path / "home"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    one, two = (load(each) for each in settings_of([Path("../etc")]))
+
+    at = elsewhere / "../etc"
+    assert (one.ledger.root, two.ledger.root) == (f"{at}/ledger", f"{at}/mails/ledger")
+    assert one.metrics.textfile == two.metrics.textfile == f"{at}/../sweep.prom"
+    for config in (one, two):
+        rabbit = config.queues["rabbit"]
+        assert rabbit.ca_file == f"{at}/ca.pem"
+        assert rabbit.client_certificate == f"{at}/tls/own.pem"
+        assert rabbit.client_key == "/keys/own.pem"
+    monkeypatch.setenv("DUESWEEP_QUEUES__RABBIT__CA_FILE", "other.pem")
+    given = load(folder / "one.toml", ["ledger.root=./ledger"])
+    assert (given.ledger.root, given.queues["rabbit"].ca_file) == ("./ledger", "other.pem")
+
+
+@pytest.mark.parametrize("root", ["s3://bucket/ledger", "main.ledgers", "~/ledger", "dbfs:/ledger"])
+def test_root_that_is_no_relative_path_stays_as_it_is_written(root: str) -> None:
+    assert load(file_of(MINIMAL.replace("/ledger", root))).ledger.root == root

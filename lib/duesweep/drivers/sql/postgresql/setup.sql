@@ -270,10 +270,11 @@ CREATE TABLE IF NOT EXISTS {limits} (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
--- Which journal this is, and which sweep or command the ledger got last. Without these columns, sweeps of a
+-- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
 -- journal that an earlier version created work as before.
 ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
-    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz;
+    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
+    ADD COLUMN IF NOT EXISTS place text;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.
 ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
@@ -301,8 +302,8 @@ SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, se
 WHERE source = %(source)s;
 
 -- name: read_age
--- Returns which journal this is, and which sweep or command of a source the ledger got last.
-SELECT journal_id, settled_sweep, settled_at FROM {bindings} WHERE source = %(source)s;
+-- Returns which journal this is, which sweep or command of a source the ledger got last, and where the ledger was.
+SELECT journal_id, settled_sweep, settled_at, place FROM {bindings} WHERE source = %(source)s;
 
 -- name: server_identity
 -- Returns what tells this database from one of the same name on another server.
@@ -313,6 +314,10 @@ WHERE d.datname = current_database();
 -- name: name_journal
 -- Gives a source's journal its id, unless it has one.
 UPDATE {bindings} SET journal_id = %(journal_id)s WHERE source = %(source)s AND journal_id IS NULL;
+
+-- name: keep_place
+-- Notes where the ledger of a source is.
+UPDATE {bindings} SET place = %(place)s WHERE source = %(source)s;
 
 -- name: note_settled
 -- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.

@@ -293,11 +293,15 @@ CREATE TABLE {limits} (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
 END;
--- Which journal this is, and which sweep or command the ledger got last. Without these columns, sweeps of a
+-- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
 -- journal that an earlier version created work as before.
 IF COL_LENGTH(N'{bindings_literal}', 'journal_id') IS NULL
 BEGIN
 ALTER TABLE {bindings} ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
+END;
+IF COL_LENGTH(N'{bindings_literal}', 'place') IS NULL
+BEGIN
+ALTER TABLE {bindings} ADD place nvarchar(max);
 END;
 -- The format of all these tables. What another version has noted stays.
 IF NOT EXISTS (
@@ -336,9 +340,9 @@ SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, se
 WHERE source = @source;
 
 -- name: read_age
--- Returns which journal this is, and which sweep or command of a source the ledger got last.
+-- Returns which journal this is, which sweep or command of a source the ledger got last, and where the ledger was.
 SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
 FROM {bindings} b
 WHERE b.source = @source;
 
@@ -349,6 +353,10 @@ SELECT CONCAT(CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')), N'/', DB_NAM
 -- name: name_journal
 -- Gives a source's journal its id, unless it has one.
 UPDATE {bindings} SET journal_id = @journal_id WHERE source = @source AND journal_id IS NULL;
+
+-- name: keep_place
+-- Notes where the ledger of a source is.
+UPDATE {bindings} SET place = @place WHERE source = @source;
 
 -- name: note_settled
 -- Notes that the ledger has a sweep or a command. One that has no rows there, or ended before, is not noted.
