@@ -295,7 +295,8 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_limits" (
     PRIMARY KEY (source, pattern)
 );
 ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uuid,
-    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz;
+    ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
+    ADD COLUMN IF NOT EXISTS place text;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';
@@ -823,6 +824,10 @@ INSERT INTO "public"."duesweep_journal" (
     $10, $11, $12
 );
 
+-- name: keep_place
+-- $1 ?, $2 ?
+UPDATE "public"."duesweep_bindings" SET place = $1 WHERE source = $2;
+
 -- name: lateness
 -- $1 uuid
 SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY l.ms) AS p50,
@@ -1053,7 +1058,7 @@ ON CONFLICT (source, message_key) DO UPDATE SET
 
 -- name: read_age
 -- $1 ?
-SELECT journal_id, settled_sweep, settled_at FROM "public"."duesweep_bindings" WHERE source = $1;
+SELECT journal_id, settled_sweep, settled_at, place FROM "public"."duesweep_bindings" WHERE source = $1;
 
 -- name: read_attempts
 -- $1 ?, $2 uuid[]

@@ -394,6 +394,10 @@ IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'journal_id') IS NULL
 BEGIN
 ALTER TABLE [nsb].[dbo].[bindings] ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
 END;
+IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'place') IS NULL
+BEGIN
+ALTER TABLE [nsb].[dbo].[bindings] ADD place nvarchar(max);
+END;
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
     WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'[nsb].[dbo].[journal]', 'U') AND p.minor_id = 0
@@ -900,6 +904,10 @@ INSERT INTO [nsb].[dbo].[journal] (
     ?
 );
 
+-- name: keep_place
+-- place, source
+UPDATE [nsb].[dbo].[bindings] SET place = ? WHERE source = ?;
+
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[queue] q WITH (READPAST, READCOMMITTEDLOCK);
 
@@ -1228,7 +1236,7 @@ WHERE [RowVersion] IN (
 -- name: read_age
 -- source
 SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
 FROM [nsb].[dbo].[bindings] b
 WHERE b.source = ?;
 
