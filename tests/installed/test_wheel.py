@@ -3,6 +3,7 @@
 With the newest packages of the day, and with the oldest that it allows.
 """
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from duesweep.drivers.jars import ready_jars
+from duesweep.drivers.jvm import find_java
+from duesweep.drivers.spark_start import spark_home_of_pyspark, spark_version
 from support.commands import ROOT, Ran, run_program
 from support.endpoint import Endpoint
+from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 pytestmark = pytest.mark.xdist_group("wheel")
 
@@ -106,6 +111,55 @@ def test_each_command_runs_without_spark_and_java(installed: Installed, endpoint
     assert len(endpoint.queue_rows("Billing")) == 10
     replayed = installed.run("errors replay --all --to Billing --reason x --yes", endpoint)
     assert (replayed.code, len(endpoint.queue_rows("Billing"))) == (0, 20), replayed
+
+
+def test_large_backlog_is_delivered_without_spark_and_says_why(
+    installed: Installed, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    delayed = endpoint.delayed
+    endpoint.execute(
+        f"INSERT INTO {delayed} (id, headers, body, due) SELECT gen_random_uuid(), headers, body, "
+        f"due FROM {delayed}, generate_series(2, 250000)"
+    )
+
+    refused = installed.run("sweep --json", endpoint, sweep__engine="spark")
+    swept = installed.run("sweep --json", endpoint, sweep__spark_from=200_000)
+
+    assert (refused.code, refused.document["outcome"]) == (2, "error")
+    assert "PySpark is not installed" in refused.document["error"]
+    assert (swept.code, swept.document["dispatched"], swept.document["left"]) == (0, 250_000, 0)
+    assert swept.document["engine"] == "in-process"
+    assert "install duesweep[spark]" in str(swept.document["without_spark"])
+    assert endpoint.fetch('SELECT count(*) AS n FROM "Billing"')[0].n == 250_000
+    assert installed.run("audit", endpoint).code == 0
+
+
+@pytest.mark.parametrize("installed", ["newest"], indirect=True)
+def test_stock_spark_submit_sweeps_on_a_cluster(installed: Installed, endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay_many(60)
+    spark_home = spark_home_of_pyspark()
+    jars = ",".join(map(str, ready_jars(spark_version(spark_home))))
+
+    with standalone_cluster() as master:
+        done = run_program(
+            *(spark_home / "bin" / "spark-submit", "--master", master, "--jars", jars),
+            *(ROOT / "jobs" / "run_sweep.py", "--config", endpoint.config_file(), "--json"),
+            *("--set", "ledger.writer=spark"),
+            env={
+                "PATH": WORKER_PATH,
+                "JAVA_HOME": str(find_java().parents[1]),
+                "PYSPARK_PYTHON": str(installed.python),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "HOME": str(endpoint.folder),
+            },
+            cwd=endpoint.folder,
+        )
+
+    assert done.code == 0, done.err
+    summary = json.loads(done.out.strip().splitlines()[-1])
+    assert (summary["dispatched"], summary["engine"]) == (60, "spark")
+    assert len(endpoint.queue_rows("Billing")) == 60
 
 
 @pytest.mark.parametrize("runtime", ["17.3", "serverless-4"])

@@ -64,7 +64,8 @@ def test_files_of_the_bundle_are_inside_of_what_is_uploaded() -> None:
     assert all(any(file.is_relative_to(folder) for folder in uploaded) for file in files)
     assert uploaded[0] == _BUNDLE.parent
     # Else all users of the workspace could change the job that has the database's password.
-    assert "workspace" not in bundle["targets"]["prod"]
+    folder = bundle["targets"]["prod"]["workspace"]["root_path"]
+    assert folder.startswith("/Workspace/Users/${workspace.current_user.userName}/")
 
 
 def test_paths_of_the_bundle_are_in_the_tree() -> None:

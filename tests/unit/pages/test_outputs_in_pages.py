@@ -25,6 +25,7 @@ _RUN = {"README.md", "tutorial.md", "operations.md"}
 # The first words of commands and of the lines of a crontab.
 _COMMANDS = (
     *("duesweep", "./duesweep", "export", "docker", "bench/", "tests/run", "databricks", "psql"),
+    "spark-submit",
     *("MASTER=", "PATH=", "mkdir", "* * ", "0 3 ", "scripts/"),
 )
 # The README's outputs of `demo`, which tests/acceptance/test_command.py compares, and of its query,
