@@ -155,6 +155,18 @@ def test_error_queue_that_takes_nothing_now_leaves_the_message_and_counts_no_att
     assert world.counted(run) == (1, 0)
 
 
+def test_message_that_the_error_queue_does_not_take_now_stays_also_if_it_takes_others() -> None:
+    taken, left = delayed_row("Nowhere"), delayed_row("Nowhere")
+    world = world_of(taken, left, retry=Retry(max_attempts=1), error_queue="error")
+    full = RefusedMessageError("error is full", may_pass=True)
+    world.queue.trouble["error"] = lambda message: full if message.key == left.key else None
+
+    run = world.sweep()
+
+    assert (list(world.store.rows), world.store.attempts) == ([left.key], {})
+    assert {gone.message_key: gone.queue for gone in world.exhausted(run)} == {taken.key: "error"}
+
+
 def test_message_that_the_error_queue_refuses_ends_without_the_copy() -> None:
     row, good = delayed_row("Nowhere"), delayed_row("Billing")
     world = world_of(row, good, retry=Retry(max_attempts=1), error_queue="error")
