@@ -1,4 +1,4 @@
-# duesweep with Java for Spark and ODBC for SQL Server. `docker build -t duesweep .`, then `duesweep schedule kubernetes`.
+# duesweep with Java for Spark and ODBC for SQL Server. `docker build -t duesweep .`, then conf/schedule/kubernetes.yaml.
 FROM python:3.11-slim-bookworm AS build
 
 WORKDIR /src

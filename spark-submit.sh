@@ -20,5 +20,4 @@ tell_failure() {
 }
 if [[ " $* " =~ " "(sweep|handover)" " && " $* " == *" --json "* ]]; then trap tell_failure EXIT; fi
 need program
-export DUESWEEP_COMMAND=$root/spark-submit.sh
 exec "$python" -P -m duesweep "$@"

@@ -1,18 +1,13 @@
-"""The output of commands that need no server: help, settings, statements and schedules; and a
-failed comparison.
-"""
+"""The output of commands that need no server: help, settings, statements; a failed comparison."""
 
 import json
 import os
 import re
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import duesweep
 from support.golden.commands import Printed, run
 from support.golden.recorded import RENEW, ROOT, compare
 from support.golden.statement_world import FORMS
@@ -31,15 +26,6 @@ STORES = {
     "sql-persistence-sqlserver": (_SQL_SERVER, "sql-persistence"),
     "rabbitmq": (_SQL_SERVER, "rabbitmq"),
 }
-FLEET = """
-[defaults]
-store.kind = "postgresql"
-ledger.root = "/var/lib/duesweep/ledger"
-[[endpoint]]
-store = {endpoint = "Sales.Orders"}
-[[endpoint]]
-store = {endpoint = "Billing"}
-"""
 
 
 def _paths(path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -66,10 +52,8 @@ def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for example in CONF.glob("*.toml"):
         text = example.read_text(encoding="utf-8")
         (tmp_path / example.name).write_text(text, encoding="utf-8")
-    (tmp_path / "fleet.toml").write_text(FLEET)
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("DUESWEEP_") and name != RENEW]:
-        # Schedules name variables that are set.
         monkeypatch.delenv(name)
     monkeypatch.setenv("DUESWEEP_STORE__DSN", _POSTGRESQL)
     monkeypatch.setenv("DUESWEEP_QUEUES__MAIN__URL", "amqps://sweeper:s3cret@mq.example:5671/nsb")
@@ -161,33 +145,6 @@ def test_servers_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "s3cret" not in "".join(printed.values())
     printed = {name: text.replace(str(tmp_path), "/folder") for name, text in printed.items()}
     compare(ROOT / "out-of-reach", printed)
-
-
-@pytest.mark.usefixtures("_configured")
-def test_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    _select("postgresql", monkeypatch)
-    printed = {}
-    for form in ("cron", "systemd", "kubernetes", "airflow"):
-        for name, given in {
-            "endpoint": ["--config", "postgresql.toml", "--every", "10m"],
-            "fleet": ["--config", "fleet.toml"],
-        }.items():
-            text = run(["schedule", form, *given]).text
-            printed[f"{form}-{name}.txt"] = _without_places(text)
-    printed["cron-refused.txt"] = run(["schedule", "cron", "--every", "7m"]).text
-    compare(ROOT / "schedule", printed)
-
-
-def _without_places(text: str) -> str:
-    places = {
-        str(Path.cwd()): "/folder",
-        str(Path(sys.executable)): "/venv/bin/python",
-        shlex.quote(str(Path(duesweep.__file__).parents[1])): "/checkout/lib",
-        duesweep.__version__: "<version>",
-    }
-    for place, name in places.items():
-        text = text.replace(place, name)
-    return text
 
 
 RECORDED = {"1-list.txt": "$ duesweep list\ndue  messages\nall  3\n--- exit code 0\n"}

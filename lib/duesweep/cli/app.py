@@ -95,8 +95,6 @@ def all_commands() -> typer.Typer:
     app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
     ladder = "Create and check queues on RabbitMQ."
     app.add_typer(queues.rabbitmq, name="rabbitmq", short_help=ladder)
-    printed = "Print a schedule for cron, systemd, Kubernetes or Airflow."
-    app.add_typer(upkeep.schedule, name="schedule", short_help=printed)
     changed = "Read and change subscriptions."
     app.add_typer(queues.subscriptions, name="subscriptions", short_help=changed)
     return app

@@ -1,11 +1,9 @@
-"""The commands that look after an endpoint: `setup`, `doctor`, `config`, `report`, `audit`,
-`maintain` and `schedule`.
+"""The commands that look after an endpoint: `setup`, `doctor`, `config`, `report`, `audit` and
+`maintain`.
 """
 
 import json
 import sys
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,10 +21,8 @@ from duesweep.cli.commands import (
     Result,
     Several,
     command,
-    group,
 )
 from duesweep.core.errors import ConfigError
-from duesweep.core.times import parse_duration
 from duesweep.report.text import Line
 from duesweep.report.views import upkeep as views
 
@@ -36,10 +32,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _STANDARD_OUTPUT = Path("-")
-
-schedule = group(
-    "Print a schedule: lines for a crontab, systemd units, Kubernetes objects or an Airflow DAG."
-)
 
 
 @command(app, "setup", ending=AGAIN, short="Create missing tables in the database.")
@@ -211,58 +203,3 @@ def maintain(
     """
     done = common.duesweep().maintain(forget=forget or ())
     return Result(done, views.maintained(done))
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled(Configured):
-    """The command to run, and its interval."""
-
-    every: Annotated[
-        str, typer.Option(metavar="TIME", help="The time between two sweeps, such as 30s or 5m.")
-    ] = "1m"
-
-    def form(self, name: str) -> Result:
-        from duesweep.operations.schedule import schedule
-
-        every = parse_duration(self.every)
-        text = schedule(name, self.config, self.settings or [], every, endpoint=self.endpoint)
-        return Result(None, map(Line, text.removesuffix("\n").split("\n")))
-
-
-_form = partial(command, schedule, ending=NOTHING, document=None)
-
-
-@_form("cron")
-def cron(*, scheduled: Scheduled) -> Result:
-    """Print lines for a crontab: regular sweeps, and every night `maintain` and `audit`.
-
-    Example: duesweep schedule cron --every 5m
-    """
-    return scheduled.form("cron.txt")
-
-
-@_form("systemd")
-def systemd(*, scheduled: Scheduled) -> Result:
-    """Print a service for `duesweep watch`, and a timer with a service for `duesweep sweep`.
-
-    Example: duesweep schedule systemd
-    """
-    return scheduled.form("systemd.txt")
-
-
-@_form("kubernetes")
-def kubernetes(*, scheduled: Scheduled) -> Result:
-    """Print a Deployment for `duesweep watch`, and a CronJob for `duesweep sweep`.
-
-    Example: duesweep schedule kubernetes > duesweep.yaml
-    """
-    return scheduled.form("kubernetes.yaml")
-
-
-@_form("airflow")
-def airflow(*, scheduled: Scheduled) -> Result:
-    """Print a DAG for Apache Airflow 3.
-
-    Example: duesweep schedule airflow --every 10m
-    """
-    return scheduled.form("airflow.txt")

@@ -1,13 +1,11 @@
 """Configuration. No other part of the package reads the environment."""
 
 from duesweep.config.environment import (
-    given_variables,
     has_cluster_files,
     has_prepared_session,
     has_pyspark,
     has_spark_of_its_own,
     otlp_settings,
-    own_command,
     spark_options,
     spark_start,
     started,
@@ -34,7 +32,6 @@ __all__ = [
     "MetricsConfig",
     "QueueConfig",
     "RouteConfig",
-    "given_variables",
     "has_cluster_files",
     "has_prepared_session",
     "has_pyspark",
@@ -44,7 +41,6 @@ __all__ = [
     "load",
     "mask_secrets",
     "otlp_settings",
-    "own_command",
     "route_notice",
     "settings_of",
     "spark_options",

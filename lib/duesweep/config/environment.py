@@ -1,4 +1,4 @@
-"""Facts from the environment that are no settings: Spark, OpenTelemetry, and how this process was
+"""Facts from the environment that are no settings: Spark, OpenTelemetry, and when this process was
 started.
 """
 
@@ -9,20 +9,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 from duesweep.core import submit
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.dsn import DsnError, check_http
 
-_JARS_VARIABLE = "DUESWEEP_JARS"
 # One of these is set if spark-submit or a shell of PySpark prepares the session.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # If one of these is set, a path may be on another file system for Spark than for this process.
 _CLUSTER_VARIABLES = {_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"}
-_COMMAND_VARIABLE = "DUESWEEP_COMMAND"
 _started = time.time()
 _OTLP = "OTEL_EXPORTER_OTLP"
 _PROTOCOL = "http/protobuf"
@@ -81,23 +78,6 @@ def spark_start() -> SubmitOptions | None:
     """
     is_prepared = not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ
     return None if is_prepared else submit.command_line
-
-
-def own_command() -> Sequence[str]:
-    """The words that run duesweep: spark-submit.sh, else the entry point, else this Python."""
-    script = os.environ.get(_COMMAND_VARIABLE)
-    if script is not None:
-        return [script]
-    started = Path(sys.argv[0])
-    if started.name == "duesweep" and os.access(started, os.X_OK):
-        return [str(started.absolute())]
-    return [sys.executable, "-P", "-m", "duesweep"]
-
-
-def given_variables() -> Sequence[str]:
-    """The names of the environment's variables that are settings, or lead to the jars."""
-    settings = {name for name in os.environ if name.startswith("DUESWEEP_") and "__" in name}
-    return sorted(settings | ({_JARS_VARIABLE} & os.environ.keys()))
 
 
 def started() -> float:

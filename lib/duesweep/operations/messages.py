@@ -495,7 +495,7 @@ def show_message(
         except (ConfigError, LedgerError) as error:
             problem = error
     code = ExitCode.DONE if found or events else ExitCode.MESSAGES_FAILED
-    # A wrong setting is shown beside the message; without a message it is the result.
+    # A wrong setting is shown next to a message; without a message it is the result.
     is_known = bool(found) and isinstance(problem, ConfigError)
     return Shown(
         source=context.store.source,

@@ -18,7 +18,6 @@ from duesweep.cli.app import all_commands, ending, main
 # Their output has a form of its own.
 WITHOUT_JSON = {
     *(("demo",), ("config",), ("watch",)),
-    *(("schedule", form) for form in ("cron", "systemd", "kubernetes", "airflow")),
 }
 
 
@@ -54,7 +53,7 @@ def test_options_and_arguments_say_what_they_are() -> None:
 
 
 # They do not concern one endpoint, or never end.
-WITHOUT_METHOD = {"config", "demo", "queue", "rabbitmq", "schedule", "subscriptions", "watch"}
+WITHOUT_METHOD = {"config", "demo", "queue", "rabbitmq", "subscriptions", "watch"}
 # Commands whose method has another name.
 METHODS = {
     **{("errors", "list"): "error_groups", ("errors", "show"): "show_errors"},

@@ -1,141 +1,111 @@
-"""The forms of `duesweep schedule`, read by the programs that they are for, or by their schemas."""
+"""The files of conf/schedule, read by the programs that they are for, or by their schemas."""
 
-import ast
 import shlex
 import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
 from cronsim import CronSim
-from jinja2 import Environment
 
-from duesweep.operations.schedule import Scheduled
-from support.commands import run
+from duesweep.core.errors import ExitCode
+from support.commands import ROOT, run
 
+FOLDER = ROOT / "conf" / "schedule"
+PROGRAM, FILE = "/opt/duesweep/bin/duesweep", "/etc/duesweep/duesweep.toml"
+SWEEP = ["sweep", "--config", FILE, "--max-seconds", "50", "--json"]
+# A sweep's exit codes that need no person. docs/exit-codes.md says so.
+GOOD = {ExitCode.DONE, ExitCode.WORK_LEFT}
 AT = datetime(2026, 11, 23, tzinfo=UTC)
-_ODD = "orders %d {{ x }} $HOME 'é'"
 
 
-def _write(file: Path, endpoint: str, *lines: str) -> Path:
-    ledger = file.parent / f"ledger-{endpoint}"
-    given = ['store.kind = "postgresql"', f'store.endpoint = "{endpoint}"', *lines]
-    file.write_text("\n".join([*given, f'ledger.root = "{ledger}"']))
-    return file
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
-@pytest.fixture(params=["plain", _ODD])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder with a configuration; its name may need quotes wherever it stands."""
-    found = tmp_path / request.param
-    found.mkdir()
-    _write(found / "duesweep.toml", "Sales.Orders")
+def _values(unit: str, key: str) -> list[str]:
+    lines = _text(unit).splitlines()
+    return [line.removeprefix(f"{key}=") for line in lines if line.startswith(f"{key}=")]
+
+
+def _objects() -> list[Any]:
+    return list(yaml.safe_load_all(_text("kubernetes.yaml")))
+
+
+def _task(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The task of the DAG, which is imported as Airflow does, and the DAG's own settings."""
+    found: dict[str, Any] = {}
+
+    class Dag:
+        def __init__(self, **settings: Any) -> None:
+            found["dag"] = settings
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    standard = "airflow.providers.standard"
+    for name in ("airflow", "airflow.providers", standard, f"{standard}.operators"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    bash: Any = SimpleNamespace(BashOperator=lambda **settings: found.update(settings))
+    monkeypatch.setitem(sys.modules, f"{standard}.operators.bash", bash)
+    sdk: Any = SimpleNamespace(DAG=Dag)
+    monkeypatch.setitem(sys.modules, "airflow.sdk", sdk)
+    exec(compile(_text("airflow.py"), "airflow.py", "exec"), {})
     return found
 
 
-@pytest.fixture
-def form(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Prints a form."""
-    monkeypatch.setenv("DUESWEEP_STORE__DSN", "postgresql://sweeper:secret@db/nsb")
-
-    def printed(name: str, *options: str) -> str:
-        ran = run("schedule", name, "--config", str(folder / "duesweep.toml"), *options)
-        assert (ran.code, "secret@db" in ran.out, "DUESWEEP_STORE__DSN" in ran.out) == (
-            0,
-            False,
-            True,
-        )
-        return ran.out
-
-    return printed
-
-
-def _assert_sweeps(words: list[str], file: Path, seconds: int) -> None:
-    assert words[:4] == [sys.executable, "-P", "-m", "duesweep"]
-    options = ["sweep", "--config", str(file), "--max-seconds", str(seconds), "--json"]
-    assert words[4:] == options
-
-
-@pytest.mark.parametrize(("every", "seconds"), [("1m", 60), ("5m", 300), ("2h", 7_200)])
-def test_cron_starts_a_sweep_so_often_and_tidies_up_every_night(
-    form: Any, folder: Path, every: str, seconds: int
-) -> None:
-    printed = form("cron", "--every", every).splitlines()
-    line, nightly = (each for each in printed if not each.startswith("#"))
+def test_cron_starts_a_sweep_each_minute_and_tidies_up_every_night() -> None:
+    line, nightly = (each for each in _text("crontab").splitlines() if not each.startswith("#"))
     fields, command = line.split("  ", 1)
 
     times = CronSim(fields, AT)
-    first, second = next(times), next(times)
-    assert (second - first).total_seconds() == seconds
-    # Cron makes lines of bare percent signs; the shell gets the rest.
-    assert "%" not in command.replace(r"\%", "")
-    words = shlex.split(command.replace(r"\%", "%"))
-    start, end = words.index("+a;") + 1, words.index(">>")
-    _assert_sweeps(words[start:end], folder / "duesweep.toml", seconds - 10)
-    environment = ["set", "-a;", ".", "/etc/duesweep/sales-orders.env;", "set", "+a;"]
-    assert words[: len(environment)] == environment
-
-    own, file = [sys.executable, "-P", "-m", "duesweep"], str(folder / "duesweep.toml")
+    assert next(times) + timedelta(minutes=1) == next(times)
+    # Cron makes lines of bare percent signs.
+    assert "%" not in line + nightly
+    environment = ["set", "-a;", ".", "/etc/duesweep/duesweep.env;", "set", "+a;"]
+    words = shlex.split(command)
+    assert words[: words.index(">>")] == [*environment, PROGRAM, *SWEEP]
     fields, command = nightly.split("  ", 1)
     assert next(CronSim(fields, AT)) == AT.replace(hour=3)
-    assert shlex.split(command.replace(r"\%", "%")) == [
-        *environment,
-        *(*own, "maintain", "--config", file, "&&"),
-        *(*own, "audit", "--config", file),
-    ]
+    upkeep = [*(PROGRAM, "maintain", "--config", FILE, "&&"), *(PROGRAM, "audit", "--config", FILE)]
+    assert shlex.split(command) == [*environment, *upkeep]
 
 
-@pytest.mark.parametrize("every", ["7m", "30s", "25h", "1s"])
-def test_cron_is_refused_what_it_cannot_say(tmp_path: Path, every: str) -> None:
-    file = _write(tmp_path / "duesweep.toml", "Sales", 'store.dsn = "postgresql://db/nsb"')
-
-    ran = run("schedule", "cron", "--config", str(file), "--every", every)
-
-    assert (ran.code, "cron cannot run something every" in ran.err) == (2, True)
-
-
-def test_systemd_accepts_the_units(form: Any, folder: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is not here; Debian's systemd has it")
-    units = tmp_path / "units"
-    units.mkdir()
-    for part in form("systemd").split("# --- ")[1:]:
-        name, _, text = part.partition("\n")
-        (units / Path(name).name).write_text(text)
+    names = ("duesweep.service", "duesweep.timer", "duesweep-watch.service")
+    for name in names:
+        # It looks for the program.
+        (tmp_path / name).write_text(_text(name).replace(PROGRAM, sys.executable))
 
-    names = {unit.name for unit in units.iterdir()}
-    assert names == {
-        "duesweep-sales-orders-watch.service",
-        "duesweep-sales-orders.service",
-        "duesweep-sales-orders.timer",
-    }
     done = subprocess.run(
-        [analyze, "verify", "--man=no", *map(str, units.iterdir())],
+        [analyze, "verify", "--man=no", *(str(tmp_path / name) for name in names)],
         capture_output=True,
         text=True,
         check=False,
     )
+
     ours = [line for line in done.stderr.splitlines() if "duesweep" in line]
     assert (done.returncode, ours) == (0, [])
-    watcher = (units / "duesweep-sales-orders-watch.service").read_text()
-    assert "ExecReload=/bin/kill -HUP $MAINPID" in watcher.splitlines()
-    service = (units / "duesweep-sales-orders.service").read_text()
-    (start,) = [line for line in service.splitlines() if line.startswith("ExecStart=")]
-    words = shlex.split(start.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
-    _assert_sweeps(words, folder / "duesweep.toml", 50)
-    (path,) = [line for line in service.splitlines() if line.startswith("ReadWritePaths=")]
-    (ledger,) = shlex.split(path.removeprefix("ReadWritePaths=").replace("%%", "%"))
-    assert ledger == str(folder / "ledger-Sales.Orders")
+    assert _values("duesweep.service", "ExecStart") == [shlex.join([PROGRAM, *SWEEP])]
+    watch = f"{PROGRAM} watch --config {FILE} --port 10187"
+    assert _values("duesweep-watch.service", "ExecStart") == [watch]
+    assert _values("duesweep-watch.service", "ExecReload") == ["/bin/kill -HUP $MAINPID"]
 
 
-def test_kubernetes_objects_fit_the_schema_and_may_do_little(form: Any, folder: Path) -> None:
-    objects = list(yaml.safe_load_all(form("kubernetes")))
+def test_kubernetes_objects_fit_the_schema_and_may_do_little() -> None:
+    objects = _objects()
 
     assert [each["kind"] for each in objects] == ["Deployment", "CronJob"]
     for each in objects:
@@ -147,56 +117,49 @@ def test_kubernetes_objects_fit_the_schema_and_may_do_little(form: Any, folder: 
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert container["envFrom"] == [{"secretRef": {"name": "duesweep-sales-orders"}}]
+        assert container["envFrom"] == [{"secretRef": {"name": "duesweep"}}]
         paths = {each["mountPath"] for each in container["volumeMounts"]}
-        assert paths == {"/etc/duesweep", "/tmp", str(folder / "ledger-Sales.Orders")}
+        assert paths == {"/etc/duesweep", "/tmp", "/var/lib/duesweep"}
     watch, sweep = (pod["containers"][0]["args"] for pod in pods)
-    config = ["--config", "/etc/duesweep/duesweep.toml"]
-    assert watch == ["watch", *config, "--host", "0.0.0.0", "--port", "10187"]
-    assert sweep == ["sweep", *config, "--max-seconds", "50", "--json"]
+    assert watch == ["watch", "--config", FILE, "--host", "0.0.0.0", "--port", "10187"]
+    assert sweep == SWEEP
     (watcher,) = pods[0]["containers"]
     probes = [watcher[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
     assert probes == ["/live", "/health"]
 
 
-def test_airflow_form_is_python_and_its_command_survives_its_templates(
-    form: Any, folder: Path
+def test_airflow_starts_one_sweep_at_a_time_and_its_command_is_no_template(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tree = ast.parse(form("airflow"))
-    (command,) = [
-        ast.literal_eval(keyword.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg == "bash_command"
-    ]
-    seen = Environment(autoescape=False).from_string(command).render()
-    _assert_sweeps(shlex.split(seen), folder / "duesweep.toml", 50)
+    task = _task(monkeypatch)
+
+    assert shlex.split(task["bash_command"]) == [PROGRAM, *SWEEP]
+    # Airflow also reads it as a template of Jinja.
+    assert "{" not in task["bash_command"]
+    assert (task["dag"]["max_active_runs"], task["dag"]["catchup"]) == (1, False)
+    assert (task["retries"], task["append_env"]) == (0, True)
 
 
-def test_fleet_has_all_its_ledgers_and_the_folders_name(tmp_path: Path) -> None:
-    fleet = tmp_path / "fleet"
-    fleet.mkdir()
-    for name in ("sales", "billing"):
-        _write(fleet / f"{name}.toml", name, 'store.dsn = "postgresql://db/nsb"')
+def test_same_exit_codes_are_good_ones_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    (given,) = _values("duesweep.service", "SuccessExitStatus")
+    job = _objects()[1]["spec"]["jobTemplate"]["spec"]
+    (rule,) = job["podFailurePolicy"]["rules"]
+    airflows_own = 99
 
-    text = run("schedule", "systemd", "--config", str(fleet), "--set", "sweep.slices=2").out
-
-    for name in ("sales", "billing"):
-        assert text.count(f"ReadWritePaths={fleet}/ledger-{name}") == 2
-    assert f"sweep --config {fleet} --set sweep.slices=2 --max-seconds 50" in text
-    assert "duesweep-fleet.timer" in text
+    assert {0, *map(int, given.split())} == GOOD
+    assert {0, *rule["onExitCodes"]["values"]} == GOOD
+    assert (rule["action"], rule["onExitCodes"]["operator"]) == ("Ignore", "In")
+    assert {0, *_task(monkeypatch)["skip_on_exit_code"]} - {airflows_own} == GOOD
+    for name in ("crontab", "duesweep.service", "kubernetes.yaml", "airflow.py"):
+        assert "2, 3 and 5 need a person" in " ".join(_text(name).replace("#", "").split()), name
+    page = " ".join((ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8").split())
+    assert "A scheduler takes 0 and 4 for success; 2, 3 and 5 need a person" in page
 
 
 @pytest.mark.parametrize(
-    ("title", "name"),
-    [("Sales.Orders", "sales-orders"), ("Ünï", "n"), ("éé", "endpoint"), ("a" * 60, "a" * 40)],
+    "words", [SWEEP, ["watch", "--config", FILE, "--host", "0.0.0.0", "--port", "10187"]]
 )
-def test_name_is_one_that_all_of_them_take(title: str, name: str) -> None:
-    assert _scheduled(title).name == name
+def test_commands_have_these_options(words: list[str]) -> None:
+    shown = run(words[0], "--help").out
 
-
-def _scheduled(title: str) -> Scheduled:
-    every, config = timedelta(minutes=1), "/x/duesweep.toml"
-    nothing: dict[str, Any] = {"overrides": (), "variables": (), "ledgers": (), "is_folder": False}
-    return Scheduled(title=title, command=["duesweep"], config=config, every=every, **nothing)
+    assert all(word in shown for word in words if word.startswith("--"))
