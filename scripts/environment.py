@@ -4,6 +4,7 @@ scripts/environment.sh describes them, and calls this. Needs Python 3.11 and a p
 Debian keeps pip in a package of its own, so pip is fetched first.
 """
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -17,8 +18,9 @@ import venv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
@@ -30,7 +32,7 @@ VENV = ROOT / ".venv"
 # time.
 _SPARK = "pyspark"
 _INTERRUPTED = 130
-_PIP = "pip-26.3-py3-none-any.whl"
+PIP = "pip-26.3-py3-none-any.whl"
 _PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
 _INDEX = "https://pypi.org/simple"
 _SILENCE_SECONDS = 30.0
@@ -144,31 +146,51 @@ def _make_empty(folder: Path) -> None:
         shutil.rmtree(folder)
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     with tempfile.TemporaryDirectory() as fetched:
-        wheel = Path(fetched, _PIP)
-        wheel.write_bytes(_fetch_pip())
+        wheel = Path(fetched, PIP)
+        wheel.write_bytes(fetch_pip())
         pip = [str(folder / "bin" / "python"), str(wheel / "pip"), "install", "--quiet"]
         # The environment's Python, and no setting of another pip.
         subprocess.run([*pip, "--no-index", str(wheel)], check=True, stdout=sys.stderr)
 
 
-def _fetch_pip() -> bytes:
-    """pip's wheel, from the index that pip would use."""
+def fetch_pip() -> bytes:
+    """pip's wheel, from the index of `PIP_INDEX_URL`."""
     index = os.environ.get("PIP_INDEX_URL") or _INDEX
-    page = f"{index.rstrip('/')}/pip/"
     try:
-        with urllib.request.urlopen(page, timeout=_SILENCE_SECONDS) as answer:
-            links = re.findall(r'href="([^"#]+)', answer.read().decode())
-        link = next(each for each in links if each.endswith(f"/{_PIP}"))
-        with urllib.request.urlopen(urljoin(page, link), timeout=_SILENCE_SECONDS) as answer:
-            wheel: bytes = answer.read()
-    except (OSError, ValueError, StopIteration) as error:
+        parts = urlsplit(f"{index.rstrip('/')}/pip/")
+        user, _, server = parts.netloc.rpartition("@")
+        # An unescaped / or # in a password ends the server's name: this port is no number.
+        _ = parts.port
+    except ValueError:
         raise ValueError(
-            f"{_PIP} could not be fetched ({type(error).__name__}: {error}). If the package index "
+            "PIP_INDEX_URL is no address: write / # ? and @ in its password as %2F %23 %3F and %40"
+        ) from None
+    page = parts._replace(netloc=server).geturl()
+    try:
+        links = re.findall(r"""href=["']([^"'#]+)""", _read(page, server, user).decode())
+        link = next(each for each in links if each.rpartition("/")[2] == PIP)
+        wheel = _read(urljoin(page, link), server, user)
+    except (OSError, ValueError, HTTPException, StopIteration) as error:
+        raise ValueError(
+            f"{PIP} could not be fetched ({type(error).__name__}: {error}). If the package index "
             "is out of reach, name another one with PIP_INDEX_URL"
         ) from None
     if hashlib.sha256(wheel).hexdigest() != _PIP_SHA256:
-        raise ValueError(f"The index has another {_PIP}. Look at PIP_INDEX_URL")
+        raise ValueError(f"The index has another {PIP}. Look at PIP_INDEX_URL")
     return wheel
+
+
+def _read(address: str, server: str, user: str) -> bytes:
+    """What is there. `user`, with a password, is for this server: urllib would take it for a part
+    of the server's name.
+    """
+    request = urllib.request.Request(address)
+    if user and urlsplit(address).netloc == server:
+        token = base64.b64encode(unquote(user).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {token}")
+    with urllib.request.urlopen(request, timeout=_SILENCE_SECONDS) as answer:
+        content: bytes = answer.read()
+    return content
 
 
 def _install(folder: Path, requirements: Iterable[str], *, shows: bool = False) -> None:
