@@ -153,7 +153,7 @@ def _is_own(folder: Path) -> bool:
 
 def _fetch(jar: Jar, folder: Path) -> Path:
     """Put a jar in place at once: another start finds all of it, or nothing."""
-    repository = urlsplit(os.environ.get(_MIRROR_VARIABLE) or _CENTRAL)
+    repository = _repository()
     # Its host: a mirror's address may have a password.
     server = repository.netloc.rpartition("@")[2] or repository.path
     try:
@@ -178,12 +178,43 @@ def _fetch(jar: Jar, folder: Path) -> Path:
             transient=False,
             advice=f"check the address in {_MIRROR_VARIABLE}, and the proxies",
         )
-    file = folder / jar.file
-    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as unfinished:
-        unfinished.write(content)
-    Path(unfinished.name).chmod(0o644)
-    Path(unfinished.name).replace(file)
-    return file
+    try:
+        return _written(content, folder / jar.file)
+    except OSError as error:
+        if lacks_descriptors(error):
+            raise
+        raise SparkError(
+            f"{jar.file} could not be written to {folder}: {error.strerror}",
+            transient=True,
+            advice=f"make room there, or name another folder with {_FOLDER_VARIABLE}",
+        ) from error
+
+
+def _written(content: bytes, file: Path) -> Path:
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as unfinished:
+        path = Path(unfinished.name)
+        try:
+            unfinished.write(content)
+            unfinished.flush()
+        except BaseException:
+            # Each start would leave another one.
+            path.unlink()
+            raise
+    path.chmod(0o644)
+    return path.replace(file)
+
+
+def _repository() -> SplitResult:
+    try:
+        repository = urlsplit(os.environ.get(_MIRROR_VARIABLE) or _CENTRAL)
+        # An unescaped / or # in a password ends the server's name: this port is no number.
+        _ = repository.port
+    except ValueError as error:
+        raise ConfigError(
+            f"{_MIRROR_VARIABLE} is no address",
+            advice="write / # ? and @ in its password as %2F %23 %3F and %40",
+        ) from error
+    return repository
 
 
 def _request(repository: SplitResult, jar: Jar) -> urllib.request.Request:

@@ -1,9 +1,14 @@
 """The jars of jars.toml: fetched once, each compared with its hash."""
 
 import base64
+import errno
 import hashlib
+import os
+import re
 import tempfile
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pytest_httpserver import HTTPServer
@@ -118,6 +123,42 @@ def test_password_of_a_mirror_goes_to_the_mirror_alone(
 
     assert heard == [f"Basic {base64.b64encode(b'a@b:s3cret').decode()}"]
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "address", ["https://a:s3#cr3t@host/maven", "https://a:s3/cr3t@h", "http://[x"]
+)
+def test_mirror_that_is_no_address_is_not_quoted(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", address)
+
+    with pytest.raises(ConfigError, match="DEFAULT_ARTIFACT_REPOSITORY is no address") as caught:
+        ready_jars("9.9.3")
+
+    assert not re.search("s3|cr3t|host", str(caught.value))
+
+
+@pytest.mark.usefixtures("mirror")
+def test_jar_that_finds_no_room_is_one_sentence_and_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tempfile.NamedTemporaryFile
+
+    def full(**given: Any) -> Any:
+        file = real(**given)
+        file.write = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        return file
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
+
+    with pytest.raises(SparkError, match=r"postgresql-42\.jar could not be written") as caught:
+        ready_jars("9.9.3")
+
+    assert caught.value.transient
+    assert "No space left on device" in str(caught.value)
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.usefixtures("mirror")
