@@ -77,9 +77,13 @@ def _fault_of(java: Path) -> str | None:
     """Why Spark does not run on it; None: it does."""
     try:
         ran = subprocess.run(
-            [java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+            [java, "-version"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_LAUNCHER_SECONDS,
+            check=True,
         )
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         if lacks_descriptors(error):
             raise
         return f"{java} does not run"
@@ -125,7 +129,9 @@ def start_jvm(
             while not connection.exists():
                 if process.poll() is not None:
                     forwarding.join(timeout=1.0)
-                    raise _failed("Spark's JVM ended at its start", last)
+                    # A kernel that is out of memory kills it, and next time it may not.
+                    is_killed = process.returncode < 0
+                    raise _failed("Spark's JVM ended at its start", last, may_pass=is_killed)
                 time.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()
@@ -143,15 +149,20 @@ def _command(
     """What Spark's launcher would run, without the module."""
     launcher = [str(java), *_LAUNCHER, "-cp", f"{spark_home}/jars/*"]
     launcher += ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", *words]
-    ran = subprocess.run(
-        launcher,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        # Its scripts set it. Spark 4 is of one line of Scala.
-        env={"SPARK_SCALA_VERSION": "2.13", **environment},
-        timeout=_LAUNCHER_SECONDS,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            launcher,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            # Its scripts set it. Spark 4 is of one line of Scala.
+            env={"SPARK_SCALA_VERSION": "2.13", **environment},
+            timeout=_LAUNCHER_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SparkError(
+            f"Spark's launcher has not answered for {error.timeout:.0f} s", transient=True
+        ) from error
     # A NUL and a line end come before the command, of which each word ends with a NUL.
     _, _, command = ran.stdout.decode(errors="surrogateescape").partition("\0\n")
     if ran.returncode or not command:
@@ -160,10 +171,11 @@ def _command(
     return [word for word in command.rstrip("\n\0").split("\0") if word != _VECTOR_MODULE]
 
 
-def _failed(what: str, lines: Iterable[str]) -> SparkError:
-    """The error of a JVM that ended, by its last lines."""
+def _failed(what: str, lines: Iterable[str], *, may_pass: bool = False) -> SparkError:
+    """The error of a JVM that ended, by its last lines; `may_pass` also if these do not tell."""
     why = cause_of_start([*lines])
-    return SparkError(f"{what}: {why.text}", transient=bool(why.may_pass), advice=why.advice)
+    transient = may_pass if why.may_pass is None else why.may_pass
+    return SparkError(f"{what}: {why.text}", transient=transient, advice=why.advice)
 
 
 def _forward(lines: IO[bytes], last: "deque[str]") -> None:

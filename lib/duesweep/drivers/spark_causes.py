@@ -53,7 +53,10 @@ _JAR = "give Spark the jar: --packages {}, or --jars with the file"
 MEANINGS = (
     Meaning(
         r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
-        r"|Read-only file system|Transport endpoint is not connected",
+        r"|Read-only file system|Transport endpoint is not connected"
+        # Of a process that cannot start another one, or open a file, now.
+        r"|Resource temporarily unavailable|Too many open files|unable to create native thread"
+        r"|insufficient memory for the Java Runtime",
         may_pass=True,
         says=r"\g<0>",
     ),

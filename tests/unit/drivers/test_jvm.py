@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.core.errors import SparkError
+from duesweep.drivers import jvm
 from duesweep.drivers.jvm import start_jvm
 
 # The launcher prints a command of this program; that command writes the file, and says words.
@@ -46,6 +47,7 @@ print("Error occurred during initialization of boot layer", file=sys.stderr)
 print("java.lang.module.FindException: Module x not found", file=sys.stderr)
 sys.exit(1)
 """
+_KILLED = "os.kill(os.getpid(), 9)"
 
 
 @pytest.fixture
@@ -87,19 +89,33 @@ def test_command_of_sparks_launcher_is_run_without_the_vector_module(
 
 
 @pytest.mark.parametrize(
-    ("then", "launcher", "says"),
+    ("then", "launcher", "says", "passes"),
     [
-        (_ENDS, 0, "Spark's JVM ended at its start: IOException: no room"),
-        (_REFUSES, 0, "Spark's JVM ended at its start: FindException: Module x"),
-        ("sys.exit(0)", 0, "Spark's JVM ended at its start: heard|"),
-        ("", 3, "Spark's launcher failed: it said nothing"),
+        (_ENDS, 0, "Spark's JVM ended at its start: IOException: no room", False),
+        (_REFUSES, 0, "Spark's JVM ended at its start: FindException: Module x", False),
+        ("sys.exit(0)", 0, "Spark's JVM ended at its start: heard|", False),
+        (_KILLED, 0, "Spark's JVM ended at its start: heard|", True),
+        ("", 3, "Spark's launcher failed: it said nothing", False),
     ],
 )
 def test_jvm_that_does_not_start_is_told_by_its_deepest_cause(
-    then: str, launcher: int, says: str, java: Callable[..., Path], tmp_path: Path
+    then: str, launcher: int, says: str, java: Callable[..., Path], tmp_path: Path, *, passes: bool
 ) -> None:
     with pytest.raises(SparkError) as caught:
         start_jvm(java(then, launcher), tmp_path, [], {})
 
     assert str(caught.value).startswith(says)
-    assert not caught.value.transient
+    assert caught.value.transient is passes
+
+
+def test_launcher_that_hangs_ends_the_start(
+    java: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "_LAUNCHER_SECONDS", 0.5)
+    program = java("")
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+
+    with pytest.raises(SparkError, match="launcher has not answered") as caught:
+        start_jvm(program, tmp_path, [], {})
+
+    assert caught.value.transient

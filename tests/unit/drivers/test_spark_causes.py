@@ -125,6 +125,14 @@ Caused by: java.io.FileNotFoundException: File file:/l/errors/part-0.parquet doe
         (AnalysisException("write failed: Disk quota exceeded"), "Disk quota exceeded", True),
         (AnalysisException("PUT: Status Code: 503; slow"), "PUT: Status Code: 503; slow", True),
         (AnalysisException("PUT: Status Code: 403; no"), "PUT: Status Code: 403; no", False),
+        (
+            AnalysisException(
+                'Cannot run program "python3": error=11, Resource temporarily unavailable'
+            ),
+            "Resource temporarily unavailable",
+            True,
+        ),
+        (AnalysisException("ImportError: libz.so: Too many open files"), "Too many open", True),
         (AnalysisException("no such column\n at x"), "no such column", False),
         (AnalysisException("Job cancelled: SparkContext was shut down"), "shut down", True),
         (AnalysisException("Cannot call methods on a stopped SparkContext."), "shut down", True),
