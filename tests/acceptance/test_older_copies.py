@@ -178,3 +178,20 @@ def test_rows_that_retention_removed_make_no_older_copy(endpoint: Endpoint) -> N
 
     assert row
     assert endpoint.run("sweep").code == 0
+
+
+def test_journal_without_the_newest_column_keeps_how_far_the_ledger_was(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    run_sweep(endpoint)
+    bindings = endpoint.own_table("bindings")
+    endpoint.execute(f"ALTER TABLE {bindings} DROP COLUMN place")
+    endpoint.delay("Billing")
+    assert endpoint.run("sweep").code == 0
+
+    assert "added the columns that" in endpoint.run("setup").out
+
+    endpoint.delay("Billing")
+    ran = endpoint.run("sweep")
+    assert (ran.code, len(endpoint.waiting())) == (0, 0), ran.told

@@ -302,6 +302,9 @@ END;
 IF COL_LENGTH(N'{bindings_literal}', 'place') IS NULL
 BEGIN
 ALTER TABLE {bindings} ADD place nvarchar(max);
+-- Without it sweeps noted nothing, so what was noted before is too old to compare with the ledger. The server
+-- reads a text when it runs it: columns that are added above are not there when it reads this.
+EXEC sys.sp_executesql N'UPDATE {bindings_literal} SET settled_sweep = NULL, settled_at = NULL';
 END;
 -- The format of all these tables. What another version has noted stays.
 IF NOT EXISTS (
