@@ -297,6 +297,7 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_limits" (
 ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
     ADD COLUMN IF NOT EXISTS place text;
+UPDATE "public"."duesweep_bindings" SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';
