@@ -34,6 +34,10 @@ _MODULES = {
     "MessageFilter": "duesweep.core.change",
     "Moment": "duesweep.core.times",
     "load_config": "duesweep.operations.duesweep",
+    # For `core.result`.
+    "arrow": "duesweep.report.results",
+    "document": "duesweep.report.results",
+    "html": "duesweep.report.results",
 }
 
 

@@ -213,3 +213,93 @@ def _run(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]
             "output_type": "execute_result",
         }
     ]
+
+
+def test_results_are_the_documents_of_commands_and_show_themselves_in_notebooks(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing").delay_many(2, ["Billing", "<b>Nowhere</b>"])
+    endpoint.delay("Billing", due_in_seconds=HOUR)
+    opened = _opened(endpoint, retry__max_attempts=1)
+    given = {"retry__max_attempts": 1}
+
+    setup, plan, sweep = opened.setup(), opened.plan(), opened.sweep()
+    named = ErrorFilter(destination="<b>Nowhere</b>")
+    results: dict[str, Any] = {
+        "list": opened.list(),
+        "errors list": opened.error_groups(),
+        "audit": opened.audit(),
+        "paused": opened.paused(),
+        "doctor --no-spark": opened.doctor(with_spark=False),
+        "setup": setup,
+    }
+    for command, result in results.items():
+        document = json.loads(json.dumps(result.to_dict()))
+        printed = endpoint.run(*command.split(), "--json", **given).document
+        assert set(document) == set(printed), command
+        if command != "setup":
+            same = {name for name in document if document[name] == printed[name]}
+            assert set(document) - same <= {"now", "findings", "counts", "total", "messages"}
+    others = [
+        *(plan, sweep, opened.sweep(), opened.errors(), opened.status(), opened.maintain()),
+        *(opened.choose(MessageFilter(destination="B*")), opened.choose_errors(named)),
+        *(opened.cancel(MessageFilter(destination="B*")), opened.show(message_id="none")),
+        *(opened.discard(named), opened.show_errors("none"), opened.resume("B*")),
+    ]
+
+    assert sweep.to_dict()["exhausted"] == 1
+    for result in (*results.values(), *others):
+        json.dumps(result.to_dict())
+        shown = result._repr_html_()
+        assert shown.startswith("<style>"), result
+        assert "<b>" not in shown, result
+    assert "&lt;b&gt;Nowhere" in results["errors list"]._repr_html_()
+
+
+def test_listings_are_tables_of_arrow_with_the_same_columns_if_they_are_empty(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.set_up("Billing").delay("Nowhere")
+    endpoint.delay("Billing", due_in_seconds=HOUR)
+    opened = _opened(endpoint, retry__max_attempts=1)
+    opened.sweep()
+    opened.pause("B*", reason="a test")
+    nothing = ErrorFilter(destination="Other")
+
+    full = [opened.list(), opened.errors(), opened.error_groups(), opened.paused()]
+    empty = [
+        opened.list(MessageFilter(destination="Other")),
+        *(opened.errors(nothing), opened.error_groups(nothing), opened.resume("B*")),
+    ]
+
+    for one, other in zip(full, empty, strict=True):
+        table = one.to_arrow()
+        assert (table.num_rows, other.to_arrow().num_rows) == (1, 0)
+        assert other.to_arrow().schema.field(0) == table.schema.field(0)
+        assert other.to_arrow().column_names == table.column_names
+    listed = full[0].to_arrow()
+    assert str(listed.schema.field("due").type) == "timestamp[us, tz=UTC]"
+    assert listed.column("destination").to_pylist() == ["Billing"]
+
+
+def test_configuration_may_be_a_mapping(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    endpoint.set_up("Billing").delay("Billing")
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "store": {"dsn": endpoint.dsn, "endpoint": endpoint.name, "schema": endpoint.schema},
+        "ledger": {"root": "./own"},
+        "sweep": {"allow_destinations": ["Billing"]},
+    }
+
+    report = Duesweep(load_config(given, {"sweep.batch_rows": 5})).sweep().report
+
+    assert report is not None
+    assert report.dispatched == 1
+    assert (tmp_path / "own" / "sweeps").is_dir()
+    with pytest.raises(DuesweepError) as refused:
+        load_config({"store": {"dns": endpoint.dsn}, "ledger": {"root": "./own"}})
+    text = str(refused.value)
+    assert "There is no setting store.dns; did you mean store.dsn?" in text
+    assert (endpoint.dsn in text, "in " + str(tmp_path) in text) == (False, False)

@@ -23,7 +23,7 @@ from duesweep.core.change import DueSpan, MessageFilter
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
 from duesweep.core.passing import passing_line
 from duesweep.core.times import Moment, parse_moment
-from duesweep.report.document import plain
+from duesweep.report.document import plain, whole
 from duesweep.report.text import Block, Line, Note, print_blocks
 from duesweep.report.views import messages as views
 
@@ -73,7 +73,7 @@ class Result(NamedTuple):
             for each in self.value.values:
                 print(json.dumps(plain(each)), flush=True)
         elif as_json:
-            print(json.dumps(self._document()), flush=True)
+            print(json.dumps(whole(self.value)), flush=True)
         print_blocks(self.blocks, as_json=as_json)
         # Last: some values are known when they are printed.
         return self._exit_code
@@ -81,12 +81,6 @@ class Result(NamedTuple):
     @property
     def _exit_code(self) -> int:
         return int(getattr(self.value, "exit_code", ExitCode.DONE))
-
-    def _document(self) -> Any:
-        """With `exit_code` and `error`, as a document has them if an error ends the command."""
-        found, error = plain(self.value), getattr(self.value, "error", None)
-        ended = {"exit_code": self._exit_code, "error": None if error is None else str(error)}
-        return found | {name: ended[name] for name in ended if name not in found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One endpoint's settings in files. `label` names it if it has no other name yet, `options` on
-    a command line; `error`: its file cannot be read; of `parts`, each overrides the next.
+    """One endpoint's settings in files. `label` names it if it has no other name yet (empty: it
+    is of no file), `options` on a command line; `error`: its file cannot be read; of `parts`, each
+    overrides the next.
     """
 
     label: str

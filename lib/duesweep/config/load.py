@@ -79,7 +79,9 @@ def load(
         config = Config.model_validate(merged(merged(content, variables), options))
     except ValidationError as error:
         found = error.errors()
-        lacks_file = not parts and any(each["type"] == "missing" for each in found)
+        lacks_file = (
+            bool(of.label) and not parts and any(each["type"] == "missing" for each in found)
+        )
         problems = problems_of(found, Places(parts, overrides))
         first = [_no_file(of.label)] if lacks_file else []
         raise _refusal([*first, *problems, *faults]) from error

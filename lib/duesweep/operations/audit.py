@@ -19,6 +19,7 @@ from duesweep.core import logs
 from duesweep.core.change import ChangeKind, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.quantities import time_text
+from duesweep.core.result import Result
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import reading_ledger
@@ -113,7 +114,7 @@ class AuditFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditReport:
+class AuditReport(Result):
     """The differences, and how much was looked at. `unsettled`: sweeps and commands that the
     journal still has; the ledger's rows of them were not judged. `findings` are the suspects by
     their checks.

@@ -28,6 +28,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
+from duesweep.core.result import Result
 from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import Patience, exact_instant, micros
@@ -157,7 +158,7 @@ class CommandReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Changed(Result):
     """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
     to change. `left`: the number that it did not look at, because it was stopped. `error` is the
     ledger's.

@@ -38,6 +38,7 @@ from duesweep.core.finding import (
 )
 from duesweep.core.policy import LedgerWriter, Pause
 from duesweep.core.quantities import count_text, time_text
+from duesweep.core.result import Result
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.look import held_by_locks
@@ -62,7 +63,7 @@ _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT, Check.POOLER}
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Result):
     """The findings on an endpoint, worst first, and the worst severity that is to be mended.
     `error`: why no session could be prepared, as without Java; None: one was, or none was wanted.
     """

@@ -491,18 +491,21 @@ def _refuse_unclear(is_empty: bool, *, everything: bool) -> None:  # noqa: FBT00
 
 
 def load_config(
-    file: str | PathLike[str] | None = None,
+    file: str | PathLike[str] | Mapping[str, object] | None = None,
     overrides: Mapping[str, object] | None = None,
     endpoint: str | None = None,
 ) -> Config:
     """The configuration of a TOML file, by default `duesweep.toml` if it is there; of one with
-    several endpoints, the settings of `endpoint`. The environment overrides it, and `overrides` as
-    in `{"sweep.batch_rows": 500}` override both; None is as if it were not given.
+    several endpoints, the settings of `endpoint`. Or, in place of a file, of a mapping with
+    its sections: `{"store": {"dsn": dsn, ...}, ...}`. The environment overrides it, and `overrides`
+    as in `{"sweep.batch_rows": 500}` override both; None is as if it were not given.
 
     Raises `ConfigError` for its faults.
     """
     values = (overrides or {}).items()
     given = [f"{name}={_text(value)}" for name, value in values if value is not None]
+    if isinstance(file, Mapping):
+        return configuration.load(configuration.EndpointSettings("", file), given)
     return configuration.load(None if file is None else Path(file), given, endpoint)
 
 

@@ -14,6 +14,7 @@ from duesweep.core.change import ChangeKind
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import first_type
+from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
@@ -256,7 +257,7 @@ def _group(name: str, counted: _Counted) -> ErrorGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(Listed):
     """The `groups` with the most `open` errors that fit a filter. `unknown_destination`:
     the filter's, if no error was ever for it.
     """
@@ -270,7 +271,7 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorListing:
+class ErrorListing(Listed):
     """The last errors that fit a filter."""
 
     source: str
@@ -279,7 +280,7 @@ class ErrorListing:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownErrors:
+class ShownErrors(Result):
     """All errors of a message that is `named`, the last one first."""
 
     source: str

@@ -16,6 +16,7 @@ from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem
 from duesweep.core.message import Message
 from duesweep.core.policy import Paused, delay_level
+from duesweep.core.result import Result
 from duesweep.core.world import StoreClock, micros
 from duesweep.operations.messages import open_look
 from duesweep.operations.run import Run, ended_run
@@ -32,7 +33,7 @@ _HOLDS_NOTHING = "It is not due, and its queue cannot hold a message until it is
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Result):
     """The result of a handover; `left` messages are still in the store. `without_spark`: see
     `Run`.
     """
@@ -76,7 +77,7 @@ class Destined(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Result):
     """The destinations of a handover; messages that would stay come last."""
 
     destinations: Sequence[Destined]
@@ -89,7 +90,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class Aborted(Result):
     """How many handovers and sweeps were stopped."""
 
     source: str

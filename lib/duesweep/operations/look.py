@@ -26,6 +26,7 @@ from duesweep.core.errors import (
     StoreError,
 )
 from duesweep.core.policy import Pause, Paused
+from duesweep.core.result import Result
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger
@@ -225,7 +226,7 @@ class DestinationOutlook(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Result):
     """`looked_at` of the messages that are due were looked at, the longest due ones first; `due`
     are all; `is_cut`: there are more than were looked at. `eligible` are the messages that a sweep
     would take, as far as the store itself knows. `slices` 0: one for each core. `seconds`: how long

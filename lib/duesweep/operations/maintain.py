@@ -15,6 +15,7 @@ from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.policy import cut_before
+from duesweep.core.result import Result
 from duesweep.core.world import Patience
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
@@ -47,7 +48,7 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True)
-class MaintainReport:
+class MaintainReport(Result):
     """The result. `settled`: sweeps and commands that dead drivers had left. `counters_removed`:
     retry counters of messages that are gone. `kept_from`: from when on the ledger has all rows;
     None: it has all there were. `rows_forgotten`: rows of `dropped` sources that were deleted.

@@ -28,6 +28,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.headers import Headers
 from duesweep.core.quantities import duration_text, short_time
+from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.ledger.base import Among, LedgerRow
@@ -112,7 +113,7 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyChosen(ABC):
+class AnyChosen(Result, ABC):
     """The messages or errors of a source that `command` is to change, for these destinations.
     `gone`: the number of wanted ones that are not there, or were done before.
     """
@@ -323,7 +324,7 @@ Show = Callable[[Sequence[Waiting], datetime], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Listed):
     """`messages` are the first ones of the `total` that were chosen, `counts` how many of all are
     in each of `BUCKETS`. `looked_at`: how many messages were looked at to choose them; None: the
     store counted. `is_cut`: there are more than `scan_limit`, so the counts are too low.
@@ -443,7 +444,7 @@ def read_history(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Result):
     """The messages that are `named`, whole, and their history in the ledger. `history_error`: why
     that is not known. `looked_at`: nothing was found among this many messages, and the others were
     not looked at.

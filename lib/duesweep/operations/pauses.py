@@ -9,6 +9,7 @@ from duesweep.core.account import HeldBack, held_by_pause
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import time_text
+from duesweep.core.result import Listed
 from duesweep.core.routing import fits_destination
 from duesweep.core.times import Moment
 from duesweep.operations.change import given_by
@@ -38,7 +39,7 @@ class ListedPause(HeldBack):
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
+class Pauses(Listed):
     """The pauses in force."""
 
     source: str

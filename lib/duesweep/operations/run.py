@@ -29,6 +29,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.result import Result
 from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.duesweep import Duesweep
@@ -67,7 +68,7 @@ Before = Callable[[Sequence[tuple[Duesweep, Look]]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(Result):
     """The result of one run. `outcome` is the sweep's; `idle`: it had no work; `stopped`
     without a report: a stop was wanted before the sweep began; `error`: an error ended it.
 

@@ -12,6 +12,7 @@ from duesweep.config.adapters.roles import (
     setup_steps,
 )
 from duesweep.core.errors import Problem
+from duesweep.core.result import Result
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 _MORE_GRANTS = """\
@@ -24,7 +25,7 @@ _Told = Completed | IndexCreated | Unbound
 
 
 @dataclass(frozen=True, slots=True)
-class SetUp:
+class SetUp(Result):
     """The done steps, in words, and the others. `created` are the new tables."""
 
     done: Sequence[str]

@@ -18,6 +18,7 @@ from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, worst_first
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
+from duesweep.core.result import Result
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
@@ -168,7 +169,7 @@ class Concern(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(Result):
     """The facts of one source. `waiting` or `history` None: it could not be read, and
     `problems` say why. `findings` are the doctor's that are not good. `objective_seconds`: how late
     a message may be; None: not set. `concerns`, the worst first, are the conclusions;

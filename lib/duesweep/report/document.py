@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.errors import ExitCode
+
 
 def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
     """What `json.dumps` takes. A field that a value does not show of itself (`repr=False`) is in no
@@ -33,3 +35,12 @@ def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
     return value
+
+
+def whole(value: object) -> dict[str, Any]:
+    """The document of a command's result: with `exit_code` and `error`, as if an error ends it."""
+    found: dict[str, Any] = plain(value)
+    error = getattr(value, "error", None)
+    code = int(getattr(value, "exit_code", ExitCode.DONE))
+    ended = {"exit_code": code, "error": None if error is None else str(error)}
+    return found | {name: ended[name] for name in ended if name not in found}

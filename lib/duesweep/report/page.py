@@ -3,25 +3,31 @@ what messages and services brought with them is escaped. The style sheet gives t
 light or dark.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from duesweep.core.errors import ConfigError, make_printable, shorten
 from duesweep.core.quantities import time_text
 from duesweep.operations.status import Status, Statuses, Step
-from duesweep.report.text import Cell, Row
+from duesweep.report.text import Block, Cell, Line, Note, Row
 from duesweep.report.views import status as views
 
 # The room of a plot, and of its bars in it: next to them are the numbers, below them the labels.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 380, 180, 48, 10, 156
 # The number of characters of labels that fit into a row, and the width of one.
 _MOST_CHARACTERS, _CHARACTER = 42, 6.5
+# A notebook has the rest.
+_STYLE = (
+    ".duesweep td, .duesweep th { text-align: left } .duesweep .n { text-align: right }"
+    ".duesweep .red { color: #b3261e } .duesweep .yellow { color: #8a5a00 }"
+    ".duesweep .green { color: #1d6b3a }"
+)
 # Of a cell of a table. Several reasons may be in one.
 _LONGEST = 2_000
 
@@ -32,19 +38,26 @@ def render(
     """One document of HTML, with all that it needs. A page that is served says how often it is to
     be asked for again, which is its server's to say to browsers.
     """
-    template = files("duesweep.report").joinpath("page.html").read_text(encoding="utf-8")
     title = sources[0].source if len(sources) == 1 else f"{len(sources)} endpoints"
     return (
         _environment()
-        .from_string(template)
+        .get_template("page.html")
         .render(
             sources=views.worst_first(sources),
             made_at=made_at,
             title=title,
             refresh_seconds=refresh_seconds,
-            views=views,
         )
     )
+
+
+def draw(blocks: Iterable[Block]) -> str:
+    """These blocks as a piece of HTML, for a notebook's page."""
+    # A notebook has no second stream for remarks.
+    lines = [Line(each.text) if isinstance(each, Note) else each for each in blocks]
+    template: Any = _environment().get_template("blocks.html").module
+    drawn = template.draw(lines)
+    return f'<style>{_STYLE}</style><div class="duesweep">{drawn}</div>'
 
 
 def write_page(found: Statuses, file: Path) -> None:
@@ -65,8 +78,13 @@ def write_page(found: Statuses, file: Path) -> None:
 
 def _environment() -> Environment:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, finalize=_printable, trim_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        loader=FunctionLoader(_template),
     )
+    environment.globals["views"] = views
     environment.globals["bars"] = lambda steps, title: Markup(bars(steps, title))  # noqa: S704 - of ours
     filters: Mapping[str, Callable[..., object]] = {
         "count": lambda number: f"{number:,}",
@@ -76,6 +94,10 @@ def _environment() -> Environment:
     }
     environment.filters |= filters
     return environment
+
+
+def _template(name: str) -> str:
+    return files("duesweep.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _cells(row: Row) -> Sequence[Cell]:

@@ -105,10 +105,10 @@ def fleet_document(runs: Sequence[Run], exit_code: int) -> dict[str, Any]:
     }
 
 
-def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
-    """A run, and problems after it, with advice."""
+def run_blocks(run: Run, context: SweepContext | None = None) -> Iterator[Block]:
+    """A run, and problems after it, with advice; of some, only with the context."""
     if run.report is not None:
-        yield from summary(run.report, only_due=_sees_only_due(context))
+        yield from summary(run.report, only_due=context is None or _sees_only_due(context))
     elif run.outcome == "stopped":
         yield Line(_stopped(run))
     elif run.error is None:
@@ -119,11 +119,13 @@ def run_blocks(run: Run, context: SweepContext) -> Iterator[Block]:
     yield from _held([one for one in run.held_back if one.holder not in told])
     if run.without_spark is not None:
         yield _without_spark(run.without_spark)
-    if run.is_late:
+    if context is not None and run.is_late:
         yield Note(_late(run, context), with_json=True)
-    kept = _kept(run, context)
+    kept = None if context is None else _kept(run, context)
     if kept is not None:
         yield Note(kept, with_json=True)
+    if run.error is not None and run.report is None:
+        yield Note(run.error)
     if run.ledger_error is not None:
         yield Note(run.ledger_error, with_json=True)
 

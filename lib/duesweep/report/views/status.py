@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from duesweep.core.account import HeldBack, Holder
@@ -95,6 +95,16 @@ def verdict(found: Sequence[Status]) -> Iterator[Block]:
             for each in found[0].concerns
         ]
         yield Wrapped(rows)
+
+
+def whole(found: Status) -> Iterator[Block]:
+    """All of an endpoint's report but its plots."""
+    yield Line(headline([found]).text)
+    yield from verdict([found])
+    yield facts(found, datetime.now(UTC))
+    for section in (*to_do(found), *record(found)):
+        yield Line(section.title)
+        yield from section.blocks
 
 
 def worst_first(found: Sequence[Status]) -> Sequence[Status]:
