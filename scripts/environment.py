@@ -181,8 +181,8 @@ def fetch_pip() -> bytes:
 
 
 def _read(address: str, server: str, user: str) -> bytes:
-    """What is there. `user`, with a password, is for this server: urllib would take it for a part
-    of the server's name.
+    """The answer of an address. `user`, with a password, is for this server: urllib would take it
+    for a part of the server's name.
     """
     request = urllib.request.Request(address)
     if user and urlsplit(address).netloc == server:

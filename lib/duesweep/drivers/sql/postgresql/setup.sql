@@ -275,7 +275,7 @@ CREATE TABLE IF NOT EXISTS {limits} (
 ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
     ADD COLUMN IF NOT EXISTS place text;
--- Without all of them sweeps noted nothing, so what was noted before is too old to compare with the ledger.
+-- Sweeps noted nothing without all of them, so earlier notes are too old to compare with the ledger.
 UPDATE {bindings} SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 -- Tombstones are compressed already, and a batch's lateness is hardly worth it: to try it costs the
 -- server more than to write them.

@@ -302,7 +302,7 @@ END;
 IF COL_LENGTH(N'{bindings_literal}', 'place') IS NULL
 BEGIN
 ALTER TABLE {bindings} ADD place nvarchar(max);
--- Without it sweeps noted nothing, so what was noted before is too old to compare with the ledger. The server
+-- Sweeps noted nothing without it, so earlier notes are too old to compare with the ledger. The server
 -- reads a text when it runs it: columns that are added above are not there when it reads this.
 EXEC sys.sp_executesql N'UPDATE {bindings_literal} SET settled_sweep = NULL, settled_at = NULL';
 END;
