@@ -121,7 +121,7 @@ def opened_engine(
             from duesweep.sweep.spark import SparkEngine, try_jdbc  # noqa: PLC0415 - loads Spark
 
             if on_spark:
-                try_jdbc(session, context.store)
+                try_jdbc(session, context.store, can_do_without=not always_needs_spark(context))
     except (SparkError, ConfigError) as error:
         if always_needs_spark(context):
             raise

@@ -99,9 +99,10 @@ class SparkEngine:
         return None
 
 
-def try_jdbc(spark: SparkSession, store: Store) -> None:
+def try_jdbc(spark: SparkSession, store: Store, *, can_do_without: bool) -> None:
     """Raise Spark's error if it cannot read from the store for a reason that lasts, such as a JVM
-    without the JDBC driver. A dispatch tells the others, after it has tried again.
+    without the JDBC driver; if a sweep `can_do_without` Spark, also for one that may last: this
+    process reads from the store. A dispatch tells the others, after it has tried again.
     """
     with store.open_driver() as session:
         source = session.jdbc()
@@ -109,7 +110,8 @@ def try_jdbc(spark: SparkSession, store: Store) -> None:
         one_row_df(spark, source).schema  # noqa: B018 - it connects
     except SPARK_ERRORS as error:
         raise_interruption(error)
-        if cause(error).is_lasting:
+        why = cause(error)
+        if why.is_lasting or (can_do_without and not why.may_pass):
             raise
 
 

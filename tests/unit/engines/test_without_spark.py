@@ -3,9 +3,12 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from pyspark.errors import PySparkException
 
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, SparkError
 from duesweep.core.policy import LedgerWriter
@@ -13,6 +16,7 @@ from duesweep.operations import opening
 from duesweep.operations.look import Look, is_for_spark, needs_spark
 from duesweep.operations.run import Run, sweep_seen
 from duesweep.report.views.runs import document
+from duesweep.stores.base import DriverSession, JdbcSource
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -47,6 +51,29 @@ def test_large_sweep_without_spark_is_done_in_process_and_says_why(
     assert told["engine"] == "in-process"
     assert error.text in told["without_spark"]
     assert 'set sweep.engine = "process"' in told["without_spark"]
+
+
+def test_spark_whose_own_driver_cannot_read_the_store_is_no_reason_to_move_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "An error occurred while calling o1.jdbc\n: org.postgresql.util.PSQLException: {}"
+    error = PySparkException(text.format("Could not read SSL key file /k.pem."))
+    session = SimpleNamespace(read=SimpleNamespace(jdbc=Mock(side_effect=error)))
+    monkeypatch.setattr(opening, "open_spark", lambda: session)
+    monkeypatch.setattr(DriverSession, "jdbc", lambda _: JdbcSource("jdbc:", {}))
+    store = MemoryStore([delayed_row("Billing") for _ in range(3)])
+    context = context_of(
+        store,
+        MemoryQueue("Billing"),
+        store.clock,
+        ledger_writer=LedgerWriter.DELTA_RS,
+        spark_from=2,
+    )
+
+    run = sweep_seen(context, _LOOK, Stop(), on_spark=True)
+
+    assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
+    assert "Could not read SSL key file" in str(run.without_spark)
 
 
 @pytest.mark.parametrize(
