@@ -28,8 +28,9 @@ def test_session_waits_for_the_disk_and_leaves_waiting_for_replicas_as_it_is_set
 
     with connect(endpoint.dsn, DEFAULT_TIMEOUTS.task) as session:
         session.script(
-            f"DO $$ BEGIN ASSERT current_setting('synchronous_commit') = '{used}'; END $$"
+            "CREATE TABLE public.seen AS SELECT current_setting('synchronous_commit') AS used"
         )
+    assert [row.used for row in endpoint.fetch("SELECT used FROM public.seen")] == [used]
 
 
 @pytest.fixture
