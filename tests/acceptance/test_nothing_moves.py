@@ -192,6 +192,15 @@ CAUSES = {
         _sql(REFUSE, AFTER.format("DELETE", DELAYED, "ROW")),
         *(2, "not on Sundays (P0001). It has trigger no", "table-triggers"),
     ),
+    "trigger that refuses a removal at its end": Cause(
+        _sql(
+            REFUSE,
+            AFTER.replace("TRIGGER", "CONSTRAINT TRIGGER")
+            .replace("FOR EACH", "INITIALLY DEFERRED FOR EACH")
+            .format("DELETE", DELAYED, "ROW"),
+        ),
+        *(2, "not on Sundays (P0001). It has trigger no", "table-triggers"),
+    ),
     "trigger that refuses the journal's rows": Cause(
         _sql(REFUSE, AFTER.format("INSERT", "duesweep_journal", "STATEMENT")),
         *(2, "not on Sundays (P0001). It has trigger no", "table-triggers"),
