@@ -16,6 +16,7 @@ from support.endpoint import Endpoint
 from support.sweeps import await_locks, exit_code, run_sweep
 
 _RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600}
+_BY_DESTINATION = {("Billing", "dispatched"): 7, ("Nowhere", "failed"): 2}
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ def test_sweep_that_another_process_settled_reports_what_it_delivered(due: Endpo
     report = run_sweep(due, watch=_after_dispatch(lambda: _lose(due)))
 
     assert _outcomes(report) == (7, 2, 0)
+    assert report.by_destination == _BY_DESTINATION
     assert report.lateness_max_ms is not None
     assert report.lateness_max_ms > timedelta(seconds=50) / timedelta(milliseconds=1)
     assert (report.outcome, exit_code(report)) == ("abandoned", 4)
@@ -74,5 +76,6 @@ def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint)
 
     assert first.report is not None
     assert _outcomes(first.report) == (7, 2, 0)
+    assert first.report.by_destination == _BY_DESTINATION
     assert (first.report.left, first.report.outcome) == (0, "failures")
     assert (second.outcome, second.report) == ("idle", None)

@@ -21,7 +21,13 @@ from math import inf
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import BreakerState, ByDestination, SweepReport, SweepSummary
+from duesweep.core.account import (
+    UNREADABLE,
+    BreakerState,
+    ByDestination,
+    SweepReport,
+    SweepSummary,
+)
 from duesweep.core.errors import (
     ConfigError,
     LedgerError,
@@ -91,14 +97,17 @@ def settle_last(
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     if summary is None:
-        summary, retries_changed = journal.summary(sweep_id)
-        tally.clear()
-        exhausted = journal.pieces(sweep_id, command=False)
-        for _ in writes_of(
-            journal, summary, exhausted, retries_changed=retries_changed, tally=tally
-        ):
-            pass
+        return replace(_counted(journal, sweep_id), ledger_error=ledger_error)
     return replace(_report(summary, ledger_error), by_destination=tally)
+
+
+def _counted(journal: DriverSession, sweep_id: UUID) -> SweepReport:
+    """The report of a sweep in the journal. Raises `SweepClosedError` if it is not there."""
+    summary, retries_changed = journal.summary(sweep_id)
+    exhausted, tally = journal.pieces(sweep_id, command=False), ByDestination()
+    for _ in writes_of(journal, summary, exhausted, retries_changed=retries_changed, tally=tally):
+        pass
+    return replace(_report(summary), by_destination=tally)
 
 
 def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
@@ -106,11 +115,24 @@ def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> Sweep
     settled. None: neither has it.
     """
     with suppress(SweepClosedError):
-        return _report(journal.summary(sweep_id)[0])
+        return _counted(journal, sweep_id)
     from duesweep.ledger.rows import SWEEPS  # noqa: PLC0415 - loads pyarrow
 
-    rows = ledger.rows("sweeps", SWEEPS.names, Among("sweep_id", (str(sweep_id),)))
-    return next((_report(SweepSummary(**row)) for row in rows), None)
+    of_sweep = Among("sweep_id", (str(sweep_id),))
+    for row in ledger.rows("sweeps", SWEEPS.names, of_sweep):
+        summary = SweepSummary(**row)
+        tally = ByDestination(
+            (row["destination"] or UNREADABLE, row["outcome"])
+            for row in ledger.rows("tombstones", ("destination", "outcome"), of_sweep)
+        )
+        of_source = Among("source", (summary.source,))
+        tally.update(
+            (row["destination"] or UNREADABLE, "failed")
+            for row in ledger.rows("retries", ("destination", "last_failed_at"), of_source)
+            if summary.start <= row["last_failed_at"] <= summary.end
+        )
+        return replace(_report(summary), by_destination=tally)
+    return None
 
 
 def _report(known: SweepSummary, ledger_error: str | None = None) -> SweepReport:
