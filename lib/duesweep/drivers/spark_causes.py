@@ -62,6 +62,7 @@ MEANINGS = (
     ),
     Meaning(
         r"Status Code: 5\d\d|Service Unavailable|SlowDown|UnknownHostException|ConnectException"
+        r"|NoRouteToHostException|Network is unreachable|Broken pipe|ExecutorLostFailure"
         r"|SocketTimeoutException|ConnectTimeoutException|Connection reset|\bUNAVAILABLE\b"
         r"|DEADLINE_EXCEEDED|[Tt]imed out|All masters are unresponsive|Cannot allocate memory",
         may_pass=True,

@@ -133,6 +133,8 @@ Caused by: java.io.FileNotFoundException: File file:/l/errors/part-0.parquet doe
             True,
         ),
         (AnalysisException("ImportError: libz.so: Too many open files"), "Too many open", True),
+        (AnalysisException("NoRouteToHostException: No route to host"), "No route to host", True),
+        (AnalysisException("ExecutorLostFailure (executor 3): killed"), "executor 3", True),
         (AnalysisException("no such column\n at x"), "no such column", False),
         (AnalysisException("Job cancelled: SparkContext was shut down"), "shut down", True),
         (AnalysisException("Cannot call methods on a stopped SparkContext."), "shut down", True),
