@@ -126,7 +126,8 @@ class CutShort(NamedTuple):
     is_lasting: bool = False
 
 
-def _never() -> bool:
+def never() -> bool:
+    """For a sweep that is not to stop."""
     return False
 
 
@@ -147,5 +148,5 @@ class Job:
     run: SweepRun
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
-    is_stopped: Callable[[], bool] = _never
+    is_stopped: Callable[[], bool] = never
     progressed: Callable[[], object] = _tell_nobody

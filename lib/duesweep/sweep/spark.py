@@ -16,7 +16,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
-from duesweep.sweep.job import CutShort, Job
+from duesweep.sweep.job import CutShort, Job, never
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import slicing
 
@@ -82,7 +82,13 @@ class SparkEngine:
         with (
             make_cancellable(self.spark, f"duesweep-{world.new_id()}") as cancel,
             Watchdog(
-                store, job.run, world.clock, patience, cancel, progressed=self.progressed
+                store,
+                job.run,
+                world.clock,
+                patience,
+                cancel,
+                progressed=self.progressed,
+                is_stopped=job.is_stopped,
             ).watch() as watching,
         ):
             try:
@@ -159,8 +165,9 @@ class Watchdog:
     calls `progressed` when it makes some.
 
     It asks `store` for the progress. It does not judge before the first batch: executors may still
-    be starting. Nor does it judge while the store accepts no session or does not answer: then the
-    tasks' own limits end them.
+    be starting, or a cluster may have none free. Nor does it judge while the store accepts no
+    session or does not answer: then the tasks' own limits end them. But a stop that is wanted
+    (`is_stopped`) begins the time: no task may be there to heed it.
     """
 
     store: Store
@@ -170,6 +177,7 @@ class Watchdog:
     cancel: Callable[[], object]
     reason: str | None = None
     progressed: Callable[[], object] | None = None
+    is_stopped: Callable[[], bool] = never
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
     # When progress was last seen; None: without a measure.
@@ -210,14 +218,18 @@ class Watchdog:
                 self.progressed()
 
     def _judge(self) -> None:
+        stopped_at: float | None = None
         while not self._is_over.wait(_POLL_SECONDS):
-            since = self._since
+            if stopped_at is None and self.is_stopped():
+                stopped_at = self.clock.seconds()
+            since = stopped_at if self._since is None else self._since
             if since is None or self.clock.seconds() - since < self.patience_seconds:
                 continue
             self.reason = (
                 f"No slice has made progress for {self.patience_seconds:.0f} s, so the sweep was "
                 "ended: check whether the store, a queue's server, or a pooler or proxy before one "
-                "of them, is stuck (timeouts.silence_seconds says how long to wait)"
+                "of them, is stuck (timeouts.silence_seconds says how long to wait), and whether "
+                "Spark got executors"
             )
             # In every round: Spark may not have started the job when it was cancelled first.
             with suppress(*SPARK_ERRORS):

@@ -107,6 +107,25 @@ def test_store_that_tells_nothing_is_no_reason_to_cancel(
     assert (watchdog.reason, cancelled) == (None, [])
 
 
+def test_stop_that_no_task_heeds_ends_the_dispatch(asked: Asked, clock: SettableClock) -> None:
+    """A cluster without a free executor runs none."""
+    cancelled: list[int] = []
+    asked.answer = (0, 0)
+    watchdog = _watchdog(asked, clock, cancelled)
+    looked: list[int] = []
+    watchdog.is_stopped = lambda: bool(looked.append(1)) or True
+    with watchdog.watch():
+        until(lambda: looked)
+        clock.advance(39.9)
+        seen = asked.asked
+        until(lambda: asked.asked > seen + 2)
+        assert not cancelled
+        clock.advance(40)
+        until(lambda: cancelled)
+
+    assert "whether Spark got executors" in str(watchdog.reason)
+
+
 @pytest.mark.parametrize("error", [ValueError("brought"), StoreError("away", transient=True)])
 def test_store_that_raises_whatever_is_asked_again(
     error: Exception, asked: Asked, clock: SettableClock
