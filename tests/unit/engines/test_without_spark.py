@@ -44,7 +44,10 @@ def _sweep(error: DuesweepError, monkeypatch: pytest.MonkeyPatch, **settings: An
 def test_large_sweep_without_spark_is_done_in_process_and_says_why(
     error: DuesweepError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = _sweep(error, monkeypatch)
+    try:
+        run = _sweep(error, monkeypatch)
+    except DuesweepError as raised:
+        pytest.fail(f"it moved nothing: {raised}")
 
     assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
     told = document(run)

@@ -100,6 +100,12 @@ def test_message_that_asks_for_it_is_not_persistent(value: str | None) -> None:
     assert NON_PERSISTENT not in publication.headers
 
 
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_header_for_which_the_broker_would_close_the_channel_is_refused_before(name: str) -> None:
+    with pytest.raises(RefusedMessageError, match=f"header {name},"):
+        published(**{name: "a@example.com"})
+
+
 def test_non_durable_message_is_persistent_as_it_was_recorded() -> None:
     (case,) = [case for case in cases() if "NServiceBus.NonDurableMessage" in case.headers]
 
