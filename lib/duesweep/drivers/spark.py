@@ -119,18 +119,25 @@ def _session(options: SubmitOptions | None) -> SparkSession:
 
 def _reach(remote: str) -> None:
     """Raise `SparkError` if no server answers there: PySpark itself would try for ten minutes."""
-    server = urlsplit(remote)
+    try:
+        server = urlsplit(remote)
+        place = (server.hostname or "", server.port or _CONNECT_PORT)
+    except ValueError as error:
+        # Not quoted: it may hold a token.
+        raise ConfigError(
+            "Spark did not start: the address of the Spark Connect server is none",
+            advice="give sc://HOST:PORT with --remote or SPARK_REMOTE",
+        ) from error
     if server.scheme != "sc":
         return
     try:
-        place = (server.hostname or "", server.port or _CONNECT_PORT)
         socket.create_connection(place, _REACH_SECONDS).close()
-    except (OSError, ValueError) as error:
+    except OSError as error:
         if lacks_descriptors(error):
             raise
         raise SparkError(
-            f"Spark did not start: no server answers at {server.hostname}: {error}",
-            transient=not isinstance(error, ValueError),
+            f"Spark did not start: no server answers at {place[0]}: {error}",
+            transient=True,
             advice="check --remote or SPARK_REMOTE, and that the Spark Connect server runs",
         ) from error
 

@@ -62,21 +62,17 @@ def test_second_copies_of_tasks_are_refused_and_the_setting_is_named() -> None:
         refuse_settings(_session("yarn", 2, **{"spark.speculation": "true"}))
 
 
-@pytest.mark.parametrize(
-    ("address", "code"),
-    [("127.0.0.1:{port}/;token=secret", ExitCode.WORK_LEFT), ("h:99999", ExitCode.CONFIGURATION)],
-)
 def test_server_of_spark_connect_that_does_not_answer_is_told_at_once(
-    address: str, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spark, "SparkContext", SimpleNamespace(_gateway=None))
     monkeypatch.setattr(spark.SparkSession, "getActiveSession", lambda: None)
-    options = SubmitOptions((("--remote", f"sc://{address.format(port=free_port())}"),))
+    options = SubmitOptions((("--remote", f"sc://127.0.0.1:{free_port()}/;token=secret"),))
 
     with pytest.raises(SparkError, match="no server answers at") as caught:
         spark.spark_session(options)
 
-    assert caught.value.exit_code == code
+    assert caught.value.exit_code == ExitCode.WORK_LEFT
     assert "secret" not in str(caught.value)
 
 
@@ -109,3 +105,15 @@ def test_fault_that_lasts_ends_the_sweep_with_the_code_of_the_configuration() ->
     assert (report.outcome, report.left) == ("incomplete", 1)
     assert report.reason == "Spark ended the job: no module; install it"
     assert exit_code(run_sweep(context)) == ExitCode.DONE
+
+
+@pytest.mark.parametrize("address", ["sc://[bad", "sc://h:99999", "sc://u:s3#cret@h"])
+def test_address_of_spark_connect_that_is_none_is_refused_and_not_quoted(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "SparkContext", SimpleNamespace(_gateway=None))
+    monkeypatch.setattr(spark.SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(ConfigError, match="--remote or SPARK_REMOTE") as caught:
+        spark.spark_session(SubmitOptions((("--remote", address),)))
+
+    assert "s3" not in str(caught.value)
