@@ -343,8 +343,8 @@ class LedgerConfig(Section):
     writer: LedgerWriter = Field(
         default=LedgerWriter.AUTO,
         strict=False,
-        description="`auto`: delta-rs for a local folder, otherwise Spark; `delta-rs` also "
-        "supports `s3:`, `abfss:` and `gs:`; `spark` supports every place.",
+        description="`auto`: delta-rs for a folder, `s3:`, `abfss:` and `gs:`, but on a "
+        "cluster Spark; `delta-rs`; `spark` supports every place.",
     )
     keep_days: int | None = Field(
         default=None,

@@ -394,7 +394,7 @@ class SweepEngine(StrEnum):
 
 
 class LedgerWriter(StrEnum):
-    """Who writes the ledger's tables. `AUTO`: delta-rs for a local folder, else Spark."""
+    """Who writes the ledger's tables. `AUTO`: delta-rs if it can, but on a cluster Spark."""
 
     AUTO = "auto"
     SPARK = "spark"

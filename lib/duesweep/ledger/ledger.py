@@ -469,7 +469,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The schemes on which its commits are safe next to another writer's: https://delta-io.github.io/delta-rs/
-_SCHEMES = {"", "file", "s3", "abfss", "gs"}
+_SCHEMES = {"", "file", "s3", "s3a", "abfss", "gs"}
 
 
 def open_ledger(
@@ -508,14 +508,15 @@ def resolve_writer(
 ) -> LedgerWriter:
     """The writer that `AUTO` stands for; another one stays as it is.
 
-    Cloud storage is Spark's unless delta-rs is asked for: on S3 the two do not know of each other's
-    commits, so it must not depend on a process's environment which of them writes.
+    On S3 the two do not know of each other's commits, so a session of this process does not matter
+    there: a large sweep has one, and a small one has none.
     """
     if writer is not LedgerWriter.AUTO:
         return writer
-    is_local = local_folder(root) is not None and can_delta_rs_reach(root)
-    has_other_files = spark is not None and _has_other_files(spark)
-    return LedgerWriter.DELTA_RS if is_local and not has_other_files else LedgerWriter.SPARK
+    is_local = local_folder(root) is not None
+    has_other_files = is_local and spark is not None and _has_other_files(spark)
+    is_delta_rs = can_delta_rs_reach(root) and not has_other_files
+    return LedgerWriter.DELTA_RS if is_delta_rs else LedgerWriter.SPARK
 
 
 def require_delta_rs_root(root: str) -> None:

@@ -80,6 +80,11 @@ _ROWS_PER_FILE = 100_000
 # Other readers cannot read Spark's default, INT96, before 1677 and after 2262.
 TIMESTAMP_TYPE = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 _S3_LOG_STORE = "spark.delta.logStore.{scheme}.impl"
+# On S3, which has no rename, they keep commits apart within one driver at most.
+_SINGLE_WRITER_STORES = {
+    "S3SingleDriverLogStore",
+    *("AzureLogStore", "GCSLogStore", "HDFSLogStore", "LocalLogStore"),
+}
 _ABSENCE = (
     "DELTA_MISSING_DELTA_TABLE",
     "DELTA_TABLE_NOT_FOUND",
@@ -329,12 +334,16 @@ class SparkTables:
             return
         setting = _S3_LOG_STORE.format(scheme=scheme)
         on_databricks = self.spark.conf.get("spark.databricks.clusterUsageTags.clusterId", None)
-        if on_databricks is None and self.spark.conf.get(setting, None) is None:
+        given = self.spark.conf.get(setting, None)
+        name = (given or "").rpartition(".")[2]
+        if on_databricks is None and (given is None or name in _SINGLE_WRITER_STORES):
+            by = "" if given is None else f" with the log store {name}"
             raise ConfigError(
-                f"Two sweeps could overwrite each other's commits under {self.root}",
+                f"Two sweeps could overwrite each other's commits under {self.root}{by}",
                 advice=(
-                    f"set {setting} to a multi-writer log store "
-                    "(io.delta.storage.S3DynamoDBLogStore)"
+                    'set ledger.writer = "delta-rs", with credentials as in AWS_ACCESS_KEY_ID in '
+                    f"the environment; or set {setting} to a log store for several writers, such "
+                    "as io.delta.storage.S3DynamoDBLogStore, and add its jar"
                 ),
             )
 

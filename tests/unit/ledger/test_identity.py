@@ -85,17 +85,21 @@ def test_folders_are_delta_rs_own(root: str) -> None:
 
 @pytest.mark.parametrize(
     "root",
-    ["s3://bucket/ledger", "gs://bucket/ledger", "abfss://c@account.dfs.core.windows.net/ledger"],
+    [
+        *("s3://bucket/ledger", "s3a://bucket/ledger", "gs://bucket/ledger"),
+        "abfss://c@account.dfs.core.windows.net/ledger",
+    ],
 )
-def test_object_stores_are_delta_rs_where_it_is_asked_for(root: str) -> None:
+def test_object_stores_are_delta_rs_own_whichever_sessions_are_there(root: str) -> None:
     require_delta_rs_root(root)
-    assert resolve_writer(LedgerWriter.AUTO, root) is LedgerWriter.SPARK
+    for session in (None, _Session("file:///"), _Session("hdfs://name")):
+        assert resolve_writer(LedgerWriter.AUTO, root, session) is LedgerWriter.DELTA_RS  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "root",
     [
-        *("main.ledger", "s3a://bucket/ledger", "dbfs:/ledger", "hdfs://name/ledger"),
+        *("main.ledger", "dbfs:/ledger", "hdfs://name/ledger"),
         "/var/100%/ledger",
     ],
 )
