@@ -283,10 +283,7 @@ def find_older_copy(
     ledger is another store's, another one than the journal's, or gone. Changes nothing. `identity`:
     the ledger's, if that is known to be the journal's; `age`: the journal's, if it is known.
     """
-    if identity is None:
-        identity, bound = ledger.read(), journal.binding()
-        if bound is not None and identity.ledger_id != bound:
-            return _other_ledger(journal, bound, identity, ledger.root)
+    identity = identity or ledger.read()
     age = age or journal.age()
     while age is not None:
         found, seen = _older_copy(journal, ledger, identity, age), age
