@@ -67,7 +67,7 @@ def _fail(
 
 
 def _sweep_again(context: SweepContext) -> None:
-    """A sweep when the power is back: it has to go on."""
+    """A sweep when the power is back."""
     try:
         run_sweep(context, InProcessEngine())
     except DuesweepError as error:

@@ -234,9 +234,9 @@ def map_spark_errors(what: str = "Spark failed") -> Iterator[None]:
     except SPARK_ERRORS as error:
         raise_interruption(error)
         why = cause(error)
-        end = (
-            "" if why.is_lasting else "; the journal has its results, and the next sweep continues"
-        )
+        # An unknown fault may last.
+        goes_on = "; the journal has its results, and the next sweep continues"
+        end = goes_on if why.may_pass else ""
         raise SparkError(
             f"{what}: {why.text}{end}", transient=bool(why.may_pass), advice=why.advice
         ) from error

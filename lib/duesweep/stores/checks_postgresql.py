@@ -32,6 +32,8 @@ from duesweep.core.finding import (
     stop,
     warning,
 )
+from duesweep.core.headers import write_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
@@ -221,6 +223,17 @@ def check_session(
             yield _unknown_zone(setting, location.writer_time_zone)
 
 
+# A trigger may check what NServiceBus writes.
+_HEADERS = write_json(
+    {
+        MESSAGE_ID: str(UUID(int=0)),
+        "NServiceBus.MessageIntent": "Send",
+        "NServiceBus.ContentType": "application/json",
+        ENCLOSED_MESSAGE_TYPES: "duesweep.Trial",
+    }
+)
+
+
 def try_hooks(
     session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
 ) -> Sequence[Finding]:
@@ -244,7 +257,7 @@ def _try_hooks(
     session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
 ) -> Sequence[Finding]:
     if location is None or wanted.key is None:
-        session.insert_messages(wanted.table, [("{}", None)])
+        session.insert_messages(wanted.table, [(_HEADERS, b"{}")])
         return []
     statements = session.named(location.names(location.delayed))
     if wanted.table == journal_tables(location.delayed)["journal"]:
