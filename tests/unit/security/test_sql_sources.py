@@ -14,8 +14,8 @@ from pathlib import Path
 import duesweep
 
 PACKAGE = Path(duesweep.__file__).parent
-# `core` has PostgreSQL's and SQL Server's names, `ledger` Delta's; `operations` writes none.
-FOLDERS = {"core", "drivers", "ledger", "operations"}
+# `core` has PostgreSQL's and SQL Server's names, `ledger` Delta's.
+FOLDERS = {"core", "drivers", "ledger"}
 # As in name.replace("]", "]]").
 _DOUBLED = re.compile(r"""\.replace\((["'])(\\?.)\1, *(["'])\2\2\3\)""")
 
