@@ -12,10 +12,12 @@ import pytest
 
 from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
+from duesweep.operations.run import Run
 from duesweep.operations.status import Step, SweepLine, TimeSteps, lateness_steps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
-from duesweep.report.text import print_blocks
+from duesweep.report.text import Note, print_blocks
+from duesweep.report.views.runs import run_blocks
 from duesweep.report.views.runs import summary as shown
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
@@ -287,3 +289,9 @@ def test_plot_has_no_more_labels_than_fit() -> None:
         "23 Nov 07:00",
         "23 Nov 14:00",
     ]
+
+
+def test_ledger_error_of_an_idle_run_is_printed_once() -> None:
+    blocks = run_blocks(Run("sales", "idle", 4, error="the disk is full"))
+
+    assert [each.text for each in blocks if isinstance(each, Note)] == ["the disk is full"]

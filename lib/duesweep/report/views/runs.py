@@ -124,7 +124,7 @@ def run_blocks(run: Run, context: SweepContext | None = None) -> Iterator[Block]
     kept = None if context is None else _kept(run, context)
     if kept is not None:
         yield Note(kept, with_json=True)
-    if run.error is not None and run.report is None:
+    if run.is_lost and run.error is not None:
         yield Note(run.error)
     if run.ledger_error is not None:
         yield Note(run.ledger_error, with_json=True)
