@@ -397,6 +397,7 @@ END;
 IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'place') IS NULL
 BEGIN
 ALTER TABLE [nsb].[dbo].[bindings] ADD place nvarchar(max);
+EXEC sys.sp_executesql N'UPDATE [nsb].[dbo].[bindings] SET settled_sweep = NULL, settled_at = NULL';
 END;
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
