@@ -135,6 +135,7 @@ def test_large_backlog_is_delivered_without_spark_and_says_why(
     assert installed.run("audit", endpoint).code == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", ["newest"], indirect=True)
 def test_stock_spark_submit_sweeps_on_a_cluster(installed: Installed, endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay_many(60)
