@@ -196,9 +196,9 @@ def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene) -> None:
         ledger.tables.append("sweeps", [LedgerPiece(row, run.sweep_id)])
 
         assert scene.audit() == (0, {})
-        told = scene.endpoint.run("audit").out
-        assert "1 sweep or command not judged" in told.splitlines()[0]
-        assert "no differences" not in told
+        printed = scene.endpoint.run("audit").out
+        assert "1 sweep or command not judged" in printed.splitlines()[0]
+        assert "no differences" not in printed
 
     assert scene.endpoint.run("sweep").code == 0
     assert scene.audit() == (0, {})

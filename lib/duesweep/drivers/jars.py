@@ -51,17 +51,10 @@ class Jar:
         return f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.jar"
 
 
-def locked(lock: Mapping[str, Mapping[str, str]]) -> Mapping[str, Sequence[Jar]]:
-    """The jars of the table `files` of a jars.toml, by the line of Spark that they are for."""
-    return {
-        line: [Jar(coordinate, sha256) for coordinate, sha256 in files.items()]
-        for line, files in lock.items()
-    }
-
-
 def read_lock() -> Mapping[str, Sequence[Jar]]:
     """The jars of this package's jars.toml: `every` for each Spark, and by line, such as `4.1`."""
-    return locked(tomllib.loads(_LOCK.read_text(encoding="utf-8"))["files"])
+    lines = tomllib.loads(_LOCK.read_text(encoding="utf-8"))["files"]
+    return {line: [Jar(*each) for each in files.items()] for line, files in lines.items()}
 
 
 def ready_jars(spark_version: str) -> Sequence[Path]:

