@@ -15,11 +15,11 @@ from duesweep.config import Config
 from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
+from duesweep.operations.demo.folder import write_config
+from duesweep.operations.demo.server import EmbeddedServer
+from duesweep.operations.demo.traffic import ENDPOINT, Traffic, generate, load, stored_now
 from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
-from duesweep_testing.folder import write_config
-from duesweep_testing.server import EmbeddedServer
-from duesweep_testing.traffic import ENDPOINT, Traffic, generate, load, stored_now
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
 _SCHEMA = "public"

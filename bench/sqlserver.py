@@ -26,10 +26,10 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
+from duesweep.operations.demo.folder import write_config
+from duesweep.operations.demo.traffic import ENDPOINT, Traffic, generate
 from duesweep.operations.setup import set_up
 from duesweep.sweep.sweep import InProcessEngine, sweep
-from duesweep_testing.folder import write_config
-from duesweep_testing.traffic import ENDPOINT, Traffic, generate
 
 if TYPE_CHECKING:
     import pyodbc

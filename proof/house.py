@@ -317,7 +317,7 @@ def _folder(module: str) -> str:
 def trace(root: Path) -> dict[str, list[str]]:
     """Sweep one message of a new database with the code of a tree, and cancel another one."""
     # The name of this module is free in this process only after grimp has looked for the package.
-    from duesweep_testing.server import EmbeddedServer  # noqa: PLC0415
+    from duesweep.operations.demo.server import EmbeddedServer  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as name, EmbeddedServer(Path(name, "server")) as server:
         commands = Commands(root, Path(name))

@@ -1,4 +1,4 @@
-"""Build build/duesweep.zip, both packages for executors: the same bytes for the same sources."""
+"""Build build/duesweep.zip, the package for executors: the same bytes for the same sources."""
 
 import io
 import marshal  # noqa: TID251 - it writes byte code, and reads none
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "lib"
-PACKAGES = ("duesweep", "duesweep_testing")
+PACKAGE = "duesweep"
 ARCHIVE = ROOT / "build" / "duesweep.zip"
 SUFFIXES = {".py", ".sql", ".toml"}
 
@@ -19,7 +19,7 @@ def package() -> bytes:
     """The archive's content."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        for file in sorted(file for name in PACKAGES for file in (LIB / name).rglob("*")):
+        for file in sorted((LIB / PACKAGE).rglob("*")):
             if file.suffix in SUFFIXES:
                 # A ZipInfo of its own has a fixed date; stored, not packed, it imports faster.
                 name = file.relative_to(LIB).as_posix()

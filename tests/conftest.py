@@ -16,8 +16,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.sweep import InProcessEngine
-from duesweep_testing.server import EmbeddedServer
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.services import is_missing

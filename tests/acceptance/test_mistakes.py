@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.commands import WITHOUT_JAVA, Ran, run, run_on_shell
 from support.endpoint import Endpoint
 from support.logins import create_role, password_server

@@ -1,10 +1,9 @@
-"""The modules that a command loads at its start (cron starts one each minute), and the wheel."""
+"""The modules that a command loads at its start (cron starts one each minute)."""
 
 import os
 import re
 import shutil
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,33 +62,6 @@ def test_queues_of_rabbitmq_bring_its_driver_and_nothing_else(endpoint: Endpoint
     file = endpoint.config_file(queues__default__kind="rabbitmq", queues__default__url="amqp://b")
 
     assert loaded("list", "--config", str(file)) == {"pika", "psycopg"}
-
-
-def test_wheel_has_its_files_and_its_entry_point_runs(tmp_path: Path) -> None:
-    pip = [sys.executable, "-m", "pip"]
-    built = run_program(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT)
-    assert built.code == 0, built.told
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    packed = {name for name in names if name.startswith(("duesweep/", "duesweep_testing/"))}
-    lib = ROOT / "lib"
-    files = {
-        file.relative_to(lib).as_posix()
-        for file in lib.rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
-    }
-    assert packed == files
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
-    target = tmp_path / "installed"
-    run_program(*pip, "install", "--quiet", "--no-deps", "--target", target, wheel)
-
-    done = run_program(
-        *(sys.executable, target / "bin" / "duesweep", "--version"),
-        env=os.environ | {"PYTHONPATH": str(target)},
-        cwd=tmp_path,
-    )
-
-    assert (done.code, done.out[:9]) == (0, "duesweep "), done.told
 
 
 _RUN = "import sys; from duesweep.cli.app import main; sys.exit(main(sys.argv[1:]))"

@@ -17,11 +17,11 @@ import psycopg
 import pytest
 
 from duesweep.core.world import LEDGER, SettableClock, World
+from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
-from duesweep_testing.server import EmbeddedServer
 from support.commands import ROOT
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader

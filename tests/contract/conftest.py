@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.contract.store_subjects import OpenEndpoint
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 

@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
 from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from duesweep.core.errors import ExitCode
+from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.sweep import Engine
-from duesweep_testing.server import EmbeddedServer
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port

@@ -4,6 +4,7 @@ With the newest packages of the day, and with the oldest that it allows.
 """
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -88,11 +89,51 @@ def _uv(*arguments: object) -> None:
 
 def test_wheel_holds_all_files_of_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        found = {name for name in archive.namelist() if name.startswith("duesweep")}
+        found = set(archive.namelist())
 
-    files = {path for path in (ROOT / "lib").rglob("*") if path.is_file()}
+    files = {path for path in (ROOT / "lib" / "duesweep").rglob("*") if path.is_file()}
     there = {str(path.relative_to(ROOT / "lib")) for path in files if path.suffix != ".pyc"}
-    assert there <= found
+    assert {name for name in found if ".dist-info/" not in name} == there
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
+
+
+def test_page_of_a_package_index_shows_no_broken_picture_or_link(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(name).decode()
+    head, _, page = text.partition("\n\n")
+
+    assert "Description-Content-Type: text/markdown" in head
+    assert "# duesweep" in page
+    assert re.findall(r"<(?:img|picture|source)\b|\]\((?!https?:)", page) == []
+    assert "The top of the page" not in page
+
+
+_AUTHORS_TEST = """
+import pytest
+from duesweep_testing.contract import StoreContract
+from duesweep_testing.contract.memory import MemoryUnderTest
+
+class TestMine(StoreContract):
+    @pytest.fixture
+    def subject(self):
+        return MemoryUnderTest()
+"""
+
+
+@pytest.mark.long
+def test_authors_of_a_store_install_the_contracts_by_pip(wheel: Path, tmp_path: Path) -> None:
+    _uv("build", "--wheel", "--out-dir", tmp_path / "dist", ROOT / "lib" / "duesweep_testing")
+    (contracts,) = (tmp_path / "dist").glob("*.whl")
+    python = tmp_path / "venv" / "bin" / "python"
+    _uv("venv", "--python", sys.executable, tmp_path / "venv")
+    _uv("pip", "install", "--python", python, wheel, contracts)
+    (tmp_path / "test_mine.py").write_text(_AUTHORS_TEST)
+
+    ran = run_program(python, "-m", "pytest", "-q", "test_mine.py", cwd=tmp_path, env={})
+
+    assert ran.code == 0, ran.told
+    assert re.search(r"^[1-9]\d+ passed", ran.out, re.MULTILINE), ran.out
 
 
 def test_each_command_runs_without_spark_and_java(installed: Installed, endpoint: Endpoint) -> None:

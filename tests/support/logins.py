@@ -13,7 +13,7 @@ import psycopg
 import trustme
 from psycopg import sql
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.ports import free_port
 from support.waiting import until
 

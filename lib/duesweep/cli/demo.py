@@ -19,8 +19,8 @@ from duesweep.report.text import Column, Table, print_blocks
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport
+    from duesweep.operations.demo.traffic import Traffic
     from duesweep.operations.duesweep import Duesweep
-    from duesweep_testing.traffic import Traffic
 
 app = typer.Typer()
 
@@ -67,13 +67,13 @@ def demo(
 
     Example: duesweep demo --messages 1000
     """
+    from duesweep.operations.demo.folder import clear_folder, lock_folder, write_config
+    from duesweep.operations.demo.server import EmbeddedServer
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.opening import make_spark_ready
-    from duesweep_testing.folder import clear_folder, lock_folder, write_config
-    from duesweep_testing.server import EmbeddedServer
 
     folder = folder.absolute()
-    restart = shlex.join([sys.executable, "-m", "duesweep_testing.server", str(folder)])
+    restart = shlex.join([sys.executable, "-m", "duesweep.operations.demo.server", str(folder)])
     with ExitStack() as running:
         running.enter_context(_end_at_hangup())
         running.enter_context(lock_folder(folder))
@@ -103,7 +103,7 @@ def demo(
 
 def _settings(folder: Path, dsn: str) -> Mapping[str, Mapping[str, object]]:
     """The demonstration's settings; all others have their defaults."""
-    from duesweep_testing.traffic import ENDPOINT
+    from duesweep.operations.demo.traffic import ENDPOINT
 
     return {
         "store": {"kind": "postgresql", "dsn": dsn, "endpoint": ENDPOINT, "schema": _SCHEMA},
@@ -118,7 +118,7 @@ def _settings(folder: Path, dsn: str) -> Mapping[str, Mapping[str, object]]:
 
 def _traffic_of(messages: int) -> "Traffic":
     """`messages` in all: most are due, some are not, a few cannot be delivered."""
-    from duesweep_testing.traffic import Traffic
+    from duesweep.operations.demo.traffic import Traffic
 
     unknown = min(_MOST_UNKNOWN, max(2, messages // 1000))
     unreadable = max(1, unknown // 2)
@@ -129,11 +129,11 @@ def _traffic_of(messages: int) -> "Traffic":
 
 def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     """Set up, load, sweep twice, show. Returns whether all is as expected."""
+    from duesweep.operations.demo import traffic as tables
+    from duesweep.operations.demo.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.opening import open_spark
     from duesweep.report.views import errors, messages
-    from duesweep_testing import traffic as tables
-    from duesweep_testing.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
 
     addresses = [*DESTINATIONS, _ERROR_QUEUE]
     dsn = stored.config.store.dsn.get_secret_value()

@@ -193,7 +193,7 @@ def test_broken_level_charges_no_message_and_due_messages_are_delivered(
     run = _ahead(world, 60)
 
     # A missing exchange closes the channel: nothing that comes after it enters a ladder that is
-    # not to be trusted. What came before it has been confirmed by then, or not.
+    # not to be trusted. Earlier messages have been confirmed by then, or not.
     rest = {broken.key} if what == "queue" else {broken.key, above.key}
     unconfirmed = {below.key} & set(world.store.rows) if what == "exchange" else set()
     assert set(world.store.rows) == rest | unconfirmed

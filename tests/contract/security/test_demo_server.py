@@ -14,8 +14,8 @@ from duesweep.core.errors import ConfigError
 from duesweep.core.world import Patience
 from duesweep.drivers.lock import open_lock
 from duesweep.ledger.base import lock_for_writing
-from duesweep_testing.folder import lock_folder
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.folder import lock_folder
+from duesweep.operations.demo.server import EmbeddedServer
 from support.commands import run_python
 
 DSN = "postgresql://postgres@127.0.0.1:{}/postgres"
@@ -90,7 +90,7 @@ def test_server_of_an_earlier_version_is_refused(open_folder: Path) -> None:
         f'[store]\nendpoint = "Sales"\ndsn = "{dsn}"\n[ledger]\nroot = "/l"\n', "utf-8"
     )
 
-    done = run_python("-m", "duesweep_testing.server", open_folder)
+    done = run_python("-m", "duesweep.operations.demo.server", open_folder)
 
     assert done.code == 2
     assert "run `duesweep demo` again" in done.err

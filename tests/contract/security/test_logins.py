@@ -31,7 +31,7 @@ from duesweep.drivers.spark import SPARK_ERRORS
 from duesweep.drivers.sqlserver import session as sqlserver
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import jdbc_properties
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.logins import Authority, TlsFront, create_role, password_server, tls_front
 from support.needle import ODD
 from support.tds_listener import TdsListener, tds_listener

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlServer, endpoint_in_postgresql
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
 from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
 from support.rabbitmq.broker import Broker

