@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ import pytest
 from duesweep.drivers.jars import ready_jars
 from duesweep.drivers.jvm import find_java
 from duesweep.drivers.spark_start import spark_home_of_pyspark, spark_version
-from support.commands import ROOT, Ran, run_program
+from support.commands import ROOT, run_program
 from support.endpoint import Endpoint
+from support.installed import Installed, build_wheel, delay_backlog, install
 from support.standalone_cluster import WORKER_PATH, standalone_cluster
 
 pytestmark = pytest.mark.xdist_group("wheel")
@@ -42,49 +42,13 @@ _COMMANDS = (
 )
 
 
-@dataclass(frozen=True)
-class Installed:
-    """A virtual environment with the wheel."""
-
-    python: Path
-
-    def run(self, line: str, endpoint: Endpoint, **settings: object) -> Ran:
-        file = endpoint.config_file(retry__max_attempts=1, **settings)
-        home = endpoint.folder / "home"
-        home.mkdir(exist_ok=True)
-        # Nothing of the tests' own environment, and no Java.
-        variables = {"PATH": "/usr/bin:/bin", "HOME": str(home), "JAVA_HOME": "/nonexistent"}
-        command = [self.python.with_name("duesweep"), *line.split(), "--config", file]
-        return run_program(*command, env=variables, cwd=endpoint.folder)
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    _uv("build", "--wheel", "--out-dir", folder, ROOT)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
 @pytest.fixture(scope="session", params=["lowest", "newest"])
 def installed(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed:
-    python = tmp_path_factory.mktemp(request.param) / "venv" / "bin" / "python"
-    _uv("venv", "--python", sys.executable, python.parents[1])
     resolution = {"lowest": "lowest-direct", "newest": "highest"}[request.param]
-    _uv("pip", "install", "--python", python, "--resolution", resolution, wheel)
-    return Installed(python)
-
-
-def _uv(*arguments: object) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("uv"), "--quiet", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    folder = tmp_path_factory.mktemp(request.param)
+    return install(folder / "venv", "--resolution", resolution, wheel)
 
 
 def test_wheel_holds_all_files_of_the_package(wheel: Path) -> None:
@@ -123,11 +87,8 @@ class TestMine(StoreContract):
 
 @pytest.mark.long
 def test_authors_of_a_store_install_the_contracts_by_pip(wheel: Path, tmp_path: Path) -> None:
-    _uv("build", "--wheel", "--out-dir", tmp_path / "dist", ROOT / "lib" / "duesweep_testing")
-    (contracts,) = (tmp_path / "dist").glob("*.whl")
-    python = tmp_path / "venv" / "bin" / "python"
-    _uv("venv", "--python", sys.executable, tmp_path / "venv")
-    _uv("pip", "install", "--python", python, wheel, contracts)
+    contracts = build_wheel(ROOT / "lib" / "duesweep_testing", tmp_path / "dist")
+    python = install(tmp_path / "venv", wheel, contracts).python
     (tmp_path / "test_mine.py").write_text(_AUTHORS_TEST)
 
     ran = run_program(python, "-m", "pytest", "-q", "test_mine.py", cwd=tmp_path, env={})
@@ -157,12 +118,7 @@ def test_each_command_runs_without_spark_and_java(installed: Installed, endpoint
 def test_large_backlog_is_delivered_without_spark_and_says_why(
     installed: Installed, endpoint: Endpoint
 ) -> None:
-    endpoint.set_up("Billing").delay("Billing")
-    delayed = endpoint.delayed
-    endpoint.execute(
-        f"INSERT INTO {delayed} (id, headers, body, due) SELECT gen_random_uuid(), headers, body, "
-        f"due FROM {delayed}, generate_series(2, 250000)"
-    )
+    delay_backlog(endpoint, 250_000)
 
     refused = installed.run("sweep --json", endpoint, sweep__engine="spark")
     swept = installed.run("sweep --json", endpoint, sweep__spark_from=200_000)

@@ -25,6 +25,7 @@ from duesweep.config.files import (
 from duesweep.config.model import (
     ENVIRONMENT,
     Config,
+    InDsn,
     InFile,
     QueueConfig,
     is_section,
@@ -100,9 +101,9 @@ def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:
     found = dict(content)
     for name, field in model.model_fields.items():
         value = content.get(name)
-        marks = [mark for mark in field.metadata if isinstance(mark, InFile)]
-        if isinstance(value, str) and any(mark.is_relative(value) for mark in marks):
-            found[name] = str(folder / value)
+        marks = [mark for mark in field.metadata if isinstance(mark, InFile | InDsn)]
+        if isinstance(value, str) and marks:
+            found[name] = marks[0].located(value, folder)
         elif isinstance(value, Mapping) and is_section(field.annotation):
             found[name] = _located(value, field.annotation, folder)
         elif isinstance(value, Mapping) and model is Config and name == "queues":

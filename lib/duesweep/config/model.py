@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 from annotated_types import MinLen
@@ -12,6 +13,7 @@ from pydantic.fields import FieldInfo
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
 from duesweep.drivers.dsn import (
+    begin_at,
     check_http,
     check_ports,
     dialect_of,
@@ -39,11 +41,19 @@ class InFile:
 
     or_name: bool = False
 
-    def is_relative(self, text: str) -> bool:
-        """Whether it is a relative path: no URL, and none of the home folder."""
+    def located(self, text: str, folder: Path) -> str:
+        """The path from this folder, unless it is a URL, or one of the home folder."""
         is_other = not text.strip() or ":" in text or holds_password(text)
         is_rooted = text.startswith(("/", "~")) or (self.or_name and "/" not in text)
-        return not is_other and not is_rooted
+        return text if is_other or is_rooted else str(folder / text)
+
+
+class InDsn:
+    """Marks a dsn: the same holds for the files that it names."""
+
+    def located(self, text: str, folder: Path) -> str:
+        """The dsn with paths from this folder."""
+        return begin_at(str(folder), text)
 
 
 class Section(BaseModel):
@@ -97,7 +107,7 @@ class StoreConfig(Section):
         "message store; `sql-persistence`: the old timeout manager's timeouts; or your own store "
         "as `package.module:Class`.",
     )
-    dsn: SecretStr = Field(
+    dsn: Annotated[SecretStr, InDsn()] = Field(
         min_length=1,
         description="The store's database: a PostgreSQL URL or keywords, or an ODBC string for "
         "SQL Server; or the connection string of Npgsql or SqlClient. With a password, give it in "
@@ -201,7 +211,7 @@ class QueueConfig(Section):
     kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
         default=None, description="Default: the kind of the store; a custom store needs it."
     )
-    dsn: SecretStr | None = _optional(
+    dsn: Annotated[SecretStr | None, InDsn()] = _optional(
         "Another database server, with at-least-once delivery. Default: the store's server, in "
         "the store's transaction."
     )

@@ -71,6 +71,14 @@ _FREE = {"options", "application_name", "fallback_application_name", "passfile",
 _SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 _SHOWN = {"host": "its host", "dbname": "its database", "user": "its user"}
 _FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl")
+# Keywords whose values are paths: libpq's, then .NET's and ODBC's, canonical.
+_PATHS = {
+    *(*_FILES, "sslcrldir", "sslkeylogfile", "passfile", "servicefile"),
+    *("sslcertificate", "rootcertificate", "servercertificate"),
+}
+_URL_PAIR = re.compile(r"[?&](\w+)=([^&#]*)")
+# libpq's name for the authorities of this machine.
+OF_THE_MACHINE = "system"
 HOW_TO_LIBPQ = (
     "write it as postgresql://user@host:5432/database, with % and other special characters "
     "percent-encoded, or as keyword=value pairs"
@@ -311,6 +319,33 @@ def net_pairs(text: str) -> list[tuple[str, Value]] | None:
         pairs.append((found["key"].strip(), value))
         at = found.end()
     return pairs
+
+
+def begin_at(folder: str, dsn: str) -> str:
+    """The dsn, of any grammar, with relative paths of files that begin at this folder."""
+    if _URL.match(dsn):
+        pattern, escaped = _URL_PAIR, quote(folder)
+    elif dialect_of(dsn) == "sqlserver" or _is_npgsql(dsn):
+        # A folder whose name has a sign of the grammar needs an absolute path.
+        pattern, escaped = (_ODBC_PAIR if "{" in dsn else _NET_PAIR), folder
+    else:
+        pattern, escaped = _CONNINFO_PAIR, re.sub(r"([\s'\\])", r"\\\1", folder)
+    return pattern.sub(lambda pair: _with_folder(pair, escaped), dsn)
+
+
+def _with_folder(pair: re.Match[str], folder: str) -> str:
+    """A pair of keyword and value, whose path begins at a folder, unless it names no relative one.
+    The value is the last group that took part.
+    """
+    assert pair.lastindex is not None
+    text, start = pair[0], pair.start(pair.lastindex) - pair.start()
+    # A quote is of the grammar.
+    start += text[start : start + 1] in {"'", "{"}
+    value = text[start:].rstrip("'};& ")
+    is_rooted = unquote(value).startswith(("/", "~")) or ":" in value or value == OF_THE_MACHINE
+    if _canonical(pair[1]) not in _PATHS or not value or is_rooted:
+        return text
+    return f"{text[:start]}{folder}/{text[start:]}"
 
 
 def check_host(host: str) -> None:

@@ -215,9 +215,12 @@ def test_relative_path_of_a_file_begins_at_the_file_and_others_at_the_working_fo
     text = MINIMAL.replace('"/ledger"', '"./{ledger}"') + (
         '[queues.rabbit]\nkind = "rabbitmq"\nurl = "amqps://rabbit.example"\n'
         'ca_file = "ca.pem"\nclient_certificate = "tls/own.pem"\nclient_key = "/keys/own.pem"\n'
+        '[[route]]\ndestination = "Other"\nconnection = "other"\n'
         '[[route]]\ndestination = "*"\nconnection = "rabbit"\n'
+        '[queues.other]\ndsn = "postgresql://db/other?sslcert=own.pem"\n'
         '[metrics]\ntextfile = "../sweep.prom"\n'
     )
+    text = re.sub('(?m)^dsn = "[^"]*', r"\g<0>?passfile=pass", text, count=1)
     folder = tmp_path / "etc"
     folder.mkdir()
     own = text.format(ledger="ledger").replace("[store]", "[defaults.store]")
@@ -244,6 +247,8 @@ def test_relative_path_of_a_file_begins_at_the_file_and_others_at_the_working_fo
         assert rabbit.ca_file == f"{at}/ca.pem"
         assert rabbit.client_certificate == f"{at}/tls/own.pem"
         assert rabbit.client_key == "/keys/own.pem"
+        assert config.store.dsn.get_secret_value().endswith(f"?passfile={at}/pass")
+        assert str(config.queues["other"].dsn.get_secret_value()).endswith(f"={at}/own.pem")
     monkeypatch.setenv("DUESWEEP_QUEUES__RABBIT__CA_FILE", "other.pem")
     given = load(folder / "one.toml", ["ledger.root=./ledger"])
     assert (given.ledger.root, given.queues["rabbit"].ca_file) == ("./ledger", "other.pem")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.errors import ConfigError
-from duesweep.drivers.dsn import DsnError, check_http, dialect_of, for_libpq, for_pika
+from duesweep.drivers.dsn import DsnError, begin_at, check_http, dialect_of, for_libpq, for_pika
 from duesweep.drivers.postgresql.errors import connect_errors
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 
@@ -290,3 +290,40 @@ def test_jdbc_url_with_a_password_in_its_address_is_refused_without_it(url: str)
         split_jdbc_url(url)
 
     assert MARK not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "wanted"),
+    [
+        (
+            "postgresql://u@db/nsb?sslrootcert=ca%20.pem&sslmode=verify-full&passfile=../p",
+            "postgresql://u@db/nsb?sslrootcert=/it%27s%20here/ca%20.pem&sslmode=verify-full"
+            "&passfile=/it%27s%20here/../p",
+        ),
+        ("host=db sslcert='a b' sslkey=k", r"host=db sslcert='{0}/a b' sslkey={0}/k"),
+        ("Host=db;UID=u;Root Certificate=a;", "Host=db;UID=u;Root Certificate=/it's here/a;"),
+        ('Host=db;UID=u;Passfile="my pass"', 'Host=db;UID=u;Passfile="/it\'s here/my pass"'),
+        (
+            "Driver={ODBC Driver 18 for SQL Server};Server=db;ServerCertificate={a.pem}",
+            "Driver={ODBC Driver 18 for SQL Server};Server=db;ServerCertificate={/it's here/a.pem}",
+        ),
+        ("Data Source=db;Server Certificate=a", "Data Source=db;Server Certificate=/it's here/a"),
+    ],
+)
+def test_relative_paths_in_a_dsn_begin_at_a_folder(dsn: str, wanted: str) -> None:
+    assert begin_at("/it's here", dsn) == wanted.replace("{0}", r"/it\'s\ here")
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:sslcert%3Da@db/nsb?sslrootcert=/ca.pem&sslcert=%2Fc&sslkey=~/k",
+        "postgresql://u@db/sslcert",
+        "host=db sslrootcert=system password='sslkey=k' sslkey=engine:k passfile=''",
+        "Host=db;Username=u;Password='a;sslkey=k'",
+        "Driver={ODBC Driver 18 for SQL Server};Server=db;PWD={a;ServerCertificate=b}",
+        "acme:anything",
+    ],
+)
+def test_dsn_without_a_relative_path_stays_as_it_is(dsn: str) -> None:
+    assert begin_at("/folder", dsn) == dsn

@@ -28,14 +28,13 @@ from psycopg.types import TypeInfo
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.world import instant_of
+from duesweep.drivers.dsn import OF_THE_MACHINE
 
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _REVOKED = ("sslcrl", "sslcrldir")
 # The file of authorities that libpq takes where the dsn names none.
 _AUTHORITIES = Path("~/.postgresql/root.crt")
 _ASKED_FOR = {"require", "verify-ca", "verify-full"}
-# libpq's name for the authorities of the machine. JDBC would take it for a file.
-_OF_THE_MACHINE = "system"
 # The calendar repeats after 400 years.
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
@@ -112,7 +111,8 @@ def jdbc_tls(settings: Mapping[str, str]) -> dict[str, str]:
             )
     _refuse_pem_key(settings.get("sslkey"))
     properties = {name: settings[name] for name in _JDBC_TLS if name in settings}
-    if properties.get("sslrootcert") == _OF_THE_MACHINE:
+    # JDBC would take it for a file.
+    if properties.get("sslrootcert") == OF_THE_MACHINE:
         del properties["sslrootcert"]
         properties["sslfactory"] = _MACHINES_FACTORY
     return properties
