@@ -8,12 +8,16 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from duesweep.core import errors
+
 # Causes, the deepest one last; the causes of suppressed errors are indented.
 _CAUSE = re.compile(r"^Caused by: (?!\[CIRCULAR)(.*)$", re.MULTILINE)
 # A worker's stack: lines of its frames are indented, the error is not. The JVM's stack follows.
 _WORKERS_ERROR = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n|\n)*(?P<error>\S.*)"
 )
+# An error of ours that left a task.
+_OWN = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): ")
 _PACKAGE = re.compile(r"^(?:[A-Za-z_0-9]+\.)+(?=[A-Z])")
 # Of the output of a JVM that did not start.
 _THROWN = re.compile(r'(?:Caused by:|Exception in thread "[^"]*") (.*)')
@@ -160,7 +164,13 @@ MEANINGS = (
 
 def cause_of(text: str, *, has_causes: bool = True) -> Cause:
     """The cause in an error's text. Without `has_causes` its chain is only a parser's stack."""
-    return _meant(text, _phrase(text, has_causes=has_causes))
+    workers = [found["error"] for found in _WORKERS_ERROR.finditer(text)]
+    if workers and (own := _OWN.match(workers[-1])):
+        kind = getattr(errors, own[1], None)
+        if getattr(kind, "exit_code", None) is errors.ExitCode.CONFIGURATION:
+            # It has its advice.
+            return Cause(f"on an executor, {workers[-1][own.end() :]}", may_pass=False)
+    return _meant(text, _phrase(text, workers, has_causes=has_causes))
 
 
 def cause_of_start(lines: Sequence[str]) -> Cause:
@@ -179,8 +189,7 @@ def _meant(text: str, phrase: str) -> Cause:
     return Cause(phrase, None)
 
 
-def _phrase(text: str, *, has_causes: bool) -> str:
-    workers = [found["error"] for found in _WORKERS_ERROR.finditer(text)]
+def _phrase(text: str, workers: Sequence[str], *, has_causes: bool) -> str:
     if workers:
         return _PACKAGE.sub("", workers[-1]).strip(" :")
     causes = _CAUSE.findall(text) if has_causes else []

@@ -9,7 +9,14 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, SparkRuntimeException
 
-from duesweep.core.errors import SparkError
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    OdbcDriverError,
+    RefusedStatementError,
+    SparkError,
+    StoreError,
+)
 from duesweep.drivers import spark_causes
 from duesweep.drivers.spark import cause, is_conflict, map_spark_errors
 from duesweep.drivers.spark_causes import MEANINGS, cause_of, cause_of_start
@@ -44,6 +51,32 @@ def test_fault_that_a_person_has_to_correct_is_told_with_its_deepest_cause(name:
     assert len(why.text.splitlines()) == 1
     assert advice in str(why.advice)
     assert why.is_lasting
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lasting"),
+    [
+        (
+            OdbcDriverError("pyodbc cannot be loaded: Connection timed out", advice="install it"),
+            True,
+        ),
+        (ConfigError("The store refuses it", advice="ask its owner"), True),
+        (RefusedStatementError("A trigger drops rows"), True),
+        (StoreError("The server is away", transient=True), False),
+    ],
+)
+def test_error_of_ours_that_ends_a_task_lasts_as_it_does_in_process(
+    error: DuesweepError, *, is_lasting: bool
+) -> None:
+    text = _TEXTS["executor without msgspec"].replace(
+        "ModuleNotFoundError: No module named 'msgspec'",
+        f"duesweep.core.errors.{type(error).__name__}: {error}",
+    )
+
+    why = cause_of(text)
+
+    assert why.is_lasting == is_lasting
+    assert str(error) in why.text
 
 
 @pytest.mark.parametrize(
