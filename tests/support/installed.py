@@ -18,7 +18,7 @@ _UV = Path(sys.executable).with_name("uv")
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment with the wheel. `options` are those of `subprocess.run`."""
+    """A virtual environment with the wheel. `options` are for `subprocess.run`."""
 
     python: Path
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def install(folder: Path, *packages: object, python: str = sys.executable) -> In
 
 
 def python_of(version: str) -> str:
-    """A Python of this machine of a version such as 3.12. Skips the test if there is none."""
+    """A Python of this machine of a version such as 3.12. If it is missing, skips the test."""
     done = subprocess.run(
         [_UV, "python", "find", "--no-python-downloads", version],
         capture_output=True,
@@ -86,7 +86,7 @@ def build_wheel(source: Path, folder: Path) -> Path:
 
 
 def machines_java() -> Mapping[str, str]:
-    """Variables with the Java of this machine. Skips the test if there is none."""
+    """Variables with the Java of this machine. If it is missing, skips the test."""
     java = shutil.which("java")
     if java is None:
         pytest.skip("Java is not installed (docs/testing.md)")

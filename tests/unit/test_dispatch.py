@@ -343,7 +343,6 @@ class _Unreachable(MemoryStore):
     ("error", "sessions"),
     [
         (StoreError("no server answers", transient=True), 0),
-        (ConfigError("the password is wrong"), 0),
         # It does not come back after the first message.
         (StoreError("no server answers", transient=True), 1),
     ],
@@ -359,6 +358,15 @@ def test_store_out_of_reach_leaves_the_slice_without_an_end_and_raises_nothing(
 
     assert (world.counted(run), world.ends(run)) == ((sessions, 0), [])
     assert len(world.store.rows) == 2 - sessions
+
+
+def test_machine_on_which_no_session_can_be_opened_says_why() -> None:
+    """Such as an executor without ODBC: no end of the slice can be journalled there."""
+    rows = _rows("BB")
+    world = World(_Unreachable(ConfigError("pyodbc cannot be loaded"), rows, 0))
+
+    with pytest.raises(ConfigError, match="pyodbc cannot be loaded"):
+        world.sweep(limits=BatchLimits(rows=1))
 
 
 def test_unforeseen_error_is_raised_and_the_slice_does_the_rest_when_it_is_run_again() -> None:

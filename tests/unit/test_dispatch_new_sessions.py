@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from duesweep.core.account import Account, close_slice
 from duesweep.core.errors import (
-    ConfigError,
     DestinationError,
     DuesweepError,
     QueueError,
@@ -145,7 +144,6 @@ def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again()
         SilentServiceError("the server has not answered for 20 s", transient=True),
         StoreError("a trigger keeps rows", transient=False),
         QueueError("the disk is broken", transient=False),
-        ConfigError("the password was changed"),
     ],
 )
 def test_fault_that_does_not_pass_ends_the_slice_at_once(error: DuesweepError) -> None:

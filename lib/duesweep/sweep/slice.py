@@ -125,7 +125,11 @@ _log = logging.getLogger(__name__)
 
 
 def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-    """Dispatch the messages that the claim keys lead to."""
+    """Dispatch the messages that the claim keys lead to.
+
+    Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark the
+    task runs again, perhaps on another machine.
+    """
     sweep_id = job.run.sweep_id
     about: Attributes = {"duesweep.sweep_id": str(sweep_id), "duesweep.slice": slice_number}
     with job.context.tracing.recording("slice", about):
@@ -143,6 +147,8 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
             # On a new session. If it cannot be opened, the missing row says the slice was cut.
             with suppress(DuesweepError), job.context.store.open_task() as store:
                 store.end_slice(job.run, number, of_slice.end(str(error)))
+            if isinstance(error, ConfigError):
+                raise
 
 
 class _Slice:

@@ -105,12 +105,12 @@ class InProcessEngine:
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
-        limits of its waits end a slice whose services are silent. Returns an unexpected error,
-        whose slice counts as cut.
+        limits of its waits end a slice whose services are silent. Returns an unexpected error, or
+        one of configuration, whose slice counts as cut.
         """
         if self.progressed is not None:
             job = replace(job, progressed=self.progressed)
-        reasons: list[str | None] = []
+        ends: list[CutShort | None] = []
 
         def read(number: int) -> ClaimKeys:
             return read_claim_keys(session.claim_keys(plan, number))
@@ -119,24 +119,25 @@ class InProcessEngine:
         # There are more than two if larger ones would not fit into memory.
         for first, *others in (numbers[at : at + 2] for at in numbers[::2]):
             with ExitStack() as stack:
-                ends = [stack.enter_context(_beside(job, each, read(each))) for each in others]
-                reasons.append(_dispatch_one(job, first, read(first)))
-            reasons += [end.result() for end in ends]
-        reason = next(filter(None, reasons), None)
-        return None if reason is None else CutShort(reason)
+                beside = [stack.enter_context(_beside(job, each, read(each))) for each in others]
+                ends.append(_dispatch_one(job, first, read(first)))
+            ends += [end.result() for end in beside]
+        return next(filter(None, ends), None)
 
 
-def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
-    """Dispatch a slice. Returns an unexpected error: as on Spark the other slices continue, and the
-    sweep is closed with the reason.
+def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> CutShort | None:
+    """Dispatch a slice. Returns an unexpected error, or one of configuration: the other slices
+    continue, and the sweep is closed with the reason.
     """
     try:
         dispatch_slice(job, number, claim_keys)
+    except ConfigError as error:
+        return CutShort(str(error), is_lasting=True)
     except DuesweepError:
         raise
     except Exception as error:  # noqa: BLE001 - of whatever kind
         logs.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
-        return (
+        return CutShort(
             f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
             "report this, with the log"
         )
@@ -144,13 +145,13 @@ def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> str | None:
 
 
 @contextmanager
-def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[str | None]]:
+def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[CutShort | None]]:
     """Dispatch a slice in a thread while the block runs, and wait for its end after the block.
 
     If the block raises, the slice ends after its current batch, and counts as cut. A batch whose
     server does not answer is not awaited: it commits as a whole or not at all.
     """
-    end: Future[str | None] = Future()
+    end: Future[CutShort | None] = Future()
     is_over = threading.Event()
 
     def progressed() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import SweepReport
-from duesweep.core.errors import DuesweepError, LedgerError, StoreError
+from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, LedgerError, StoreError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import InProcessEngine
+from duesweep.sweep.sweep import InProcessEngine, exit_code
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
@@ -217,3 +217,15 @@ def test_interrupted_sweep_ends_at_once_and_its_other_slice_after_the_batch_in_h
 
 def _await_threads() -> None:
     until(lambda: not [one for one in threading.enumerate() if "duesweep slice" in one.name])
+
+
+def test_error_of_configuration_in_a_slice_ends_with_2_and_its_text() -> None:
+    world = _World()
+    wrong = ConfigError("the password was changed")
+    world.queue.trouble["Billing"] = lambda _: wrong
+
+    report = world.sweep()
+
+    assert exit_code(report) == ExitCode.CONFIGURATION
+    assert (report.outcome, report.reason) == ("incomplete", str(wrong))
+    assert report.left == len(world.store.rows) == 4 * _MUCH
