@@ -184,7 +184,7 @@ def test_hundreds_of_destinations_of_which_half_are_missing_cost_no_query_a_mess
     began = monotonic()
 
     # Each slice asks for itself.
-    with _counted("describe_table") as asked:
+    with _counted("describe_tables") as asked:
         summary = run_sweep(endpoint, sweep__slices=1)
 
     assert (summary.dispatched, summary.failed, summary.left) == (2_000, 2_000, 0)

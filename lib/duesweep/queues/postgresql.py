@@ -13,7 +13,8 @@ from duesweep.core.errors import (
 )
 from duesweep.core.finding import refuse
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql.session import PostgreSqlSession, column_lists, find_table
+from duesweep.drivers.postgresql.catalog import column_lists, find_table
+from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession

@@ -35,13 +35,16 @@ from duesweep.core.finding import (
 from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.postgresql.session import (
-    PostgreSqlSession,
+from duesweep.drivers.postgresql.catalog import (
     column_lists,
-    connect,
     find_table,
+    find_tables,
     hidden_rows,
     similar_tables,
+)
+from duesweep.drivers.postgresql.session import (
+    PostgreSqlSession,
+    connect,
     text_of,
 )
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
@@ -50,6 +53,7 @@ from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
+    ExaminedTable,
     Grants,
     WantedTable,
     all_table_findings,
@@ -79,9 +83,11 @@ _NAME_BYTES = 63
 _NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 
 
-def _columns(session: PostgreSqlSession, table: TableName) -> Collection[str] | None:
-    found = find_table(session, table)
-    return None if found is None else found.columns
+def _columns(
+    session: PostgreSqlSession, tables: Iterable[TableName]
+) -> Mapping[TableName, Collection[str]]:
+    found = find_tables(session, dict.fromkeys(tables, ()))
+    return {table: one.columns for table, one in found.items()}
 
 
 def _estimate_rows(session: PostgreSqlSession, table: TableName) -> int:
@@ -276,7 +282,7 @@ def _try_hooks(
 
 POSTGRESQL_TABLES = Tables(
     check_session=check_session,
-    find=find_table,
+    find=find_tables,
     with_indexes=_with_indexes,
     columns=_columns,
     estimate_rows=_estimate_rows,
@@ -312,9 +318,7 @@ def examine(
         yield from server_findings(connection, setting, server)
         wanted = [*(wanted_tables(store, store.delayed) if store else ()), *queues()]
         sequences = connection.rows("doctor_sequences", **column_lists(queue_columns))
-        tables = [
-            _examined(connection, each, role=server.role, sequences=sequences) for each in wanted
-        ]
+        tables = list(_examined(connection, wanted, role=server.role, sequences=sequences))
         yield from all_table_findings(setting, tables, partial(similar_tables, connection))
         if store is not None and any(
             one.table == store.delayed and found for one, found, _ in tables
@@ -351,21 +355,29 @@ def server_findings(connection: PostgreSqlSession, setting: str, server: Any) ->
 
 
 def _examined(
-    connection: PostgreSqlSession, wanted: WantedTable, *, role: str, sequences: Sequence[Any]
-) -> tuple[WantedTable, FoundTable | None, Grants]:
-    table: TableName = wanted.table
-    found = find_table(connection, table, wanted.rights)
-    if found is not None:
-        found = _with_indexes(connection, table, found)
-    user, schema = quote_name(role), quote_name(table.schema)
+    connection: PostgreSqlSession,
+    all_wanted: Sequence[WantedTable],
+    *,
+    role: str,
+    sequences: Sequence[Any],
+) -> Iterator[ExaminedTable]:
+    there = find_tables(connection, {wanted.table: wanted.rights for wanted in all_wanted})
+    for wanted in all_wanted:
+        found = there.get(wanted.table)
+        if found is not None:
+            found = _with_indexes(connection, wanted.table, found)
+        yield wanted, found, _grants_on(wanted, quote_name(role), sequences)
+
+
+def _grants_on(wanted: WantedTable, user: str, sequences: Sequence[Any]) -> Grants:
     # An INSERT also needs the sequence behind a column.
     lacking = {
         f"USAGE on its sequence {row.sequence}": f"GRANT USAGE ON SEQUENCE {row.sequence} TO {user}"
         for row in sequences
         if _table_of(row) == wanted.name and not row.may_use
     }
-    usage = f"GRANT USAGE ON SCHEMA {schema} TO {user}"
-    return wanted, found, Grants(f"ON {table} TO {user}", [usage], lacking)
+    usage = f"GRANT USAGE ON SCHEMA {quote_name(wanted.table.schema)} TO {user}"
+    return Grants(f"ON {wanted.table} TO {user}", [usage], lacking)
 
 
 def _version(setting: str, server: Any) -> Finding:

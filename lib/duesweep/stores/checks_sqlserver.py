@@ -32,6 +32,7 @@ from duesweep.core.policy import (
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
     find_table,
+    find_tables,
     hidden_rows,
     is_there,
     similar_tables,
@@ -68,12 +69,13 @@ def check_session(
         yield stop(Check.SERVER_VERSION, setting, refusal)
 
 
-def _columns(session: SqlServerSession, table: SqlServerTable) -> Collection[str] | None:
+def _columns(
+    session: SqlServerSession, tables: Iterable[SqlServerTable]
+) -> Mapping[SqlServerTable, Collection[str]]:
     # Unlike a look at its columns, this works if the database does not exist.
-    if not is_there(session, table):
-        return None
-    found = find_table(session, table)
-    return () if found is None else found.columns
+    there = [table for table in tables if is_there(session, table)]
+    found = find_tables(session, dict.fromkeys(there, ()))
+    return {table: found[table].columns if table in found else () for table in there}
 
 
 def _estimate_rows(session: SqlServerSession, table: SqlServerTable) -> int:
@@ -157,7 +159,7 @@ def _found_hooks(
 
 SQL_SERVER_TABLES = Tables(
     check_session=check_session,
-    find=find_table,
+    find=find_tables,
     with_indexes=with_indexes,
     columns=_columns,
     estimate_rows=_estimate_rows,

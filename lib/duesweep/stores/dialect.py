@@ -220,11 +220,11 @@ class Tables:
     of the dialect's own types, and constants.
 
     `check_session` yields findings on a session, of which one stops a sweep if the session cannot
-    sweep; it is given the setting that names the database. `find`: a table without its indexes, and
-    which of some rights the session lacks on it; None if there is no such table. `with_indexes`
-    adds its indexes. `columns`: the columns of a table that is there, else None. `estimate_rows`:
-    about how many rows it has. `similar`: tables that may be meant if one is missing.
-    `hidden_rows`: which of some tables of one schema have rows that this user may not see.
+    sweep; it is given the setting that names the database. `find` is given tables with the rights
+    that each needs; it returns the existing ones, without their indexes, and which rights the
+    session lacks. `with_indexes` adds a table's indexes. `columns`: the columns of existing tables.
+    `estimate_rows`: about how many rows a table has. `similar`: tables that may be meant if one is
+    missing. `hidden_rows`: which of some tables of one schema have rows that this user may not see.
     `try_hooks`: findings on a table with triggers or rules, which are tried and undone.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
@@ -240,9 +240,9 @@ class Tables:
     """
 
     check_session: Callable[[Any, str, Location | None], Iterator[Finding]]
-    find: Callable[[Any, Any, Sequence[str]], FoundTable | None]
+    find: Callable[[Any, Mapping[Any, Sequence[str]]], Mapping[Any, FoundTable]]
     with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
-    columns: Callable[[Any, Any], Collection[str] | None]
+    columns: Callable[[Any, Iterable[Any]], Mapping[Any, Collection[str]]]
     estimate_rows: Callable[[Any, Any], int]
     similar: Callable[[Any, Any], Sequence[Any]]
     hidden_rows: Callable[[Any, Sequence[Any]], Sequence[HiddenRows]]

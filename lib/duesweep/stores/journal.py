@@ -357,7 +357,7 @@ class SqlJournal:
         """
         if self._has_age is None:
             bindings = journal_tables(self._delayed)["bindings"]
-            columns = self._dialect.tables.columns(self._session, bindings) or ()
+            columns = self._dialect.tables.columns(self._session, [bindings]).get(bindings, ())
             self._has_age = set(AGE_COLUMNS) <= set(columns)
         return self._has_age
 

@@ -16,7 +16,6 @@ from duesweep.stores.tables import (
     WantedTable,
     missing_index,
     misspelt,
-    newer_format,
     refuse_other_tables,
     wanted_tables,
 )
@@ -81,8 +80,6 @@ class SqlSetup:
         delayed = store.find_delayed(session) if store is not None else None
         wanted = list(self.queues)
         if store is not None:
-            journal = journal_tables(delayed)["journal"]
-            refuse(newer_format(journal.sql, tables.find(session, journal, ())))
             wanted += wanted_tables(store, delayed)
         refuse_other_tables(session, tables, wanted)
         return delayed
@@ -129,14 +126,16 @@ class SqlSetup:
 
     def _create_missing(self, session: Session, delayed: Any) -> list[Any]:
         done, new, scripts = [], [], []
-        for tables, texts in self._creations(delayed):
-            found = {table: self.dialect.tables.columns(session, table) for table in tables}
+        creations = list(self._creations(delayed))
+        every = [table for tables, _ in creations for table in tables]
+        found = self.dialect.tables.columns(session, every)
+        for tables, texts in creations:
             lacking = [
                 table
                 for table, columns in tables.items()
-                if (has := found[table]) is None or not set(columns) <= set(has)
+                if (has := found.get(table)) is None or not set(columns) <= set(has)
             ]
-            new += [table for table in lacking if found[table] is None]
+            new += [table for table in lacking if table not in found]
             done += [
                 table if table in new else _completed(table, tables[table]) for table in lacking
             ]
@@ -145,8 +144,9 @@ class SqlSetup:
                 scripts.append((lacking, texts))
         named_by = "store.schema or retry.error_queue"
         self.dialect.tables.create(session, new, scripts, named_by)
+        created = self.dialect.tables.columns(session, new) if new else {}
         for table in new:
-            if self.dialect.tables.columns(session, table) is None:
+            if table not in created:
                 raise ConfigError(
                     f"The server reported that it created {table}, but there is no such table",
                     advice="look for an event trigger or a rule of the server that prevents it",

@@ -173,8 +173,7 @@ def table_findings(
         yield _missing(wanted, others)
         return
     yield ok(Check.TABLE_EXISTS, wanted.name, "It exists")
-    newer = newer_format(wanted.name, found) if wanted.is_journal else ()
-    yield from newer or [_shape(wanted, found)]
+    yield from _shapes(wanted, found)
     if found.is_unlogged:
         yield _unlogged(wanted)
     if wanted.is_journal and "ledger_id" in wanted.columns:
@@ -204,8 +203,10 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
 def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
     tables = location.dialect.tables
     yield from tables.check_session(session, "store.dsn", location)
-    for wanted in wanted_tables(location, delayed):
-        found = tables.find(session, wanted.table, wanted.rights)
+    all_wanted = wanted_tables(location, delayed)
+    there = tables.find(session, {wanted.table: wanted.rights for wanted in all_wanted})
+    for wanted in all_wanted:
+        found = there.get(wanted.table)
         others = partial(tables.similar, session, wanted.table)
         yield from table_findings(wanted, found, others=others)
         if found is not None and found.hooks:
@@ -217,8 +218,10 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
     tables, unread = location.dialect.tables, list[str]()
-    for wanted in wanted_tables(location, delayed):
-        found = tables.find(session, wanted.table, _READING_RIGHTS)
+    all_wanted = wanted_tables(location, delayed)
+    there = tables.find(session, {wanted.table: _READING_RIGHTS for wanted in all_wanted})
+    for wanted in all_wanted:
+        found = there.get(wanted.table)
         others = partial(tables.similar, session, wanted.table)
         findings = table_findings(wanted, found, others=others)
         refuse(each for each in findings if each.check in _OF_READERS)
@@ -231,10 +234,12 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
         )
 
 
-def refuse_other_tables(session: Session, tables: Tables, wanted: Iterable[WantedTable]) -> None:
+def refuse_other_tables(session: Session, tables: Tables, wanted: Sequence[WantedTable]) -> None:
     """Raise `ConfigError` for the first of these tables that is there with another shape."""
-    found = ((each, tables.find(session, each.table, ())) for each in wanted)
-    refuse(_shape(each, table) for each, table in found if table is not None)
+    there = tables.find(session, {each.table: () for each in wanted})
+    for each in wanted:
+        if (found := there.get(each.table)) is not None:
+            refuse(_shapes(each, found))
 
 
 def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> None:
@@ -249,7 +254,7 @@ def misspelt(session: Session, location: Location, delayed: Any) -> Problem | No
     the other one may be meant.
     """
     tables = location.dialect.tables
-    if location.kind.create is None or tables.columns(session, delayed) is not None:
+    if location.kind.create is None or delayed in tables.columns(session, [delayed]):
         return None
     near = [each.sql for each in tables.similar(session, delayed) if is_near(delayed, each)]
     if not near:
@@ -298,10 +303,9 @@ def empty_beside_full(session: Session, location: Location, delayed: Any) -> Ite
         yield warning(Check.TABLE_EXISTS, delayed.sql, text, advice)
 
 
-def newer_format(name: str, found: FoundTable | None) -> Sequence[Finding]:
+def _newer_format(name: str, found: FoundTable) -> Sequence[Finding]:
     """The finding on one of duesweep's own tables that is newer than this version knows."""
-    mark = None if found is None else found.mark
-    problem = unknown_format(f"The journal's table {name}", mark)
+    problem = unknown_format(f"The journal's table {name}", found.mark)
     return () if problem is None else [stop(Check.TABLE_SHAPE, name, problem)]
 
 
@@ -329,6 +333,12 @@ def _missing(wanted: WantedTable, others: Callable[[], Iterable[Any]]) -> Findin
     refusal = Problem(f"There is no {wanted.role} {wanted.name}", hint + wanted.create)
     text = f"The {wanted.role} does not exist, or this user has no rights on it"
     return stop(Check.TABLE_EXISTS, wanted.name, refusal, found=text)
+
+
+def _shapes(wanted: WantedTable, found: FoundTable) -> Sequence[Finding]:
+    """The finding on its shape. A newer format is no fault of the table."""
+    newer = _newer_format(wanted.name, found) if wanted.is_journal else ()
+    return newer or [_shape(wanted, found)]
 
 
 def _shape(wanted: WantedTable, found: FoundTable) -> Finding:
@@ -492,7 +502,8 @@ def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
 def missing_index(session: Session, location: Location, delayed: Any) -> Problem | None:
     """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly."""
     tables = location.dialect.tables
-    found, index = tables.find(session, delayed, ()), tables.due_index(location.kind, delayed)
+    found = tables.find(session, {delayed: ()}).get(delayed)
+    index = tables.due_index(location.kind, delayed)
     if found is None or _has_index(tables.with_indexes(session, delayed, found), index):
         return None
     return Problem(

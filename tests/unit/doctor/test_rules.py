@@ -65,8 +65,10 @@ ROWS = {
     "describe_session": [{"is_read_only": False, "encoding": "UTF8"}],
     "doctor_clock": [{"now": partial(datetime.now, UTC)}],
     "doctor_time_outs": [],
-    "describe_table": [
+    "describe_tables": [
         {
+            "schema": QUEUE.schema,
+            "table": QUEUE.table,
             "kind": "r",
             "column_names": ["Id", "Headers"],
             "column_types": ["uuid", "nvarchar"],
@@ -169,7 +171,7 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
         ({}, {}),
         (_changed("doctor_server", version_number=120_000), {Check.SERVER_VERSION: FAULT}),
         (_changed("doctor_server", is_synced=False), {Check.DURABILITY: WARNING}),
-        (_changed("describe_table", is_unlogged=True), {Check.DURABILITY: WARNING}),
+        (_changed("describe_tables", is_unlogged=True), {Check.DURABILITY: WARNING}),
         (_changed("describe_session", is_read_only=True), {Check.SERVER_WRITABLE: FAULT}),
         (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
         (_changed("describe_session", encoding="EUC_JP"), {Check.TEXT_ENCODING: WARNING}),

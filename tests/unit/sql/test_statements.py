@@ -63,6 +63,8 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("move", "move_from_places", "find_delete_hooks", "check_constraints_at_once"),
         # triggers are tried
         "lock_any",
+        # of all tables at once; they are of one database there
+        "describe_tables",
         # the instant of a Due depends on the writers' zone
         "read_instants",
         # the hint is part of T-SQL's statement
@@ -79,7 +81,8 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("hold_by_id", "count_present_by_id", "reschedule_by_id"),
         *("insert_message", "insert_recoverable_message", "send_recoverable"),
         "receive_with_columns",
-        *("describe_catalog", "describe_rights", "describe_server", "find_table", "read_lists"),
+        *("describe_catalog", "describe_table", "describe_rights", "describe_server"),
+        *("find_table", "read_lists"),
         *("last_message", "count_arrived", "probe_queue"),
     }
     # The doctor asks each server what only that one can answer.

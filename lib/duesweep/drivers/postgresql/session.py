@@ -1,5 +1,5 @@
-"""One session with PostgreSQL: how it is opened, its waits, its statements, COPY, the JDBC address
-of the same database, and the catalog's facts of a table.
+"""One session with PostgreSQL: how it is opened, its waits, its statements, COPY, and the JDBC
+address of the same database.
 
 The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
 peer's kernel still acknowledges. So each wait for the server also has a limit here.
@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from duesweep.core.address import TableName, quote_name
+from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import Limits
 from duesweep.drivers.dsn import for_libpq
@@ -63,9 +63,6 @@ from duesweep.drivers.postgresql.wire import (
     tls_settings,
 )
 from duesweep.drivers.statements import (
-    Columns,
-    FoundTable,
-    HiddenRows,
     Names,
     Session,
     describe_statement,
@@ -484,74 +481,4 @@ def _jdbc_settings(limits: Limits) -> dict[str, str]:
         "cancelSignalTimeout": connect,
         "socketTimeout": str(ceil(limits.answer_seconds)),
         "tcpKeepAlive": "true",
-    }
-
-
-# Ordinary and partitioned tables. Foreign tables know neither SKIP LOCKED nor a common
-# transaction; views have no rows of their own.
-_TABLE_KINDS = {"r", "p"}
-
-
-def find_table(
-    session: PostgreSqlSession, table: TableName, rights: Sequence[str] = ()
-) -> FoundTable | None:
-    """The table, without its indexes, and which of `rights` the session lacks on it; None if it
-    does not exist.
-    """
-    rows = session.rows(
-        "describe_table", schema=table.schema, table=table.table, rights=list(rights)
-    )
-    if not rows:
-        return None
-    (found,) = rows
-    return FoundTable(
-        is_table=found.kind in _TABLE_KINDS,
-        columns=dict(zip(found.column_names, found.column_types, strict=True)),
-        missing_rights=found.missing_rights,
-        mark=found.mark,
-        is_unlogged=found.is_unlogged,
-        has_rules=found.has_rules,
-        hidden=None if found.hidden_by is None else _hidden(table, found),
-        has_key=found.has_key,
-        has_primary_key=found.has_primary_key,
-        unidentified=found.published,
-        hooks=found.hooks,
-    )
-
-
-def hidden_rows(session: PostgreSqlSession, tables: Sequence[TableName]) -> Sequence[HiddenRows]:
-    """Which of these tables, all of one schema, have rows that this role may not see."""
-    names = [table.table for table in tables]
-    rows = session.rows("hidden_tables", schema=tables[0].schema, tables=names)
-    return [_hidden(TableName(tables[0].schema, row.table), row) for row in rows]
-
-
-def _hidden(table: TableName, row: Any) -> HiddenRows:
-    role = quote_name(row.role)
-    by = f", by its restrictive policy {row.hidden_by[0]}" if row.hidden_by else ""
-    text = f"Row-level security hides or refuses rows of {table} for role {role}{by}"
-    statements = [f"ALTER ROLE {role} BYPASSRLS"]
-    if not by:
-        # It does not lift a restrictive one.
-        policy = f"CREATE POLICY duesweep ON {table} TO {role} USING (true) WITH CHECK (true)"
-        statements.insert(0, policy)
-    return HiddenRows(text, statements)
-
-
-def similar_tables(session: PostgreSqlSession, table: TableName) -> Sequence[TableName]:
-    """Tables of the database whose names end as this one's."""
-    rows = session.rows("similar_tables", ending=_ending(table.table))
-    return [TableName(row.schema, row.name) for row in rows]
-
-
-def _ending(name: str) -> str:
-    """`.Delayed` of `Sales.Delayed`; the whole name if it has no dot."""
-    return "." + name.rpartition(".")[2] if "." in name else name
-
-
-def column_lists(columns: Columns) -> dict[str, list[str]]:
-    """The values of statements that look for tables with these columns."""
-    return {
-        "typed": [f"{name} {kind}" for name, kinds in columns.items() for kind in kinds],
-        "named": [name for name, kinds in columns.items() if not kinds],
     }

@@ -1,6 +1,6 @@
 """What SQL Server's catalog says of a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duesweep.core.address import SqlServerTable, bracket_name
@@ -31,6 +31,14 @@ def find_table(
         hooks=[f"trigger {rows[0].hook}"] if rows[0].hook else [],
         hidden=next(_hidden(catalog, [table]), None) if rows[0].policies else None,
     )
+
+
+def find_tables(
+    session: SqlServerSession, tables: Mapping[SqlServerTable, Sequence[str]]
+) -> Mapping[SqlServerTable, FoundTable]:
+    """The tables that this user sees, and which of each one's rights it lacks."""
+    found = {table: find_table(session, table, rights) for table, rights in tables.items()}
+    return {table: one for table, one in found.items() if one is not None}
 
 
 def hidden_rows(

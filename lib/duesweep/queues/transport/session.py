@@ -95,7 +95,7 @@ class TransportSession:
 
     def find(self, table: Destination) -> FoundTable | None:
         """The table; None if it is missing."""
-        return self._dialect.tables.find(self._connection, table, ("SELECT",))
+        return self._dialect.tables.find(self._connection, {table: ("SELECT",)}).get(table)
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a

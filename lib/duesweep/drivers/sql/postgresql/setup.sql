@@ -39,13 +39,14 @@ CASE WHEN row_security_active(c.oid) AND EXISTS (
 -- fragment: parts_of_table
 (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
 
--- name: describe_table
--- Returns a table's kind, owner, comment, columns, this role, the rights on it that the role lacks, its policies that
--- hide rows, and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
-SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
+-- name: describe_tables
+-- Returns kinds, owners, comments, columns, this role, the rights that it lacks on each table, policies that hide rows,
+-- and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
+SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+       obj_description(c.oid, 'pg_class') AS mark,
        EXISTS (SELECT FROM {{parts_of_table}} WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
-       {{hidden_by: %(rights)s::text[]}} AS hidden_by,
+       {{hidden_by: asked.rights}} AS hidden_by,
        EXISTS (
            SELECT FROM pg_index i
            WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
@@ -63,8 +64,8 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
              AND EXISTS (
                  SELECT FROM pg_publication b
                  WHERE (
-                     b.pubdelete AND 'DELETE' = ANY(%(rights)s::text[])
-                     OR b.pubupdate AND 'UPDATE' = ANY(%(rights)s::text[])
+                     b.pubdelete AND 'DELETE' = ANY(asked.rights)
+                     OR b.pubupdate AND 'UPDATE' = ANY(asked.rights)
                    )
                    AND (
                      b.puballtables
@@ -76,13 +77,13 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            SELECT 'trigger ' || g.tgname
            FROM {{parts_of_table}}
            JOIN pg_trigger g ON g.tgrelid = p.oid
-           CROSS JOIN unnest(%(rights)s::text[]) AS event (name)
+           CROSS JOIN unnest(asked.rights) AS event (name)
            -- INSERT (4), DELETE (8), UPDATE (16); one that runs after the statement could refuse it
            WHERE NOT g.tgisinternal AND g.tgenabled IN ('O', 'A')
              AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
            UNION
            SELECT 'rule ' || w.rulename
-           FROM pg_rewrite w CROSS JOIN unnest(%(rights)s::text[]) AS event (name)
+           FROM pg_rewrite w CROSS JOIN unnest(asked.rights) AS event (name)
            WHERE w.ev_class = c.oid AND w.ev_type::text = translate(left(name, 1), 'SUID', '0234') AND name <> 'SELECT'
            ORDER BY 1
        ) AS hooks,
@@ -99,11 +100,16 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            ORDER BY a.attnum
        ) AS column_types,
        ARRAY(
-           SELECT wanted.privilege FROM unnest(%(rights)s::text[]) AS wanted (privilege)
+           SELECT wanted.privilege FROM unnest(asked.rights) AS wanted (privilege)
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text;
+-- All tables at once: to plan this takes longer than to run it.
+FROM (
+    SELECT t.schema, t.name, string_to_array(t.rights, ',') AS rights
+    FROM unnest(%(schemas)s::text[], %(tables)s::text[], %(rights)s::text[]) AS t (schema, name, rights)
+) asked
+JOIN pg_namespace n ON n.nspname = asked.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = asked.name;
 
 -- name: hidden_tables
 -- Returns which of these tables have rows that this role may not see, the policies that do so, and this role.
