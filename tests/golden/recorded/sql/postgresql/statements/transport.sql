@@ -368,14 +368,15 @@ WHERE nspname = $1::text;
 SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
        current_setting('server_encoding') AS encoding;
 
--- name: describe_table
+-- name: describe_tables
 -- $1 ?, $2 ?, $3 ?
-SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_description(c.oid, 'pg_class') AS mark,
+SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+       obj_description(c.oid, 'pg_class') AS mark,
        EXISTS (SELECT FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
        CASE WHEN row_security_active(c.oid) AND EXISTS (
            SELECT
-           FROM unnest($1::text[]) AS wanted (privilege)
+           FROM unnest(asked.rights) AS wanted (privilege)
            LEFT JOIN LATERAL (
                SELECT p.polpermissive AS is_permissive,
                       (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
@@ -410,8 +411,8 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
              AND EXISTS (
                  SELECT FROM pg_publication b
                  WHERE (
-                     b.pubdelete AND 'DELETE' = ANY($1::text[])
-                     OR b.pubupdate AND 'UPDATE' = ANY($1::text[])
+                     b.pubdelete AND 'DELETE' = ANY(asked.rights)
+                     OR b.pubupdate AND 'UPDATE' = ANY(asked.rights)
                    )
                    AND (
                      b.puballtables
@@ -423,12 +424,12 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            SELECT 'trigger ' || g.tgname
            FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
            JOIN pg_trigger g ON g.tgrelid = p.oid
-           CROSS JOIN unnest($1::text[]) AS event (name)
+           CROSS JOIN unnest(asked.rights) AS event (name)
            WHERE NOT g.tgisinternal AND g.tgenabled IN ('O', 'A')
              AND g.tgtype & CASE name WHEN 'INSERT' THEN 4 WHEN 'DELETE' THEN 8 WHEN 'UPDATE' THEN 16 ELSE 0 END > 0
            UNION
            SELECT 'rule ' || w.rulename
-           FROM pg_rewrite w CROSS JOIN unnest($1::text[]) AS event (name)
+           FROM pg_rewrite w CROSS JOIN unnest(asked.rights) AS event (name)
            WHERE w.ev_class = c.oid AND w.ev_type::text = translate(left(name, 1), 'SUID', '0234') AND name <> 'SELECT'
            ORDER BY 1
        ) AS hooks,
@@ -445,11 +446,15 @@ SELECT c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner, obj_descri
            ORDER BY a.attnum
        ) AS column_types,
        ARRAY(
-           SELECT wanted.privilege FROM unnest($1::text[]) AS wanted (privilege)
+           SELECT wanted.privilege FROM unnest(asked.rights) AS wanted (privilege)
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $2::text AND c.relname = $3::text;
+FROM (
+    SELECT t.schema, t.name, string_to_array(t.rights, ',') AS rights
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS t (schema, name, rights)
+) asked
+JOIN pg_namespace n ON n.nspname = asked.schema
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = asked.name;
 
 -- name: doctor_clock
 SELECT clock_timestamp() AS now;
