@@ -198,12 +198,14 @@ class Slices:
     a read that broke off. A store that moves messages itself has a column more: `forwards`, as
     `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
 
-    A part of a plan has the same query; `begin` is the number of its first slice there.
+    A part of a plan has the same query; `begin` is the number of its first slice there. `read` are
+    the rows of each slice of the whole plan, if they were read with it.
     """
 
     claim_keys_query: str
     planned: tuple[int, ...]
     begin: int = 0
+    read: Sequence[Sequence[Any]] = field(default=(), repr=False)
 
     @property
     def found(self) -> int:

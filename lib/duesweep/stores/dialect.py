@@ -340,8 +340,8 @@ class Dialect(ABC):
     def bounds(
         self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
     ) -> str:
-        """Each slice's number, and the (Due, key) from which and before which it goes: from `since`
-        on, and from each of `firsts` on.
+        """Each slice's number, and the (Due, place) from which and before which it goes: from
+        `since` on, and from each of `firsts` on.
         """
 
     # Batches.

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from duesweep.core.change import DueSpan, WaitingMessage
@@ -38,6 +37,8 @@ _ALL = 2**62
 _ROUNDING = timedelta(milliseconds=10)
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
+# How many messages a row of a plan has.
+_CHUNK_ROWS = 1_000
 # The mark in `plan_claim_keys` for the slices' bounds.
 _BOUNDS = "/* bounds */"
 _KEYS_PER_PAGE = 20_000
@@ -184,10 +185,41 @@ class SqlDriver(SqlJournal, OperatorDriver):
     # The plan.
 
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
-        """Slices of equal size by (Due, key), however many messages share one Due."""
-        with self._looking_at_all():
-            rows = self._session.rows("plan_bounds", **self._pending(horizon), **asdict(slicing))
-        return Slices(self._claim_keys_query(horizon, rows), _slice_sizes(rows))
+        """Slices of equal size by (Due, place), however many messages share one Due."""
+        most, stored = slicing.read_at_once, self._estimated_rows()
+        if most and (stored <= most or self.count_pending(horizon, most + 1) <= most):
+            return self._read_plan(horizon, slicing, stored)
+        with self._patient(stored):
+            rows = self._session.rows(
+                "plan_bounds",
+                **self._pending(horizon),
+                slices=slicing.slices,
+                least_rows=slicing.least_rows,
+                most_rows=slicing.most_rows,
+            )
+        firsts = [(row.due, row.place) for row in rows[1:]]
+        return Slices(self._claim_keys_query(horizon, firsts), _slice_sizes(rows))
+
+    def _read_plan(self, horizon: Horizon, slicing: Slicing, stored: int) -> Slices:
+        """A plan with all claim keys, read in one statement; each slice has whole rows of it. The
+        table has about as many messages as are `stored`.
+        """
+        chunk = min(_CHUNK_ROWS, slicing.least_rows)
+        query = self._claim_keys_query(horizon, (), chunk)
+        with self._patient(stored):
+            rows = self._session.named({"query": query, "slice": "0"}).rows("read_slice")
+        found = rows[0].total or 0
+        size = -(-len(rows) // slicing.count(found))
+        planned = _cut(found, size * chunk)
+        slices = [rows[at : at + size] for at in range(0, len(rows), size)]
+        read = [
+            [
+                _Chunk(row.claim_keys, row.sizes, total, getattr(row, "forwards", None))
+                for row in of_slice
+            ]
+            for total, of_slice in zip(planned, slices, strict=False)
+        ]
+        return Slices(query, planned, read=read)
 
     def note_slices(self, run: SweepRun, plan: Slices) -> int:
         self._found = plan.found
@@ -210,18 +242,26 @@ class SqlDriver(SqlJournal, OperatorDriver):
         return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
+        if plan.read:
+            return plan.read[plan.begin + number]
         names = {"query": plan.claim_keys_query, "slice": str(plan.begin + number)}
         with self._patient(plan.planned[number]):
             return self._session.named(names).rows("read_slice")
 
-    def _claim_keys_query(self, horizon: Horizon, bounds: Sequence[Any]) -> str:
-        query = self._session.query("plan_claim_keys", **self._of_claim_keys(horizon))
-        firsts = [(row.due, row.id) for row in bounds[1:]]
+    def _claim_keys_query(
+        self, horizon: Horizon, firsts: Sequence[tuple[str, str]], chunk: int = _CHUNK_ROWS
+    ) -> str:
+        values = self._of_claim_keys(horizon, chunk)
+        query = self._session.query("plan_claim_keys", **values)
         return query.replace(_BOUNDS, self._dialect.bounds(self._kind, horizon.since, firsts))
 
-    def _of_claim_keys(self, horizon: Horizon) -> dict[str, str]:
-        before = self._dialect.due_in(horizon.before)
-        return {"source": self.source, "horizon": before, "paused": self._pausing()}
+    def _of_claim_keys(self, horizon: Horizon, chunk: int = _CHUNK_ROWS) -> dict[str, str]:
+        return {
+            "source": self.source,
+            "horizon": self._dialect.due_in(horizon.before),
+            "paused": self._pausing(),
+            "chunk": str(chunk),
+        }
 
     # What people are shown.
 
@@ -308,11 +348,21 @@ def _earliest(
 
 
 def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
-    """The number of messages of each slice; all slices but the last have the same. `bounds` are the
-    rows of `plan_bounds`, one where each slice begins.
+    """The number of messages of each slice. `bounds` are the rows of `plan_bounds`, one where each
+    slice begins.
     """
-    if not bounds:
-        return ()
-    total = bounds[0].total
-    size = -(-total // len(bounds))
+    return _cut(bounds[0].total, -(-bounds[0].total // len(bounds))) if bounds else ()
+
+
+def _cut(total: int, size: int) -> tuple[int, ...]:
+    """How many of `total` messages each slice has; all but the last have the same `size`."""
     return tuple(min(size, total - start) for start in range(0, total, size))
+
+
+class _Chunk(NamedTuple):
+    """A row of `plan_claim_keys`, in a slice with `total` messages."""
+
+    claim_keys: str | None
+    sizes: str | None
+    total: int
+    forwards: str | None

@@ -46,7 +46,8 @@ _IDLE_WAIT = "2s"
 _BETWEEN = "\x1f"
 # Stands for the instant of an infinite Due.
 _NEVER = -(2**63)
-_END = ("infinity", "ffffffff-ffff-ffff-ffff-ffffffffffff")
+# The first and the last place that a row can have.
+_FIRST_PLACE, _LAST_PLACE = "(0,0)", "(4294967295,65535)"
 
 
 class ClaimsByKey(Claims):
@@ -249,10 +250,10 @@ class PostgreSql(Dialect):
     def bounds(
         self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
     ) -> str:
-        first = (self.due_in(since), kind.lowest_key)
+        first, end = (self.due_in(since), _FIRST_PLACE), ("infinity", _LAST_PLACE)
         pairs = [
-            f"{literal(due)}::{kind.names['due_type']}, {literal(key)}::uuid"
-            for due, key in (first, *firsts, _END)
+            f"{literal(due)}::{kind.names['due_type']}, {literal(place)}::tid"
+            for due, place in (first, *firsts, end)
         ]
         return numbered(pairs)
 

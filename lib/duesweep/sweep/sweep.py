@@ -100,8 +100,9 @@ class InProcessEngine:
     without_spark: Problem | None = None
 
     def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """Two, unless one is wanted."""
-        return slicing(min(wanted or 2, 2), batch_rows)
+        """Two, unless one is wanted. More than a sweep has are read slice by slice."""
+        cut = slicing(min(wanted or 2, 2), batch_rows)
+        return replace(cut, read_at_once=MOST_IN_A_SWEEP)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends its slice, which journals the reason; the

@@ -1,7 +1,7 @@
 """Rules of a PostgreSQL store beyond the contract."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -11,11 +11,12 @@ import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.message import BatchResult, Delivered
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
-from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.base import DriverSession, Slices, SweepRun, TaskSession
 from duesweep.stores.tables import check_tables
+from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
@@ -321,3 +322,26 @@ def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: st
     told = dict(parse_qsl(urlsplit(url.removeprefix("jdbc:")).query))
     assert (told["socketTimeout"], told["connectTimeout"]) == ("80", "10")
     assert told["loginTimeout"] == told["cancelSignalTimeout"] == "10"
+
+
+def test_more_than_may_be_read_at_once_are_read_slice_by_slice(
+    subject: DelayedTableUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    keys = endpoint.delay_many(25)
+    endpoint.execute(f"ANALYZE {endpoint.delayed}")
+
+    with subject.store.open_driver() as session:
+        horizon = session.horizon()
+        few, many = (session.plan(horizon, Slicing(2, read_at_once=most)) for most in (25, 24))
+        read = [
+            [key[:36] for number in (0, 1) for key in _keys_of(session, plan, number)]
+            for plan in (few, many)
+        ]
+
+    assert (len(few.read), len(many.read)) == (2, 0)
+    assert sorted(read[0]) == sorted(read[1]) == sorted(keys)
+
+
+def _keys_of(session: DriverSession, plan: Slices, number: int) -> Sequence[str]:
+    return read_claim_keys(session.claim_keys(plan, number)).keys

@@ -13,6 +13,9 @@ from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 
 _HOUR = timedelta(hours=1)
+_READING = pytest.mark.parametrize(
+    "slicing", [Slicing(4), Slicing(4, read_at_once=1_000)], ids=["by slice", "at once"]
+)
 _TEN_YEARS = 24 * 3_650 * _HOUR
 _MESSAGES = 25
 
@@ -68,10 +71,13 @@ class PlanContract:
         assert found.utcoffset() == timedelta()
         assert abs(found - instant - 2 * _HOUR) < steps.MINUTE
 
-    def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
+    @_READING
+    def test_slices_are_equal_and_hold_each_claim_key_once(
+        self, subject: StoreUnderTest, slicing: Slicing
+    ) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), Slicing(4))
+            plan = session.plan(session.horizon(), slicing)
             slices = [
                 read_claim_keys(session.claim_keys(plan, number))
                 for number in range(len(plan.planned))
@@ -88,12 +94,13 @@ class PlanContract:
             assert found.startswith(wanted)
         assert all(size > 0 for keys in slices for size in keys.sizes)
 
+    @_READING
     def test_part_of_a_plan_has_its_slices_in_another_session(
-        self, subject: StoreUnderTest
+        self, subject: StoreUnderTest, slicing: Slicing
     ) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), Slicing(4))
+            plan = session.plan(session.horizon(), slicing)
         parts = [plan.part(0, 1), plan.part(1, 4).part(0, 2), plan.part(3, 4)]
         with subject.store.open_driver() as session:
             slices = [

@@ -168,17 +168,17 @@ JOIN pg_class c ON c.oid = part.oid
 WHERE n.nspname = %(schema)s::text AND t.relname = %(table)s::text;
 
 -- name: plan_bounds
--- Returns the first Due and id of each slice, and how many messages are due and eligible in all. Slices are
+-- Returns the first Due and place of each slice, and how many messages are due and eligible in all. Slices are
 -- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
-SELECT due::text AS due, id::text AS id, total
+SELECT due::text AS due, place::text AS place, total
 FROM (
     SELECT pending.*, greatest(
         least(%(slices)s::bigint, (total - 1) / %(least_rows)s::bigint + 1),
         (total - 1) / %(most_rows)s::bigint + 1
     ) AS slices
     FROM (
-        SELECT d.{due} AS due, d.{id} AS id,
-               row_number() OVER (ORDER BY d.{due}, d.{id}) - 1 AS position,
+        SELECT d.{due} AS due, d.ctid AS place,
+               row_number() OVER (ORDER BY d.{due}, d.ctid) - 1 AS position,
                count(*) OVER () AS total
         FROM {delayed} d
         WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
@@ -189,28 +189,29 @@ WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns keys of due and eligible messages, with places of their rows, bytes and destinations, oldest first, a thousand
+-- Returns keys of due and eligible messages, with places of their rows, bytes and destinations, by Due and place, `chunk`
 -- in a row, and how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
-FROM (VALUES /* bounds */) AS s (slice, first_due, first_id, end_due, end_id)
+FROM (VALUES /* bounds */) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
+                      ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            -- JSON never has this character.
            string_agg(replace({planned_forward}, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.place, pending.bytes, pending.forward,
-               row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
+        SELECT pending.*,
+               -- Rows of one page come into one batch, so that few pages change twice.
+               row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d.{id} AS id, d.{due} AS due, {{readable: {forward}}} AS forward,
-                   -- Rows in parts of the table have no place in all of it.
-                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
-                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
+            SELECT d.{due} AS due, d.ctid AS place, d.{id} AS id, {{readable: {forward}}} AS forward,
+                   -- A row in a part of the table has no place in all of it.
+                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                    coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes
             FROM {delayed} d
             WHERE d.{due} < {horizon}::timestamptz{utc}
-              AND (d.{due}, d.{id}) >= (s.first_due, s.first_id) AND (d.{due}, d.{id}) < (s.end_due, s.end_id)
+              AND (d.{due}, d.ctid) >= (s.first_due, s.first_place) AND (d.{due}, d.ctid) < (s.end_due, s.end_place)
               AND {{not_paused: {paused}}}
               AND NOT EXISTS (
                 SELECT FROM {attempts} a
@@ -221,7 +222,7 @@ LEFT JOIN LATERAL (
             OFFSET 0
         ) pending
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / {chunk}::bigint
 ) chunk ON true
 
 -- name: read_slice

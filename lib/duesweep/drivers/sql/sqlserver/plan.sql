@@ -131,10 +131,10 @@ FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
--- Returns the first Due and id of each slice, and how many messages are due and eligible in all. Slices are
+-- Returns the first Due and place (the key) of each slice, and how many messages are due and eligible in all. Slices are
 -- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
 SELECT {{tick_text: sliced.due}} AS due,
-       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
+       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
            CASE WHEN useful.slices < (useful.total - 1) / @most_rows + 1
@@ -158,7 +158,7 @@ WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
--- Returns the Dues of due and eligible messages and their bytes, oldest first, a thousand in a row, and how
+-- Returns the Dues of due and eligible messages and their bytes, oldest first, `chunk` in a row, and how
 -- many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
@@ -179,7 +179,7 @@ OUTER APPLY (
           AND (m.{due} < s.end_due OR m.{key} < s.end_key)
           AND {{eligible: {paused}; {source}}}
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / CONVERT(bigint, {chunk})
 ) chunk
 
 -- name: read_slice
