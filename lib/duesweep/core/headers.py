@@ -13,8 +13,10 @@ document types, and ignores text after the last end tag.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from operator import attrgetter
+from typing import Any
 from xml.etree import ElementTree  # noqa: TID251 - see _make_parsable
 
 import msgspec
@@ -31,6 +33,9 @@ _VALUE = re.compile(r'\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|null)\s*')
 # As strict as .NET's serializer, and four times as fast as `json` and a look at each value.
 _decoder = msgspec.json.Decoder(dict[str, str | None])
 _text_decoder = msgspec.json.Decoder(str)
+# Of the headers of many texts: more names are not learned, nor names that a field cannot have.
+_MOST_NAMES = 64
+_UNUSUAL_NAME = re.compile(r'["\\\x00-\x1f]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHITE = " \t\r\n"
 _SPACE = re.compile(f"[{_WHITE}]*")
@@ -51,6 +56,47 @@ def read_json(text: str | None) -> Headers:
     except (msgspec.DecodeError, UnicodeEncodeError):
         fault, cause = _find_fault(text)
     raise UnreadableHeadersError(fault) from cause
+
+
+class HeaderReader:
+    """Reads a few `wanted` headers of many texts at once, as strictly as `read_json`, if it has
+    learned all their names. Without dictionaries that takes half the time.
+    """
+
+    def __init__(self, *wanted: str) -> None:
+        self._names = wanted
+        self._get = attrgetter(*(f"n{number}" for number in range(len(wanted))))
+        self._decoder: Any = None
+
+    def read(self, texts: Sequence[str], end: str) -> list[tuple[str | None, ...]] | None:
+        """The wanted headers of each text, after which `end` is missing. None: one of the texts has
+        a name that is not known, or `read_json` might refuse it.
+        """
+        if self._decoder is None:
+            return None
+        # A raw line end is not allowed within a string, and outside of one each text has to be
+        # whole: so no text can take in a part of another one.
+        joined = f"{end}\n,".join(texts)
+        try:
+            found = self._decoder.decode(f"[{joined}{end}]")
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return None
+        return list(map(self._get, found)) if len(found) == len(texts) else None
+
+    def learn(self, read: Iterable[Headers]) -> None:
+        """Learn the names of these headers, unless there are too many different ones."""
+        names = tuple(dict.fromkeys([*self._names, *(name for each in read for name in each)]))
+        if len(names) > _MOST_NAMES or any(map(_UNUSUAL_NAME.search, names)):
+            return
+        fields = {f"n{number}": name for number, name in enumerate(names)}
+        kind = msgspec.defstruct(
+            "_Headers",
+            [(field, str | None, None) for field in fields],
+            rename=fields,
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+        self._names, self._decoder = names, msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
 
 
 def read_json_text(text: str) -> str:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.core.errors import UnreadableHeadersError, UnusualBatchError
-from duesweep.core.headers import FORWARD_DESTINATION, Headers, read_json
+from duesweep.core.headers import FORWARD_DESTINATION, HeaderReader, Headers, read_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Address, first_type
 from duesweep.stores.base import Table
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import TableKind, cut_off
 from duesweep.stores.tombstone import Tombstones
+
+# It learns the headers of this process's messages.
+_reader = HeaderReader(MESSAGE_ID, ENCLOSED_MESSAGE_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,12 @@ class Move:
 
         Raises `UnusualBatchError` if one of them is unusual.
         """
-        count, read = len(keys), list(map(self._read_headers, texts))
+        count, read = len(keys), self._read_all(texts)
+        types = {enclosed: first_type(enclosed) for _, enclosed in read}
         return Tombstones(
             keys=list(keys),
-            message_ids=[headers.get(MESSAGE_ID) for headers in read],
-            message_types=[first_type(headers.get(ENCLOSED_MESSAGE_TYPES)) for headers in read],
+            message_ids=[message_id for message_id, _ in read],
+            message_types=[types[enclosed] for _, enclosed in read],
             destinations=[self.destination] * count,
             queues=[str(self.queue)] * count,
             instants_us=list(instants_us),
@@ -65,6 +69,17 @@ class Move:
             body_bytes=list(body_bytes),
             deferred=[False] * count,
         )
+
+    def _read_all(self, texts: Sequence[str]) -> Sequence[tuple[str | None, ...]]:
+        """The id and the enclosed types of each message."""
+        found = _reader.read(texts, self.end)
+        # A message without an id may have no headers at all.
+        if found is not None and all(message_id is not None for message_id, _ in found):
+            return found
+        read = list(map(self._read_headers, texts))
+        if not any(FORWARD_DESTINATION in headers for headers in read):
+            _reader.learn(read)
+        return [(each.get(MESSAGE_ID), each.get(ENCLOSED_MESSAGE_TYPES)) for each in read]
 
     def _read_headers(self, text: str) -> Headers:
         """The headers as they are delivered, of the text before the forward destination."""

@@ -106,7 +106,9 @@ class Tombstones:
             [dispatched_us] * len(self.keys),
             lateness_ms,
             [failures + 1 for failures in self.attempts],
-            ["deferred" if is_deferred else "dispatched" for is_deferred in self.deferred],
+            ["deferred" if is_deferred else "dispatched" for is_deferred in self.deferred]
+            if any(self.deferred)
+            else ["dispatched"] * len(self.keys),
             self.body_bytes,
         ]
         arrays = [make_column(c, f.type) for c, f in zip(columns, schema(), strict=True)]
@@ -148,20 +150,32 @@ def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     if pa.types.is_string(kind):
         buffers = _text_buffers(values)
     elif pa.types.is_int32(kind):
-        buffers = [array("i", (0 if value is None else value for value in values))]
+        buffers = [_numbers("i", values)]
     elif pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
-        buffers = [array("q", (0 if value is None else value for value in values))]
+        buffers = [_numbers("q", values)]
     elif pa.types.is_float64(kind):
-        buffers = [array("d", (0 if value is None else value for value in values))]
+        buffers = [_numbers("d", values)]
     else:
         return pa.array(values, kind)
     found = [_validity(values), *map(pa.py_buffer, buffers)]
     return pa.Array.from_buffers(kind, len(values), found)
 
 
+def _numbers(code: str, values: Sequence[Any]) -> "array[Any]":
+    return array(code, _filled(values, 0))
+
+
+def _filled(values: Sequence[Any], filler: object) -> Sequence[Any]:
+    """The values with `filler` for None. To look for None takes a tenth of a loop's time."""
+    return [filler if v is None else v for v in values] if None in values else values
+
+
 def _text_buffers(values: Sequence[str | None]) -> list[Any]:
     """The start of each text in bytes, and all texts."""
-    texts = ["" if value is None else value for value in values]
+    texts = _filled(values, "")
+    if texts and texts[0] and texts.count(texts[0]) == len(texts):
+        data = texts[0].encode()
+        return [array("i", range(0, len(data) * len(texts) + 1, len(data))), data * len(texts)]
     joined = "".join(texts)
     data = joined.encode()
     lengths = map(len, texts if len(data) == len(joined) else (text.encode() for text in texts))

@@ -254,6 +254,19 @@ def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
     assert sorted(str(forward) for forward in found.forwards) == ["", "", "", "?", "?", "?"]
 
 
+def test_headers_that_are_empty_after_the_cut_are_not_moved(endpoint: Endpoint) -> None:
+    """Also next to others, of which the names are known by then."""
+    endpoint.set_up("Billing")
+    _move(endpoint, Forwarded('Billing"}', endpoint.delay_many(2)))
+    keys = endpoint.delay_many(2)
+    keys.append(endpoint.delay(headers=f'{{ ,"{FORWARD_DESTINATION}":"Billing"}}'))
+
+    with pytest.raises(UnusualBatchError, match="not the last header"):
+        _move(endpoint, Forwarded('Billing"}', keys))
+
+    assert endpoint.waiting() == sorted(keys)
+
+
 @pytest.mark.parametrize("quote", ['\\"', "\\u0022"])
 def test_address_with_quotes_goes_through_the_moved_form_alone(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, quote: str

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from duesweep.core.errors import UnreadableHeadersError
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
+    HeaderReader,
     Headers,
     escape_non_ascii,
     read_json,
@@ -247,3 +248,48 @@ def test_headers_that_are_ascii_stay_as_they_are() -> None:
     text = '{ "a\\/b" : "\\u00e9" }'
 
     assert escape_non_ascii(text) is text
+
+
+_PARTS = ("{", "}", "[", "]", ",", ":", '"', '"a"', '"b"', '"c":"d"', "null", "1", "\n", "\\", "{}")
+_fragments = st.lists(st.sampled_from(_PARTS), max_size=9).map("".join)
+
+
+@given(
+    st.lists(_fragments | header_sets.map(write_json), min_size=1, max_size=5),
+    st.sampled_from(["", "}"]),
+)
+@example(['{"a":"b"', '"c":"d"}'], "")
+@example(['{"a":"b"},{"a":"b"', ""], "}")
+@example(['{"a":"b', '":"c"'], "}")
+def test_many_headers_are_read_at_once_as_each_would_be(texts: list[str], end: str) -> None:
+    texts = [text.removesuffix(end) for text in texts]
+    alone = [_read_or_none(text + end) for text in texts]
+    reader = HeaderReader("a", "b")
+    reader.learn(filter(None, alone))
+
+    found = reader.read(texts, end)
+
+    # A name with a quote or the like is not learned.
+    if found is not None or (None not in alone and "\\" not in "".join(texts)):
+        read = [each for each in alone if each is not None]
+        assert len(read) == len(texts)
+        assert found == [(each.get("a"), each.get("b")) for each in read]
+
+
+def _read_or_none(text: str) -> Headers | None:
+    try:
+        return read_json(text)
+    except UnreadableHeadersError:
+        return None
+
+
+def test_headers_with_a_name_that_is_not_known_are_not_read_at_once() -> None:
+    reader = HeaderReader("a", "b")
+    before = reader.read(['{"a":"b"'], "}")
+    reader.learn([{"a": "b"}])
+
+    assert before is None
+    assert reader.read(['{"a":"b"', '{"b":"c"'], "}") == [("b", None), (None, "c")]
+    assert reader.read(['{"a":"b"', '{"c":"d"'], "}") is None
+    reader.learn([{"c": "d"}])
+    assert reader.read(['{"a":"b"', '{"c":"d"'], "}") == [("b", None), (None, None)]
