@@ -965,32 +965,6 @@ SELECT least(coalesce(
     - (SELECT seq FROM "public"."Own" ORDER BY seq LIMIT 1 FOR KEY SHARE SKIP LOCKED) + 1, 0
 ), $1) AS messages;
 
--- name: plan_bounds
--- $1 int2, $2 int2, $3 int4, $4 ?, $5 ?, $6 ?, $7 ?
-SELECT due::text AS due, id::text AS id, total
-FROM (
-    SELECT pending.*, greatest(
-        least($1::bigint, (total - 1) / $2::bigint + 1),
-        (total - 1) / $3::bigint + 1
-    ) AS slices
-    FROM (
-        SELECT d.due AS due, d.id AS id,
-               row_number() OVER (ORDER BY d.due, d.id) - 1 AS position,
-               count(*) OVER () AS total
-        FROM "public"."Sales.Orders.Delayed" d
-        WHERE d.due < $4::timestamptz AND d.due >= $5::timestamptz
-          AND ($6::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-            SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($6::jsonb) p
-          )))
-          AND NOT EXISTS (
-            SELECT FROM "public"."duesweep_attempts" a
-            WHERE a.source = $7 AND a.message_key = d.id AND a.next_attempt_at > statement_timestamp()
-          )
-    ) pending
-) sliced
-WHERE position % ((total - 1) / slices + 1) = 0
-ORDER BY position;
-
 -- name: postpone_attempts
 -- $1 ?, $2 timestamptz[], $3 ?
 UPDATE "public"."duesweep_attempts" a
@@ -1163,23 +1137,23 @@ ORDER BY pattern;
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
-FROM (VALUES (0, '<instant>'::timestamptz, '<uuid>'::uuid, 'infinity'::timestamptz, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
+FROM (VALUES (0, '<instant>'::timestamptz, '(0,0)'::tid, 'infinity'::timestamptz, '(4294967295,65535)'::tid)) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
+                      ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.place, pending.bytes, pending.forward,
-               row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
+        SELECT pending.*,
+               row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d.id AS id, d.due AS due, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
-                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
-                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
+            SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
+                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                    coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
             FROM "public"."Sales.Orders.Delayed" d
             WHERE d.due < '<instant>'::timestamptz
-              AND (d.due, d.id) >= (s.first_due, s.first_id) AND (d.due, d.id) < (s.end_due, s.end_id)
+              AND (d.due, d.ctid) >= (s.first_due, s.first_place) AND (d.due, d.ctid) < (s.end_due, s.end_place)
               AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
                 SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
               )))
@@ -1191,7 +1165,7 @@ LEFT JOIN LATERAL (
             OFFSET 0
         ) pending
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / '10'::bigint
 ) chunk ON true
 ) AS due_messages WHERE slice = 0;
 
@@ -1386,4 +1360,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, plan_bounds, store_timeout, stored_destinations, zones_agree

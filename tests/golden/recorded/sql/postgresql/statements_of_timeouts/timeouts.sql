@@ -291,32 +291,6 @@ FROM (
     WHERE d."Time" >= $2::timestamptz AT TIME ZONE 'UTC' AND isfinite(d."Time")
 ) earliest;
 
--- name: plan_bounds
--- $1 int2, $2 int2, $3 int4, $4 ?, $5 ?, $6 ?, $7 ?
-SELECT due::text AS due, id::text AS id, total
-FROM (
-    SELECT pending.*, greatest(
-        least($1::bigint, (total - 1) / $2::bigint + 1),
-        (total - 1) / $3::bigint + 1
-    ) AS slices
-    FROM (
-        SELECT d."Time" AS due, d."Id" AS id,
-               row_number() OVER (ORDER BY d."Time", d."Id") - 1 AS position,
-               count(*) OVER () AS total
-        FROM "public"."Sales_Orders_TimeoutData" d
-        WHERE d."Time" < $4::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $5::timestamptz AT TIME ZONE 'UTC'
-          AND ($6::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
-            SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($6::jsonb) p
-          )))
-          AND NOT EXISTS (
-            SELECT FROM "public"."duesweep_attempts" a
-            WHERE a.source = $7 AND a.message_key = d."Id" AND a.next_attempt_at > statement_timestamp()
-          )
-    ) pending
-) sliced
-WHERE position % ((total - 1) / slices + 1) = 0
-ORDER BY position;
-
 -- name: prune_attempts
 -- $1 ?
 DELETE FROM "public"."duesweep_attempts" a
@@ -339,23 +313,23 @@ WHERE d."Id" = ANY($2::uuid[]);
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
-FROM (VALUES (0, '<instant>'::timestamp, '<uuid>'::uuid, 'infinity'::timestamp, '<uuid>'::uuid)) AS s (slice, first_due, first_id, end_due, end_id)
+FROM (VALUES (0, '<instant>'::timestamp, '(0,0)'::tid, 'infinity'::timestamp, '(4294967295,65535)'::tid)) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
-    SELECT string_agg(k.id::text || k.place, ',' ORDER BY k.position) AS claim_keys,
+    SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
+                      ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total
     FROM (
-        SELECT pending.id, pending.place, pending.bytes, pending.forward,
-               row_number() OVER (ORDER BY pending.due, pending.id) - 1 AS position
+        SELECT pending.*,
+               row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d."Id" AS id, d."Time" AS due, coalesce(d."Destination", '') AS forward,
-                   CASE WHEN d.tableoid IN (SELECT inhrelid FROM pg_inherits) THEN ''
-                       ELSE encode(tidsend(d.ctid), 'hex') END AS place,
+            SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
+                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                    coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
             FROM "public"."Sales_Orders_TimeoutData" d
             WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
-              AND (d."Time", d."Id") >= (s.first_due, s.first_id) AND (d."Time", d."Id") < (s.end_due, s.end_id)
+              AND (d."Time", d.ctid) >= (s.first_due, s.first_place) AND (d."Time", d.ctid) < (s.end_due, s.end_place)
               AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
                 SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
               )))
@@ -367,7 +341,7 @@ LEFT JOIN LATERAL (
             OFFSET 0
         ) pending
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / '10'::bigint
 ) chunk ON true
 ) AS due_messages WHERE slice = 0;
 

@@ -371,7 +371,7 @@ WHERE d.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
-       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
+       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
            CASE WHEN useful.slices < (useful.total - 1) / ? + 1
@@ -430,7 +430,7 @@ OUTER APPLY (
               AND a.next_attempt_at > SYSUTCDATETIME()
           )
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / CONVERT(bigint, <sql>)
 ) chunk
 
 -- name: prune_attempts
