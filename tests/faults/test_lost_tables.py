@@ -70,7 +70,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     refusal = _refused(engine, context, endpoint).replace("`", "")
     assert f"/{name}; restore the _delta_log" in refusal
-    found = diagnosed(file, with_spark=True)
+    found = diagnosed(file)
     nowhere = ("table-exists", '"public"."Nowhere"')
     assert found.to_mend() == {("ledger", str(ledger.root)): "fault", nowhere: "fault"}
     assert "move the data away" in found.of("ledger")["advice"]
@@ -81,7 +81,7 @@ def test_table_that_lost_its_log_is_named_and_the_way_out_leads_out(
 
     (ledger.root / name).rename(endpoint.folder / "away")
     assert run_sweep(context, engine).dispatched == 1
-    assert diagnosed(file, with_spark=True).to_mend() == {nowhere: "fault"}
+    assert diagnosed(file).to_mend() == {nowhere: "fault"}
     assert [len(ledger.rows(other)) > 0 for other in TABLES if other != name] == [True] * 3
 
 
@@ -94,7 +94,7 @@ def test_table_that_is_gone_is_not_begun_anew(
 
     assert f"has lost the table {name}" in _refused(engine, context, endpoint)
     assert not (ledger.root / name).exists()
-    found = diagnosed(endpoint.config_file(), with_spark=True)
+    found = diagnosed(endpoint.config_file())
     assert f"has lost the table {name}" in found.of("ledger")["found"]
 
 
@@ -127,13 +127,10 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
 
 
 def test_table_of_another_ledger_is_named(
-    spark: SparkSession,
-    engine: Engine,
-    context: SweepContext,
-    endpoint: Endpoint,
-    ledger: LedgerReader,
+    engine: Engine, context: SweepContext, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
-    open_ledger(str(endpoint.folder / "other"), LedgerWriter.SPARK, spark).create()
+    other = str(endpoint.folder / "other")
+    open_ledger(other, context.ledger_writer, engine.spark).create()
     shutil.rmtree(ledger.root / "errors")
     (endpoint.folder / "other" / "errors").rename(ledger.root / "errors")
 

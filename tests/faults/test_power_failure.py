@@ -143,7 +143,11 @@ def test_power_failure_while_a_command_is_settled_loses_no_change(
 @pytest.mark.on_spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(
-    "point", ["after LedgerTables.append(tombstones)", "after DriverSession.delete_settled"]
+    "point",
+    [
+        "after LedgerTables.append(tombstones)",
+        pytest.param("after DriverSession.delete_settled", marks=pytest.mark.long),
+    ],
 )
 def test_power_failure_loses_no_row_that_spark_wrote(
     point: str, endpoint: Endpoint, sent: int, request: pytest.FixtureRequest

@@ -117,8 +117,8 @@ def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
     "point",
     [
         "after LedgerTables.append(tombstones)",
-        "after LedgerTables.replace_source(retries)",
-        "before DriverSession.delete_settled",
+        pytest.param("after LedgerTables.replace_source(retries)", marks=pytest.mark.long),
+        pytest.param("before DriverSession.delete_settled", marks=pytest.mark.long),
     ],
 )
 def test_what_one_writer_began_the_other_finishes(
