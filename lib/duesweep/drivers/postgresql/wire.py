@@ -203,12 +203,12 @@ def new_ids() -> Iterator[bytes]:
 
 
 def start_of_ids() -> bytes:
-    """The first seven bytes of such a UUID, for a server that makes the others of the id of each
-    moved message. Four of their bits are random, so that two sessions hardly give one row the same
-    id.
+    """The first eight bytes of such a UUID, for a server that makes the others of the id of each
+    moved message. Twelve of their bits are random, so that two sessions hardly give one row the
+    same id.
     """
-    milliseconds = time.time_ns() // 1_000_000
-    return milliseconds.to_bytes(6) + bytes([0x70 | os.urandom(1)[0] & 0x0F])
+    milliseconds, (first, second) = time.time_ns() // 1_000_000, os.urandom(2)
+    return milliseconds.to_bytes(6) + bytes([0x70 | first & 0x0F, second])
 
 
 def array_text(items: Iterable[str]) -> str:

@@ -70,10 +70,9 @@ WITH moved AS MATERIALIZED (
         {{instant_us}}
 ), arrived AS (
     INSERT INTO {queue} (id, headers, body)
-    -- Ids that begin with the time, followed by a hash of the message's own: the server's generators take 4 µs each.
-    SELECT encode(
-               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING %(time)s::bytea FROM 1), 'hex'
-           )::uuid,
+    -- Ids that begin with the time, followed by a hash of the message's own: the server's generators take 4 µs each, and
+    -- SHA-256 another 0.6.
+    SELECT encode(%(time)s::bytea || int8send(uuid_hash_extended(m.id, 0)), 'hex')::uuid,
            m.headers || %(end)s::text, m.body
     FROM moved m
     ORDER BY m.instant_us
