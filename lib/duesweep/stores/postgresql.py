@@ -98,8 +98,8 @@ class ClaimsByKey(Claims):
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
             moved.add(_moved(move, row))
-        keys = _keys(key for group in groups for key in group.keys)
-        if not set(moved.keys).issubset(keys):
+        keys = [key for group in groups for key in _keys(group.keys)]
+        if not set(keys).issuperset(moved.keys):
             raise UnusualBatchError("other messages are in the places of the planned ones")
         return server_us, moved, self._unclaimed(run, keys, moved.keys)
 
@@ -110,10 +110,10 @@ class ClaimsByKey(Claims):
 
     def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
         """The outcomes of the keys that led to no message."""
+        if len(claimed) == len(keys):
+            return Locked()
         found = set(claimed)
         missing = [key for key in keys if key not in found]
-        if not missing:
-            return Locked()
         values = {"keys": UuidArray.of(missing), "horizon": run.horizon.before}
         row = self._statements.row("explain_unclaimed", **values)
         gone = len(missing) - row.skipped - row.later
@@ -329,7 +329,7 @@ def _numbers(sent: bytes) -> list[int]:
     return numbers.tolist()
 
 
-def _keys(claim_keys: Iterable[str]) -> list[str]:
+def _keys(claim_keys: Sequence[str]) -> list[str]:
     return [claim_key[:_KEY_LENGTH] for claim_key in claim_keys]
 
 
@@ -343,7 +343,7 @@ def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str
         "never": _NEVER,
         "time": start_of_ids(),
     }
-    if all(len(claim_key) > _KEY_LENGTH for claim_key in claim_keys):
+    if min(map(len, claim_keys)) > _KEY_LENGTH:
         places = PlaceArray.of([claim_key[_KEY_LENGTH:] for claim_key in claim_keys])
         return "move_from_places", {"places": places, **values}
     return "move", {"keys": UuidArray.of(_keys(claim_keys)), **values}
