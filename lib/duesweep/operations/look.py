@@ -1,7 +1,9 @@
 """Whether there is work at an endpoint's store, and how much; a preview of a sweep."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -32,7 +34,7 @@ from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import always_needs_spark, command_ledger
-from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Store
+from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Slices, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
 from duesweep.sweep.settle import require_own
@@ -74,7 +76,8 @@ class Look:
     unsettled; `needs_spark`: enough for Spark. `notices` are the store's. `next_due`: the next
     message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
     messages stored with an earlier Due are held back; None: not known. Without work, `held_back`
-    are the due messages, and `next_attempt` is the first of the failed ones.
+    are the due messages, and `next_attempt` is the first of the failed ones. `planned`: the plan of
+    a sweep in this process, by its horizon, if it is made already.
     """
 
     has_work: bool
@@ -85,6 +88,7 @@ class Look:
     since: datetime | None = None
     next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
+    planned: tuple[Horizon, Slices] | None = None
 
     def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
         """The reach of a sweep right after this look."""
@@ -92,14 +96,19 @@ class Look:
 
 
 def look_at(
-    context: SweepContext, stop: Stop | None = None, for_spark: NeedsSpark | None = None
+    context: SweepContext,
+    stop: Stop | None = None,
+    for_spark: NeedsSpark | None = None,
+    *,
+    plans: bool = False,
 ) -> Look:
     """Look whether there is work, and how much of it a sweep would do. `for_spark` says whether it
-    is Spark's, by default `needs_spark`. Raises `ConfigError` for wrong settings.
+    is Spark's, by default `needs_spark`. It also `plans`, if the sweep follows at once and is
+    most likely this process's. Raises `ConfigError` for wrong settings.
     """
     with context.store.open_driver() as session:
         check(session, context)
-        return look(session, context, stop, for_spark)
+        return look(session, context, stop, for_spark, plans=plans)
 
 
 def check(session: DriverSession, context: SweepContext) -> None:
@@ -113,6 +122,8 @@ def look(
     context: SweepContext,
     stop: Stop | None = None,
     for_spark: NeedsSpark | None = None,
+    *,
+    plans: bool = False,
 ) -> Look:
     """As `look_at`, with a session that has been checked."""
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
@@ -125,14 +136,55 @@ def look(
         except StoreError:
             # Nothing can be delivered, whether or not the store still answers.
             return idle
-    horizon = replace(session.horizon().looking_ahead(ahead), since=work.since)
+    now = session.horizon()
+    horizon = replace(now.looking_ahead(ahead), since=work.since)
     refuse_missing_queues(context, session, horizon)
-    on_spark = (for_spark or needs_spark)(
-        context, lambda: _count(context, session, horizon, stop or Stop())
-    )
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
     pauses = session.pauses()
-    return Look(True, on_spark, notices, pauses=pauses, since=work.since)  # noqa: FBT003 - two answers
+    reach = replace(context.reach(now), since=work.since)
+    plan = _plan_while_loading(session, context, reach) if plans else None
+
+    def count() -> int:
+        found = session.count_pending(horizon, context.spark_from) if plan is None else plan.found
+        return (stop or Stop()).most_of(found)
+
+    on_spark = (for_spark or needs_spark)(context, count)
+    return Look(
+        has_work=True,
+        needs_spark=on_spark,
+        notices=notices,
+        pauses=pauses,
+        since=work.since,
+        planned=(reach, plan) if plan is not None and plan.found and not on_spark else None,
+    )
+
+
+def _plan_while_loading(
+    session: DriverSession, context: SweepContext, horizon: Horizon
+) -> Slices | None:
+    """The plan of a sweep in this process. While the server makes it, the libraries that write the
+    ledger are loaded, which takes as long as the plan of 100,000 messages.
+    """
+    if configuration.has_prepared_session() or always_needs_spark(context):
+        return None
+    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - only if there is work
+
+    slicing = InProcessEngine().slicing(context.slices, context.limits.rows)
+    if context.spark_from is not None:
+        most = min(slicing.read_at_once, context.spark_from - 1)
+        slicing = replace(slicing, read_at_once=most)
+    planned: Future[Slices | None] = Future()
+
+    def plan() -> None:
+        try:
+            planned.set_result(session.plan_at_once(horizon, slicing))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            planned.set_exception(error)
+
+    # A daemon: a process that is to end at once does not wait for it.
+    threading.Thread(target=plan, name="duesweep plan", daemon=True).start()
+    context.open_ledger()
+    return planned.result()
 
 
 def _without_work(session: DriverSession, look: Look) -> Look:
@@ -179,10 +231,6 @@ def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
     if context.spark_from is None:
         return False
     return always_needs_spark(context) or count() >= context.spark_from
-
-
-def _count(context: SweepContext, session: DriverSession, horizon: Horizon, stop: Stop) -> int:
-    return stop.most_of(session.count_pending(horizon, most=context.spark_from))
 
 
 @dataclass(frozen=True, slots=True)

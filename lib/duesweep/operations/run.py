@@ -163,17 +163,19 @@ def run_once(
     errors.
     """
     began, stop = time.monotonic(), stop or Stop()
-    look = _look(endpoint, stop)
-    before([(endpoint, look)])
     is_given = spark is not None and endpoint.context.spark_from is not None
+    look = _look(endpoint, stop, plans=not is_given)
+    before([(endpoint, look)])
     on_spark = is_given or look.needs_spark
     run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
     return replace(run, seconds=time.monotonic() - began)
 
 
-def _look(endpoint: Duesweep, stop: Stop, for_spark: NeedsSpark | None = None) -> Look:
+def _look(
+    endpoint: Duesweep, stop: Stop, for_spark: NeedsSpark | None = None, *, plans: bool = False
+) -> Look:
     """A look, with notices about the settings."""
-    look = look_at(endpoint.context, stop, for_spark)
+    look = look_at(endpoint.context, stop, for_spark, plans=plans)
     notice = configuration.route_notice(endpoint.config)
     return look if notice is None else replace(look, notices=[notice, *look.notices])
 
@@ -212,7 +214,8 @@ def sweep_seen(
             context, on_spark=on_spark, spark=spark, progressed=progressed
         ) as engine:
             without_spark = engine.without_spark
-            report = sweep(engine, context, watch, look.reach(context), stop=stop)
+            planned = None if on_spark else look.planned
+            report = sweep(engine, context, watch, look.reach(context), stop=stop, planned=planned)
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
     locked = _locked(context) if report.skipped else ()

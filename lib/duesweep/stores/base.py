@@ -570,6 +570,12 @@ class DriverSession(Protocol):
         """Give the journal its id, unless it has one. Only if it keeps an age."""
         raise not_supported("The id of a journal")
 
+    def plan_at_once(self, horizon: Horizon, slicing: Slicing) -> Slices | None:
+        """A plan with its claim keys, if the store holds about `slicing.read_at_once` messages at
+        most, due or not; None: more, or the store does not know without counting.
+        """
+        return None
+
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the store's database."""
         raise not_supported("a sweep on Spark")

@@ -200,6 +200,12 @@ class SqlDriver(SqlJournal, OperatorDriver):
         firsts = [(row.due, row.place) for row in rows[1:]]
         return Slices(self._claim_keys_query(horizon, firsts), _slice_sizes(rows))
 
+    def plan_at_once(self, horizon: Horizon, slicing: Slicing) -> Slices | None:
+        stored = self._estimated_rows()
+        if stored > slicing.read_at_once:
+            return None
+        return self._read_plan(horizon, slicing, stored)
+
     def _read_plan(self, horizon: Horizon, slicing: Slicing, stored: int) -> Slices:
         """A plan with all claim keys, read in one statement; each slice has whole rows of it. The
         table has about as many messages as are `stored`.

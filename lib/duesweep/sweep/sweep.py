@@ -206,19 +206,23 @@ def sweep(
     reach: Reach | None = None,
     *,
     stop: Stop | None = None,
+    planned: tuple[Horizon, Slices] | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
     could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
     of its own. Then the report has their sums, and the limits count for all of them together.
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
-    turns the server's time into the sweep's horizon, by default `context.reach`. `stop` ends it
-    early: before the plan, else after the current batches. Raises the `DuesweepError`s of its
-    parts; in every case the journal has all batches.
+    turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
+    that was made just before, in the same way, and its horizon. `stop` ends it early: before the
+    plan, else after the current batches. Raises the `DuesweepError`s of its parts; in every case
+    the journal has all batches.
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
         dispatching = _Dispatching(engine, context, stop or Stop(), watch)
+        if planned is not None:
+            dispatching.take(*planned)
         report = _sweep(dispatching, reach or context.reach)
         while dispatching.goes_on:
             dispatching.context = replace(
@@ -376,18 +380,22 @@ class _Dispatching:
     def goes_on(self) -> bool:
         return bool(self.parts) and not (self.is_cut_short or self.stop.is_wanted)
 
+    def take(self, horizon: Horizon, plan: Slices) -> None:
+        """Sweep this plan, in parts."""
+        self.horizon = horizon
+        self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
+
     def run(self, session: DriverSession, run: SweepRun) -> str | None:
         """Plan the messages that are due by the run's horizon, unless parts of a plan are left, and
         dispatch the first part. Returns why the engine ended before all slices were done; None if
         all were.
         """
         engine, context = self.engine, self.context
-        self.horizon = run.horizon
         if not self.parts:
             with context.tracing.span("plan", {}):
                 cut = engine.slicing(context.slices, context.limits.rows)
                 plan = session.plan(run.horizon, cut)
-            self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
+            self.take(run.horizon, plan)
         if not self.parts:
             return None
         part, *self.parts = self.parts

@@ -13,6 +13,9 @@ import psycopg
 import pytest
 
 from duesweep.core.account import SweepReport
+from duesweep.operations.duesweep import Duesweep
+from duesweep.operations.look import Look, look_at
+from duesweep.operations.run import run_once
 from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep_testing.builders import DelayedRow
@@ -178,6 +181,43 @@ def test_rows_that_move_several_times_are_neither_early_nor_lost_nor_doubled(
         rows.due |= {*rows.add(8)}
 
     rows.check(*reports, run_sweep(endpoint), run_sweep(endpoint))
+
+
+def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(
+    endpoint: Endpoint,
+) -> None:
+    """The look plans already, while the process loads its libraries."""
+    rows = _Rows(endpoint.set_up("Billing"))
+    moved, later = sorted(rows.due)[:3], sorted(rows.due)[3:6]
+    looks: list[Look] = []
+
+    def between(seen: Sequence[tuple[Duesweep, Look]]) -> None:
+        looks.extend(look for _, look in seen)
+        _move(rows, moved)
+        _reschedule(rows, later)
+        rows.due |= {*rows.add(5)}
+
+    one = Duesweep(endpoint.config())
+    first = run_once(one, before=between).report
+    second = one.sweep().report
+
+    assert looks[0].planned is not None
+    assert first is not None
+    assert second is not None
+    assert (first.found, first.gone, first.eligible_later) == (_MESSAGES, 3, 3)
+    planned = looks[0].planned
+    assert planned is not None
+    assert first.horizon == planned[0].before
+    assert second.found == 5
+    rows.check(first, second)
+
+
+def test_look_that_leaves_the_work_to_spark_plans_nothing(endpoint: Endpoint) -> None:
+    _Rows(endpoint.set_up("Billing"))
+
+    look = look_at(endpoint.context(sweep__spark_from=_MESSAGES), plans=True)
+
+    assert (look.has_work, look.needs_spark, look.planned) == (True, True, None)
 
 
 def test_rows_that_move_while_they_are_claimed_are_neither_early_nor_lost_nor_doubled(
