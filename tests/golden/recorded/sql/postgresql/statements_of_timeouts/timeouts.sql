@@ -262,9 +262,7 @@ WITH moved AS MATERIALIZED (
         END) * 1000000)::bigint END AS instant_us
 ), arrived AS (
     INSERT INTO "public"."Billing" (id, headers, body)
-    SELECT encode(
-               overlay(substring(sha256(uuid_send(m.id)) FROM 1 FOR 16) PLACING $7::bytea FROM 1), 'hex'
-           )::uuid,
+    SELECT encode($7::bytea || int8send(uuid_hash_extended(m.id, 0)), 'hex')::uuid,
            m.headers || $8::text, m.body
     FROM moved m
     ORDER BY m.instant_us
