@@ -5,19 +5,24 @@ Debian keeps pip in a package of its own, so pip is fetched first.
 """
 
 import base64
+import configparser
 import fcntl
 import hashlib
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import urllib.request
 import venv
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -36,6 +41,8 @@ PIP = "pip-26.3-py3-none-any.whl"
 _PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
 _INDEX = "https://pypi.org/simple"
 _SILENCE_SECONDS = 30.0
+# Between two lines about the progress in a log.
+_QUIET_SECONDS = 10.0
 _BLOCK = re.compile(r"^([\w.-]+)==.*(?:\n .*)*\n", re.MULTILINE)
 
 
@@ -69,7 +76,7 @@ def main(what: str) -> int:
         except subprocess.CalledProcessError:
             print(
                 "The packages could not be installed: see above. If the package index is out of "
-                "reach, name another one with PIP_INDEX_URL. Then run this again.",
+                "reach, name another one with PIP_INDEX_URL or in pip.conf. Then run this again.",
                 file=sys.stderr,
             )
             return 1
@@ -105,9 +112,9 @@ def _make_own(*, with_tests: bool) -> None:
         for name, lines in packages(LOCK.read_text(encoding="utf-8")).items()
         if (name not in of_program if has_program else with_tests or name in of_program)
     }
-    with ThreadPoolExecutor() as pool:
+    with progress(VENV), ThreadPoolExecutor() as pool:
         lines = wanted.pop(_SPARK, None)
-        spark = pool.submit(_install, VENV, [lines], shows=True) if lines is not None else None
+        spark = pool.submit(_install, VENV, [lines]) if lines is not None else None
         _install(VENV, wanted.values())
         (site,) = VENV.glob("lib/python3*/site-packages")
         _compile(site, besides=_SPARK)
@@ -123,7 +130,8 @@ def _make_own(*, with_tests: bool) -> None:
 def _make_tools(lock: Path, folder: Path) -> None:
     if not _is_made_from(lock, folder / "tools.lock"):
         _make_empty(folder)
-        _install(folder, [lock.read_text(encoding="utf-8")])
+        with progress(folder):
+            _install(folder, [lock.read_text(encoding="utf-8")])
         shutil.copy(lock, folder / "tools.lock")
 
 
@@ -153,9 +161,35 @@ def _make_empty(folder: Path) -> None:
         subprocess.run([*pip, "--no-index", str(wheel)], check=True, stdout=sys.stderr)
 
 
+def setting_of_pip(name: str) -> str | None:
+    """A setting as pip itself will find it: of the environment, else of its files, the last of
+    which counts. https://pip.pypa.io/en/stable/topics/configuration/
+    """
+    found = os.environ.get(f"PIP_{name.upper().replace('-', '_')}")
+    named = os.environ.get("PIP_CONFIG_FILE", "")
+    if found or named == os.devnull:
+        return found or None
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
+    mine = (
+        "~/Library/Application Support/pip/pip.conf",
+        "~/.pip/pip.conf",
+        config / "pip/pip.conf",
+    )
+    for file in ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", *mine, named):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(os.path.expanduser(file), encoding="utf-8")  # noqa: PTH111 - a user may have no home
+        except (configparser.Error, ValueError) as error:
+            raise ValueError(f"{file} cannot be read: {type(error).__name__}") from None
+        for section in ("global", "install"):
+            for key in (name, name.replace("-", "_")):
+                found = parser.get(section, key, fallback=found)
+    return found or None
+
+
 def fetch_pip() -> bytes:
-    """pip's wheel, from the index of `PIP_INDEX_URL`."""
-    index = os.environ.get("PIP_INDEX_URL") or _INDEX
+    """pip's wheel, from the index that pip itself would ask."""
+    index = setting_of_pip("index-url") or _INDEX
     try:
         parts = urlsplit(f"{index.rstrip('/')}/pip/")
         user, _, server = parts.netloc.rpartition("@")
@@ -163,7 +197,8 @@ def fetch_pip() -> bytes:
         _ = parts.port
     except ValueError:
         raise ValueError(
-            "PIP_INDEX_URL is no address: write / # ? and @ in its password as %2F %23 %3F and %40"
+            "PIP_INDEX_URL, or index-url in pip.conf, is no address: write / # ? and @ in its "
+            "password as %2F %23 %3F and %40"
         ) from None
     page = parts._replace(netloc=server).geturl()
     try:
@@ -173,10 +208,10 @@ def fetch_pip() -> bytes:
     except (OSError, ValueError, HTTPException, StopIteration) as error:
         raise ValueError(
             f"{PIP} could not be fetched ({type(error).__name__}: {error}). If the package index "
-            "is out of reach, name another one with PIP_INDEX_URL"
+            "is out of reach, name another one with PIP_INDEX_URL, or index-url in pip.conf"
         ) from None
     if hashlib.sha256(wheel).hexdigest() != _PIP_SHA256:
-        raise ValueError(f"The index has another {PIP}. Look at PIP_INDEX_URL")
+        raise ValueError(f"The index has another {PIP}. Look at PIP_INDEX_URL and pip.conf")
     return wheel
 
 
@@ -188,19 +223,74 @@ def _read(address: str, server: str, user: str) -> bytes:
     if user and urlsplit(address).netloc == server:
         token = base64.b64encode(unquote(user).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {token}")
-    with urllib.request.urlopen(request, timeout=_SILENCE_SECONDS) as answer:
+    authorities, proxy = setting_of_pip("cert"), setting_of_pip("proxy")
+    # Else the variables of the environment say it.
+    proxies = None if proxy is None else {"http": proxy, "https": proxy}
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies),
+        urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authorities)),
+    )
+    with opener.open(request, timeout=_SILENCE_SECONDS) as answer:
         content: bytes = answer.read()
     return content
 
 
-def _install(folder: Path, requirements: Iterable[str], *, shows: bool = False) -> None:
-    """Install packages of a lock, which names all that they depend on. `shows` the progress."""
+@contextmanager
+def progress(folder: Path) -> Iterator[None]:
+    """Say how much is there while packages are fetched and installed: on a terminal in one line,
+    else every ten seconds. What pip has fetched and not installed is in the temporary folder.
+    """
+    is_over = threading.Event()
+    is_terminal = sys.stderr.isatty()
+    began = time.monotonic()
+
+    def tell() -> None:
+        while not is_over.wait(1.0 if is_terminal else _QUIET_SECONDS):
+            size = sum(map(_size, (folder, Path(os.environ["TMPDIR"])))) / 1e6
+            text = f"  {size:,.0f} MB, {time.monotonic() - began:.0f} s"
+            print(text, end="\r" if is_terminal else "\n", file=sys.stderr, flush=True)
+
+    before = os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="duesweep-pip-") as fetched:
+        os.environ["TMPDIR"] = fetched
+        thread = threading.Thread(target=tell)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+            del os.environ["TMPDIR"]
+            if before is not None:
+                os.environ["TMPDIR"] = before
+            print(end="\x1b[K" if is_terminal else "", file=sys.stderr, flush=True)
+
+
+def _size(folder: Path) -> int:
+    """The bytes of its files. Files come and go meanwhile."""
+    size = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(where, name)).st_size  # noqa: PTH118 - of many files
+            except OSError:
+                continue
+    return size
+
+
+def _install(folder: Path, requirements: Iterable[str]) -> None:
+    """Install packages of a lock, which names all that they depend on."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
         file.writelines(requirements)
         file.flush()
         command = [str(folder / "bin" / "python"), "-m", "pip", "install"]
-        command += [] if shows and sys.stderr.isatty() else ["--quiet"]
-        command += ["--disable-pip-version-check", "--no-input", "--no-compile", "--no-deps"]
+        command += [
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-compile",
+            "--no-deps",
+        ]
         # A wheel that is made here is not kept: packing it would only take time.
         command += ["--config-settings=--build-option=--compression=stored"]
         command += ["--require-hashes", "--requirement", file.name]

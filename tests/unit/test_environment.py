@@ -1,13 +1,16 @@
-"""pip's wheel for a checkout's environment: from the index of `PIP_INDEX_URL`, by its hash."""
+"""A checkout's environment: pip's wheel, from pip's own index by its hash, and the progress."""
 
 import base64
 import hashlib
 import importlib.util
+import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from pytest_httpserver import HTTPServer
+
+from support.waiting import until
 
 _SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "environment.py"
 
@@ -20,6 +23,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    for name in ("PIP_INDEX_URL", "PIP_CERT", "PIP_PROXY", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setattr(script, "_PIP_SHA256", hashlib.sha256(b"its wheel").hexdigest())
     return script
 
@@ -60,3 +66,67 @@ def test_index_out_of_reach_is_a_sentence_without_its_password(
         environment.fetch_pip()
 
     assert "s3" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "variable"),
+    [
+        (".config/pip/pip.conf", None),
+        (".pip/pip.conf", None),
+        ("xdg/pip/pip.conf", "XDG_CONFIG_HOME"),
+        ("company.conf", "PIP_CONFIG_FILE"),
+    ],
+)
+@pytest.mark.parametrize("section", ["global", "install"])
+def test_pip_comes_from_the_index_of_its_own_settings(
+    place: str,
+    variable: str | None,
+    section: str,
+    environment: ModuleType,
+    httpserver: HTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    name = environment.PIP
+    httpserver.expect_request("/its/pip/").respond_with_data(f'<a href="{name}">pip</a>')
+    httpserver.expect_request(f"/its/pip/{name}").respond_with_data(b"its wheel")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PIP_CONFIG_FILE")
+    file = tmp_path / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"[{section}]\nindex-url = {httpserver.url_for('/its')}/\n", encoding="utf-8")
+    if variable is not None:
+        monkeypatch.setenv(variable, str(file if file.parent == tmp_path else tmp_path / "xdg"))
+
+    assert environment.fetch_pip() == b"its wheel"
+    # The environment counts before files, and this file stands for none.
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert environment.setting_of_pip("index-url") is None
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/")
+    with pytest.raises(
+        ValueError, match=r"name another one with PIP_INDEX_URL, or .* in pip\.conf"
+    ):
+        environment.fetch_pip()
+
+
+def test_progress_says_how_much_is_there(
+    environment: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(environment, "_QUIET_SECONDS", 0.01)
+    monkeypatch.setenv("TMPDIR", "/as/before")
+    told = ""
+
+    def is_told() -> bool:
+        nonlocal told
+        told += capsys.readouterr().err
+        return "\n  3 MB, 0 s\n" in told
+
+    (tmp_path / "installed").write_bytes(bytes(1_000_000))
+    with environment.progress(tmp_path):
+        Path(os.environ["TMPDIR"], "fetched").write_bytes(bytes(2_000_000))
+        until(is_told)
+
+    assert os.environ["TMPDIR"] == "/as/before"

@@ -68,13 +68,16 @@ def ready_jars(spark_version: str) -> Sequence[Path]:
     missing = [jar for jar in wanted if jar not in found]
     if missing:
         folder = _writable_folder()
-        print(
-            f"Fetching {len(missing)} jars for Spark into {folder}: once.",
-            file=sys.stderr,
-            flush=True,
-        )
-        found |= {jar: _fetch(jar, folder) for jar in missing}
+        _say(f"Fetching {len(missing)} jars for Spark into {folder}: once.")
+        for number, jar in enumerate(missing, 1):
+            found[jar] = _fetch(jar, folder)
+            size = found[jar].stat().st_size / 1e6
+            _say(f"  {number} of {len(missing)}: {jar.file}, {size:.1f} MB")
     return [found[jar] for jar in wanted]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _for_spark(version: str) -> Sequence[Jar]:

@@ -54,7 +54,10 @@ def test_jars_are_fetched_into_the_users_cache_once(
 ) -> None:
     first = ready_jars("9.9.3")
 
-    assert capsys.readouterr().err == f"Fetching 2 jars for Spark into {folder}: once.\n"
+    assert capsys.readouterr().err.splitlines() == [
+        f"Fetching 2 jars for Spark into {folder}: once.",
+        *(f"  {number} of 2: {file}, 0.0 MB" for number, file in enumerate(_FILES, 1)),
+    ]
     assert [file.read_bytes() for file in first] == [b"its driver", b"its classes"]
     assert [file.name for file in first] == _FILES
     # Nothing else is left there, and other users may read them.
