@@ -1,5 +1,6 @@
 """The wheel in virtual environments of its own, as pip installs it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -60,9 +61,12 @@ def python_of(version: str) -> str:
         text=True,
         check=False,
     )
-    if done.returncode:
-        pytest.skip(f"Python {version} is not installed (docs/testing.md)")
-    return done.stdout.strip()
+    if done.returncode == 0:
+        return done.stdout.strip()
+    versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv"), "versions").expanduser()
+    for python in sorted(versions.glob(f"{version}.*/bin/python")):
+        return str(python)
+    pytest.skip(f"Python {version} is not installed (docs/testing.md)")
 
 
 def with_extras(wheel: Path, *extras: str) -> str:

@@ -76,6 +76,29 @@ def test_paths_of_the_bundle_are_in_the_tree() -> None:
     assert [path for path in paths if not (_BUNDLE.parent / path).exists()] == []
 
 
+def test_wheel_is_the_one_that_was_just_built(tmp_path: Path) -> None:
+    """Not one of an older version, nor that of the contracts, which brings pytest."""
+    bundle = yaml.safe_load(_BUNDLE.read_text())
+    jobs, dist = bundle["resources"]["jobs"], tmp_path / "dist"
+    dist.mkdir()
+    for name in ("duesweep-0.9.0-py3-none-any.whl", "duesweep_testing-1.0.0-py3-none-any.whl"):
+        (dist / name).touch()
+    # In place of the real one.
+    (tmp_path / "uv").write_text("#!/bin/sh\ntouch dist/duesweep-1.0.0-py3-none-any.whl\n")
+    (tmp_path / "uv").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    build = bundle["artifacts"]["duesweep"]["build"]
+
+    subprocess.run(["sh", "-c", build], cwd=tmp_path, env=environment, check=True)
+
+    (spec,) = {
+        *(each["whl"] for each in jobs["sweep"]["tasks"][0]["libraries"] if "whl" in each),
+        *jobs["sweep_serverless"]["environments"][0]["spec"]["dependencies"],
+    }
+    (deployed,) = dist.glob(Path(spec).name)
+    assert deployed.name == "duesweep-1.0.0-py3-none-any.whl"
+
+
 def test_libraries_are_those_of_the_lock(jobs: dict[str, Any]) -> None:
     libraries = jobs["sweep"]["tasks"][0]["libraries"]
     found = {each["maven"]["coordinates"] for each in libraries if "maven" in each}
