@@ -9,6 +9,7 @@ from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep.operations.look import look_ahead
 from duesweep_testing.builders import DelayedRow
+from support.commands import NO_JAVA_PACKAGE
 from support.diagnosis import diagnosed
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
@@ -225,3 +226,22 @@ def test_destination_that_is_not_allowed_fails_and_others_arrive(
     # The error queue need not be among them.
     assert len(endpoint.queue_rows("error")) == 1
     assert endpoint.waiting() == []
+
+
+@pytest.mark.usefixtures("no_spark_session")
+def test_plan_names_the_engine_that_a_sweep_will_have(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay_many(3)
+    with_spark = endpoint.document("plan", sweep__spark_from=2)
+
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    monkeypatch.syspath_prepend(NO_JAVA_PACKAGE)
+    without_java = endpoint.document("plan", sweep__spark_from=2)
+    swept = endpoint.document("sweep", sweep__spark_from=2)
+    wanted = endpoint.document("plan", sweep__engine="spark")
+
+    assert [each["engine"] for each in (with_spark, without_java)] == ["spark", "in-process"]
+    assert swept["engine"] == "in-process"
+    # Such a sweep is refused.
+    assert wanted["engine"] == "spark"

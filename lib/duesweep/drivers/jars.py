@@ -63,7 +63,7 @@ def ready_jars(spark_version: str) -> Sequence[Path]:
     Raises `ConfigError` for another Spark, or if no folder can be written; `SparkError` if they
     cannot be fetched.
     """
-    wanted = _for_spark(spark_version)
+    wanted = jars_for(spark_version)
     found = {jar: file for jar in wanted if (file := _found(jar)) is not None}
     missing = [jar for jar in wanted if jar not in found]
     if missing:
@@ -80,7 +80,8 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _for_spark(version: str) -> Sequence[Jar]:
+def jars_for(version: str) -> Sequence[Jar]:
+    """The jars for a version of Spark. Raises `ConfigError` for another Spark."""
     jars = read_lock()
     line = ".".join(version.split(".")[:2])
     if line not in jars:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.submit import SubmitOptions
-from duesweep.drivers.jars import ready_jars
+from duesweep.drivers.jars import jars_for, ready_jars
 from duesweep.drivers.jvm import find_java
 
 # With retries, as on a cluster: plain local[*] gives a task no second try.
@@ -73,6 +73,14 @@ def launch(options: SubmitOptions, master: str = DEFAULT_MASTER) -> Launch:
         joined["--py-files"] = [str(_CHECKOUT / "build" / "duesweep.zip")]
     words = _words(master, joined, options)
     return Launch(java, spark_home, words, variables | {"PYSPARK_PYTHON": python})
+
+
+def check_start() -> None:
+    """Raise `ConfigError` if it is certain that no session starts: without PySpark or Java, or with
+    another Spark. Nothing is fetched or started.
+    """
+    jars_for(spark_version(spark_home_of_pyspark()))
+    find_java()
 
 
 def is_checkout() -> bool:

@@ -33,7 +33,7 @@ from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.messages import open_look
-from duesweep.operations.opening import always_needs_spark, command_ledger
+from duesweep.operations.opening import always_needs_spark, can_start_spark, command_ledger
 from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Slices, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
@@ -425,6 +425,8 @@ def look_ahead(
         )
         has_session = spark is not None and context.spark_from is not None
         on_spark = has_session or needs_spark(context, lambda: eligible)
+        # A sweep would go on in its own process.
+        on_spark = on_spark and (has_session or always_needs_spark(context) or can_start_spark())
         sql = session.plan_sql(context.reach(horizon))
         locked = held_by_locks(session, horizon) if due else ()
         engine = "spark" if on_spark else "in-process"

@@ -83,6 +83,22 @@ def make_spark_ready() -> None:
         launch(options)
 
 
+def can_start_spark() -> bool:
+    """Whether a session is there, or nothing is missing for one, as far as that shows without a
+    start.
+    """
+    from duesweep.drivers.spark_start import check_start  # noqa: PLC0415 - few commands need Spark
+
+    options = configuration.spark_start()
+    if configuration.has_prepared_session() or options is None or options.remote is not None:
+        return True
+    try:
+        check_start()
+    except ConfigError:
+        return False
+    return True
+
+
 def always_needs_spark(context: SweepContext) -> bool:
     """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
     so.

@@ -23,6 +23,8 @@ from duesweep.sweep.sweep import slicing
 # A fresh cluster has two cores, as it says, until its executors have registered. A task takes a
 # tenth of a second more than its messages.
 _LEAST_ON_CLUSTER, _MOST_ROWS_ON_CLUSTER = 32, 25_000
+# After how long a dispatch in which nothing is done says so.
+_UNTOLD_SECONDS = 60.0
 # Each row is about 80 kB.
 _FETCH_ROWS = 50
 
@@ -219,7 +221,19 @@ class Watchdog:
 
     def _judge(self) -> None:
         stopped_at: float | None = None
+        began, is_told = self.clock.seconds(), False
         while not self._is_over.wait(_POLL_SECONDS):
+            waited = self.clock.seconds() - began
+            if not is_told and self._seen == (0, 0) and waited >= _UNTOLD_SECONDS:
+                is_told = True
+                # A cluster may give executors later, so the sweep goes on.
+                logs.warning(
+                    "no_batch_yet",
+                    sweep_id=str(self.run.sweep_id),
+                    reason=f"Spark's tasks have moved nothing for {waited:.0f} s: the sweep waits "
+                    "for executors, or for the store. The page of Spark's master shows free "
+                    "cores; --max-seconds ends such a wait",
+                )
             if stopped_at is None and self.is_stopped():
                 stopped_at = self.clock.seconds()
             since = stopped_at if self._since is None else self._since

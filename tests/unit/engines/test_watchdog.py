@@ -107,6 +107,30 @@ def test_store_that_tells_nothing_is_no_reason_to_cancel(
     assert (watchdog.reason, cancelled) == (None, [])
 
 
+def test_wait_for_executors_is_told_once(
+    asked: Asked, clock: SettableClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ""
+
+    def is_told() -> int:
+        nonlocal told
+        told += capsys.readouterr().err
+        return told.count("the sweep waits for executors")
+
+    asked.answer = (0, 0)
+    with _watchdog(asked, clock, []).watch():
+        until(lambda: asked.asked > 2)
+        assert not is_told()
+        # The thread may begin to measure only now.
+        until(lambda: clock.advance(30) or is_told())
+        clock.advance(400)
+        seen = asked.asked
+        until(lambda: asked.asked > seen + 2)
+
+    assert is_told() == 1
+    assert "--max-seconds" in told
+
+
 def test_stop_that_no_task_heeds_ends_the_dispatch(asked: Asked, clock: SettableClock) -> None:
     """A cluster without a free executor runs none."""
     cancelled: list[int] = []
