@@ -267,7 +267,7 @@ def progress(folder: Path) -> Iterator[None]:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of its files. Files come and go meanwhile."""
+    """The bytes of its files. Some come and go at the same time."""
     size = 0
     for where, _, names in os.walk(folder):
         for name in names:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_spark_session")
 
 
 class Place(NamedTuple):
-    """An object store: a root below its bucket or container `ledgers`, one where there is no such,
+    """An object store: a root below its bucket or container `ledgers`, one of a missing bucket,
     the service's word for that, and the variables that are all that is needed.
     """
 

@@ -160,7 +160,7 @@ def test_stock_spark_submit_sweeps_on_a_cluster(installed: Installed, endpoint: 
     assert len(endpoint.queue_rows("Billing")) == 60
 
 
-@pytest.mark.parametrize("runtime", ["17.3", "serverless-4"])
+@pytest.mark.parametrize("runtime", ["17.3", "18.2", "19", "serverless-4", "serverless-6"])
 def test_databricks_need_not_replace_a_package_of_its_runtime(runtime: str, wheel: Path) -> None:
     constraints = ROOT / "tests" / "fixtures" / "databricks" / f"{runtime}.txt"
     wanted = f"duesweep[otel,sqlserver] @ {wheel.as_uri()}"

@@ -77,7 +77,7 @@ def test_paths_of_the_bundle_are_in_the_tree() -> None:
 
 
 def test_wheel_is_the_one_that_was_just_built(tmp_path: Path) -> None:
-    """Not one of an older version, nor that of the contracts, which brings pytest."""
+    """No older version, and not the contracts, which bring pytest."""
     bundle = yaml.safe_load(_BUNDLE.read_text())
     jobs, dist = bundle["resources"]["jobs"], tmp_path / "dist"
     dist.mkdir()

@@ -425,7 +425,7 @@ def look_ahead(
         )
         has_session = spark is not None and context.spark_from is not None
         on_spark = has_session or needs_spark(context, lambda: eligible)
-        # A sweep would go on in its own process.
+        # A sweep would continue in its own process.
         on_spark = on_spark and (has_session or always_needs_spark(context) or can_start_spark())
         sql = session.plan_sql(context.reach(horizon))
         locked = held_by_locks(session, horizon) if due else ()

@@ -156,7 +156,7 @@ def run_slices(claim_keys_df: DataFrame, job: Job) -> None:
     claim_keys_df.foreachPartition(run)
 
 
-_POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 Progress = tuple[int, int]
 
@@ -201,17 +201,17 @@ class Watchdog:
             self._is_over.set()
             for thread in threads:
                 # A thread whose store does not answer ends later by itself.
-                thread.join(_POLL_SECONDS)
+                thread.join(POLL_SECONDS)
 
     def _ask(self) -> None:
         while not self._is_over.is_set():
             try:
                 with self.store.open_driver() as session:
-                    while not self._is_over.wait(_POLL_SECONDS):
+                    while not self._is_over.wait(POLL_SECONDS):
                         self._note(session.progress(self.run.sweep_id))
             except Exception:  # noqa: BLE001 - a custom store may raise anything
                 self._since = None
-                self._is_over.wait(_POLL_SECONDS)
+                self._is_over.wait(POLL_SECONDS)
 
     def _note(self, seen: Progress) -> None:
         if seen != self._seen or (self._since is None and seen != (0, 0)):
@@ -222,11 +222,11 @@ class Watchdog:
     def _judge(self) -> None:
         stopped_at: float | None = None
         began, is_told = self.clock.seconds(), False
-        while not self._is_over.wait(_POLL_SECONDS):
+        while not self._is_over.wait(POLL_SECONDS):
             waited = self.clock.seconds() - began
             if not is_told and self._seen == (0, 0) and waited >= _UNTOLD_SECONDS:
                 is_told = True
-                # A cluster may give executors later, so the sweep goes on.
+                # A cluster may give executors later, so the sweep continues.
                 logs.warning(
                     "no_batch_yet",
                     sweep_id=str(self.run.sweep_id),
