@@ -8,7 +8,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ _BROKER = {"broker", "broker_server"}
 
 _IN_MEMORY = "/dev/shm"
 _ROOM_BYTES = 6_000_000_000
+_OURS = "duesweep-tests-"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -143,9 +144,28 @@ def _memory() -> str | None:
         return None
 
 
+def _remove_left_overs(place: Path) -> None:
+    """Stop the servers of runs that were killed, and remove their folders, which have the number of
+    the run's process in their names.
+    """
+    for folder in place.glob(f"{_OURS}*-*"):
+        if Path("/proc", folder.name.removeprefix(_OURS).partition("-")[0]).exists():
+            continue
+        for file in folder.glob("**/postmaster.pid"):
+            # Another run may do this too, and the number may be another process's by now.
+            with suppress(OSError):
+                process = Path("/proc", file.read_text().partition("\n")[0])
+                if (process / "cwd").readlink() == file.parent:
+                    os.kill(int(process.name), signal.SIGQUIT)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def _open_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="duesweep-tests-", dir=_memory()) as folder:
+    place = Path(_memory() or tempfile.gettempdir())
+    if Path("/proc/self").exists():
+        _remove_left_overs(place)
+    with tempfile.TemporaryDirectory(prefix=f"{_OURS}{os.getpid()}-", dir=place) as folder:
         # As root the server runs under a user of its own, who must get in. Not in pytest's own
         # folder, which every run of pytest closes to others again.
         Path(folder).chmod(0o755)
