@@ -40,16 +40,14 @@ _GATE = {"postgresql": ["ORDER BY d.due\nLIMIT 1"], "sqlserver": ["SELECT TOP (1
 # By the kind of the store, the statements sent before its store falls silent.
 _POINTS: dict[str, dict[str, list[str]]] = {
     "postgresql": {
-        "plan": ["row_number()"],
-        "read of the plan": ["slice = 0"],
+        "plan": ["slice = 0"],
         "move": ["g.tgtype & 11 = 11"],
         "batch": ["'batch'"],
         "COMMIT": ["'batch'", "COMMIT"],
         "settle": ["SET sealed_at"],
     },
     "sqlserver": {
-        "plan": ["AS position"],
-        "read of the plan": ["slice = 0"],
+        "plan": ["slice = 0"],
         "transaction": ["slice = 0", "BEGIN TRANSACTION"],
         "claim": ["AS tick"],
         "batch": ["Billing] (Id"],

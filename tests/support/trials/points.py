@@ -34,9 +34,13 @@ WHEN = ("before", "after")
 _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     TaskSession: ("claim", "finish", "transaction", "end_slice", "move", "finish_moved"),
     QueueSession: ("deliver", "confirm", "commit"),
-    DriverSession: ("open_sweep", "plan", "close_sweep", "seal", "bind", "delete_settled"),
+    DriverSession: (
+        *("open_sweep", "plan", "plan_at_once", "close_sweep", "seal", "bind", "delete_settled"),
+    ),
     LedgerTables: ("create", "set_properties", "append", "replace_source"),
 }
+# A sweep from the shell plans in its look, others later: that is one point.
+_POINT_OF = {"plan_at_once": "plan"}
 # More methods that an operator's command calls.
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
     OperatorDriver: ("open_command",),
@@ -69,7 +73,7 @@ MOVED_FORM = {
 
 def method_name(contract: type, method: str, table: str | None = None) -> str:
     """The name by which points call a method; a method of a ledger's tables is called for one."""
-    name = f"{contract.__name__}.{method}"
+    name = f"{contract.__name__}.{_POINT_OF.get(method, method)}"
     if method == "transaction":
         return f"COMMIT of {name}"
     return name if table is None else f"{name}({table})"
@@ -87,7 +91,7 @@ def _names(
 
 
 # The methods that have points, by the names that the points have.
-NAMES = tuple(_names(_OF_SWEEPS, _TABLES_OF_SWEEPS))
+NAMES = tuple(dict.fromkeys(_names(_OF_SWEEPS, _TABLES_OF_SWEEPS)))
 COMMAND_NAMES = tuple(_names(_OF_COMMANDS, _TABLES_OF_COMMANDS))
 _ALL_NAMES = tuple(dict.fromkeys((*NAMES, *COMMAND_NAMES)))
 POINTS = tuple(f"{when} {name}" for name in _ALL_NAMES for when in WHEN)
