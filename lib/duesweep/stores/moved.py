@@ -57,7 +57,7 @@ class Move:
         Raises `UnusualBatchError` if one of them is unusual.
         """
         count, read = len(keys), self._read_all(texts)
-        types = {enclosed: first_type(enclosed) for _, enclosed in read}
+        types = {each: first_type(each) for each in {enclosed for _, enclosed in read}}
         return Tombstones(
             keys=list(keys),
             message_ids=[message_id for message_id, _ in read],
