@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -173,18 +173,19 @@ def _plan_while_loading(
     if context.spark_from is not None:
         most = min(slicing.read_at_once, context.spark_from - 1)
         slicing = replace(slicing, read_at_once=most)
-    planned: Future[Slices | None] = Future()
+    loading = threading.Thread(target=_load_ledger, args=(context,), name="duesweep load")
+    loading.start()
+    try:
+        return session.plan_at_once(horizon, slicing)
+    finally:
+        # A process that ends while libraries are loaded could crash.
+        loading.join()
 
-    def plan() -> None:
-        try:
-            planned.set_result(session.plan_at_once(horizon, slicing))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            planned.set_exception(error)
 
-    # A daemon: a process that is to end at once does not wait for it.
-    threading.Thread(target=plan, name="duesweep plan", daemon=True).start()
-    context.open_ledger()
-    return planned.result()
+def _load_ledger(context: SweepContext) -> None:
+    """Load the libraries that write the ledger. The sweep will meet their errors, too."""
+    with suppress(Exception):
+        context.open_ledger()
 
 
 def _without_work(session: DriverSession, look: Look) -> Look:
