@@ -183,7 +183,7 @@ def _plan_while_loading(
 
 
 def _load_ledger(context: SweepContext) -> None:
-    """Load the libraries that write the ledger. The sweep will meet their errors, too."""
+    """Load the libraries that write the ledger. The sweep reports their errors."""
     with suppress(Exception):
         context.open_ledger()
 
