@@ -259,7 +259,7 @@ _fragments = st.lists(st.sampled_from(_PARTS), max_size=9).map("".join)
     st.sampled_from(["", "}"]),
 )
 @example(['{"a":"b"', '"c":"d"}'], "")
-@example(['{"a":"b"},{"a":"b"', ""], "}")
+@example(['{"a":"b"},{"a":"b"'], "}")
 @example(['{"a":"b', '":"c"'], "}")
 def test_many_headers_are_read_at_once_as_each_would_be(texts: list[str], end: str) -> None:
     texts = [text.removesuffix(end) for text in texts]
