@@ -1,9 +1,7 @@
 """Whether there is work at an endpoint's store, and how much; a preview of a sweep."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -142,7 +140,7 @@ def look(
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
     pauses = session.pauses()
     reach = replace(context.reach(now), since=work.since)
-    plan = _plan_while_loading(session, context, reach) if plans else None
+    plan = _plan(session, context, reach) if plans else None
 
     def count() -> int:
         found = session.count_pending(horizon, context.spark_from) if plan is None else plan.found
@@ -159,12 +157,8 @@ def look(
     )
 
 
-def _plan_while_loading(
-    session: DriverSession, context: SweepContext, horizon: Horizon
-) -> Slices | None:
-    """The plan of a sweep in this process. While the server makes it, the libraries that write the
-    ledger are loaded, which takes as long as the plan of 100,000 messages.
-    """
+def _plan(session: DriverSession, context: SweepContext, horizon: Horizon) -> Slices | None:
+    """The plan of a sweep in this process; None: it is Spark's, or has to be counted first."""
     if configuration.has_prepared_session() or always_needs_spark(context):
         return None
     from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - only if there is work
@@ -173,19 +167,7 @@ def _plan_while_loading(
     if context.spark_from is not None:
         most = min(slicing.read_at_once, context.spark_from - 1)
         slicing = replace(slicing, read_at_once=most)
-    loading = threading.Thread(target=_load_ledger, args=(context,), name="duesweep load")
-    loading.start()
-    try:
-        return session.plan_at_once(horizon, slicing)
-    finally:
-        # A process that ends while libraries are loaded could crash.
-        loading.join()
-
-
-def _load_ledger(context: SweepContext) -> None:
-    """Load the libraries that write the ledger. The sweep reports their errors."""
-    with suppress(Exception):
-        context.open_ledger()
+    return session.plan_at_once(horizon, slicing)
 
 
 def _without_work(session: DriverSession, look: Look) -> Look:

@@ -183,10 +183,9 @@ def test_rows_that_move_several_times_are_neither_early_nor_lost_nor_doubled(
     rows.check(*reports, run_sweep(endpoint), run_sweep(endpoint))
 
 
-def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(
-    endpoint: Endpoint,
-) -> None:
-    """The look plans already, while the process loads its libraries."""
+@pytest.mark.usefixtures("no_spark_session")
+def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(endpoint: Endpoint) -> None:
+    """The look plans already."""
     rows = _Rows(endpoint.set_up("Billing"))
     moved, later = sorted(rows.due)[:3], sorted(rows.due)[3:6]
     looks: list[Look] = []
