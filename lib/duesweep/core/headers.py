@@ -74,14 +74,14 @@ class HeaderReader:
         """
         if self._decoder is None:
             return None
-        # A raw line end is not allowed within a string, and outside of one each text has to be
-        # whole: so no text can take in a part of another one.
-        joined = f"{end}\n,".join(texts)
+        # Within a string no raw line end is allowed, and outside of one a bracket closes no object:
+        # so no text can take in a part of another one, and each is one object.
+        joined = f"{end}\n],[".join(texts)
         try:
-            found = self._decoder.decode(f"[{joined}{end}]")
+            found = self._decoder.decode(f"[[{joined}{end}\n]]")
         except (msgspec.DecodeError, UnicodeEncodeError):
             return None
-        return list(map(self._get, found)) if len(found) == len(texts) else None
+        return [self._get(one) for (one,) in found] if len(found) == len(texts) else None
 
     def learn(self, read: Iterable[Headers]) -> None:
         """Learn the names of these headers, unless there are too many different ones."""
@@ -96,7 +96,7 @@ class HeaderReader:
             forbid_unknown_fields=True,
             gc=False,
         )
-        self._names, self._decoder = names, msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+        self._names, self._decoder = names, msgspec.json.Decoder(list[tuple[kind]])  # type: ignore[valid-type]
 
 
 def read_json_text(text: str) -> str:

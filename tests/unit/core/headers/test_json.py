@@ -261,6 +261,8 @@ _fragments = st.lists(st.sampled_from(_PARTS), max_size=9).map("".join)
 @example(['{"a":"b"', '"c":"d"}'], "")
 @example(['{"a":"b"},{"a":"b"'], "}")
 @example(['{"a":"b', '":"c"'], "}")
+@example(['{"a":"b"', '"b":"c"}', '{"a":"b"},{"a":"b"}'], "")
+@example(['{"a":"b"}\n],[{"a":"b"'], "}")
 def test_many_headers_are_read_at_once_as_each_would_be(texts: list[str], end: str) -> None:
     texts = [text.removesuffix(end) for text in texts]
     alone = [_read_or_none(text + end) for text in texts]
