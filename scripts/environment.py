@@ -206,9 +206,12 @@ def fetch_pip() -> bytes:
         link = next(each for each in links if each.rpartition("/")[2] == PIP)
         wheel = _read(urljoin(page, link), server, user)
     except (OSError, ValueError, HTTPException, StopIteration) as error:
+        # Of an address that cannot be read, the error shows all, with a password.
+        reason = f": {error}" if isinstance(error, OSError) else ""
         raise ValueError(
-            f"{PIP} could not be fetched ({type(error).__name__}: {error}). If the package index "
-            "is out of reach, name another one with PIP_INDEX_URL, or index-url in pip.conf"
+            f"{PIP} could not be fetched ({type(error).__name__}{reason}). If the package index is "
+            "out of reach, name another one with PIP_INDEX_URL, or index-url in pip.conf; look at "
+            "its settings proxy and cert too"
         ) from None
     if hashlib.sha256(wheel).hexdigest() != _PIP_SHA256:
         raise ValueError(f"The index has another {PIP}. Look at PIP_INDEX_URL and pip.conf")
@@ -223,16 +226,24 @@ def _read(address: str, server: str, user: str) -> bytes:
     if user and urlsplit(address).netloc == server:
         token = base64.b64encode(unquote(user).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {token}")
-    authorities, proxy = setting_of_pip("cert"), setting_of_pip("proxy")
+    cert, proxy = setting_of_pip("cert"), setting_of_pip("proxy")
+    authorities = None if cert is None else Path(cert).expanduser()
     # Else the variables of the environment say it.
     proxies = None if proxy is None else {"http": proxy, "https": proxy}
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler(proxies),
-        urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authorities)),
+        urllib.request.HTTPSHandler(context=_trusting(authorities)),
     )
     with opener.open(request, timeout=_SILENCE_SECONDS) as answer:
         content: bytes = answer.read()
     return content
+
+
+def _trusting(authorities: Path | None) -> ssl.SSLContext:
+    """These authorities, in a file or a folder, or the machine's."""
+    if authorities is not None and authorities.is_dir():
+        return ssl.create_default_context(capath=authorities)
+    return ssl.create_default_context(cafile=authorities)
 
 
 @contextmanager

@@ -68,6 +68,37 @@ def test_index_out_of_reach_is_a_sentence_without_its_password(
     assert "s3" not in str(caught.value)
 
 
+def test_proxy_that_is_no_address_is_a_sentence_without_its_password(
+    environment: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_PROXY", "http:/user:s3cret@host:9")
+
+    with pytest.raises(ValueError, match="proxy") as caught:
+        environment.fetch_pip()
+
+    assert "s3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ca.pem", ""])
+def test_authorities_of_pip_may_be_a_folder_or_begin_at_home(
+    name: str, environment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_CERT", f"~/{name}")
+    asked: list[dict[str, Path]] = []
+
+    def refuse(**where: Path) -> None:
+        asked.append(where)
+        raise OSError
+
+    monkeypatch.setattr(environment.ssl, "create_default_context", refuse)
+
+    with pytest.raises(ValueError, match="could not be fetched"):
+        environment.fetch_pip()
+
+    assert asked == [{"cafile": tmp_path / name} if name else {"capath": tmp_path}]
+
+
 @pytest.mark.parametrize(
     ("place", "variable"),
     [
