@@ -325,9 +325,11 @@ def begin_at(folder: str, dsn: str) -> str:
     """The dsn, of any grammar, with relative paths of files that begin at this folder."""
     if _URL.match(dsn):
         pattern, escaped = _URL_PAIR, quote(folder)
-    elif dialect_of(dsn) == "sqlserver" or _is_npgsql(dsn):
+    elif dialect_of(dsn) == "sqlserver":
         # A folder whose name has a sign of the grammar needs an absolute path.
         pattern, escaped = (_ODBC_PAIR if "{" in dsn else _NET_PAIR), folder
+    elif _is_npgsql(dsn):
+        pattern, escaped = _NET_PAIR, folder
     else:
         pattern, escaped = _CONNINFO_PAIR, re.sub(r"([\s'\\])", r"\\\1", folder)
     return pattern.sub(lambda pair: _with_folder(pair, escaped), dsn)

@@ -302,6 +302,10 @@ def test_jdbc_url_with_a_password_in_its_address_is_refused_without_it(url: str)
         ),
         ("host=db sslcert='a b' sslkey=k", r"host=db sslcert='{0}/a b' sslkey={0}/k"),
         ("Host=db;UID=u;Root Certificate=a;", "Host=db;UID=u;Root Certificate=/it's here/a;"),
+        (
+            'Host=db;UID=u;Root Certificate="ca.pem";Password=x{y',
+            'Host=db;UID=u;Root Certificate="/it\'s here/ca.pem";Password=x{y',
+        ),
         ('Host=db;UID=u;Passfile="my pass"', 'Host=db;UID=u;Passfile="/it\'s here/my pass"'),
         (
             "Driver={ODBC Driver 18 for SQL Server};Server=db;ServerCertificate={a.pem}",
