@@ -86,7 +86,8 @@ class HeaderReader:
     def learn(self, read: Iterable[Headers]) -> None:
         """Learn the names of these headers, unless there are too many different ones."""
         names = tuple(dict.fromkeys([*self._names, *(name for each in read for name in each)]))
-        if len(names) > _MOST_NAMES or any(map(_UNUSUAL_NAME.search, names)):
+        is_known = self._decoder is not None and names == self._names
+        if is_known or len(names) > _MOST_NAMES or any(map(_UNUSUAL_NAME.search, names)):
             return
         fields = {f"n{number}": name for number, name in enumerate(names)}
         kind = msgspec.defstruct(

@@ -110,12 +110,12 @@ def test_store_that_tells_nothing_is_no_reason_to_cancel(
 def test_wait_for_executors_is_told_once(
     asked: Asked, clock: SettableClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = ""
+    logged = ""
 
     def is_told() -> int:
-        nonlocal told
-        told += capsys.readouterr().err
-        return told.count("the sweep waits for executors")
+        nonlocal logged
+        logged += capsys.readouterr().err
+        return logged.count("the sweep waits for executors")
 
     asked.answer = (0, 0)
     with _watchdog(asked, clock, []).watch():
@@ -128,7 +128,7 @@ def test_wait_for_executors_is_told_once(
         until(lambda: asked.asked > seen + 2)
 
     assert is_told() == 1
-    assert "--max-seconds" in told
+    assert "--max-seconds" in logged
 
 
 def test_stop_that_no_task_heeds_ends_the_dispatch(asked: Asked, clock: SettableClock) -> None:
