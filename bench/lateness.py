@@ -2,7 +2,6 @@
 is killed or frozen.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -86,13 +85,12 @@ def watch(options: Namespace, folder: Path) -> list[Figure]:
     most = Load(max(options.rate * options.seconds, options.burst))
     with open_bed(folder, most, track_commit_timestamp="on") as bed:
         file = bed.file
-        # So that the messages that are due at once start Spark.
-        config_of(file, bed.dsn, str(folder / "ledger"), sweep={"spark_from": 50_000})
+        config_of(file, bed.dsn, str(folder / "ledger"))
         command = [*shell_command(), "watch", "--config", str(file)]
         with _running(command, folder / "first.log") as first:
             figures = [
                 _steady(bed, options.seconds, options.rate, first),
-                _burst(bed, options.burst, folder / "first.log"),
+                _burst(bed, options.burst),
             ]
             with _running(command, folder / "second.log"):
                 figures.append(_killed(bed, options.rate, first))
@@ -127,15 +125,9 @@ def _steady(bed: Bed, seconds: int, rate: int, watcher: "subprocess.Popen[bytes]
     return _arrivals(bed).figure(f"{rate} messages a second for {seconds} s", note, cpu)
 
 
-def _burst(bed: Bed, rows: int, log: Path) -> Figure:
+def _burst(bed: Bed, rows: int) -> Figure:
     _store(bed, rows, 1e9, lead=0)
-    arrived = _arrivals(bed)
-    end = time.monotonic() + _MOST_SECONDS
-    while "spark_ended" not in log.read_text() and time.monotonic() < end:
-        time.sleep(1)
-    events = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    told = [each["event"] for each in events if each["event"].startswith("spark")]
-    return arrived.figure(f"{rows:,} messages at once", ", ".join(told))
+    return _arrivals(bed).figure(f"{rows:,} messages at once")
 
 
 def _killed(bed: Bed, rate: int, first: "subprocess.Popen[bytes]", seconds: int = 10) -> Figure:

@@ -2,15 +2,11 @@
 
 import http.client
 import json
-import os
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -22,7 +18,6 @@ from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.stop import Stop
-from support.commands import ROOT
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port
@@ -242,69 +237,33 @@ def test_wrong_setting_ends_it_with_2_and_a_sentence(endpoint: Endpoint) -> None
     assert "duesweep: " in (endpoint.folder / "watch.log").read_text().splitlines()[-1]
 
 
-def test_command_beside_a_process_stops_well_when_that_is_gone(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing").delay()
-    log = endpoint.folder / "beside.log"
-    command = [sys.executable, "-m", "duesweep.cli.beside", "watch"]
-    with (
-        log.open("wb") as stderr,
-        subprocess.Popen(
-            [*command, "--config", str(endpoint.config_file())],
-            stdin=subprocess.PIPE,
-            stderr=stderr,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
-        ) as beside,
-    ):
-        until(lambda: endpoint.queue_rows("Billing"))
-        assert beside.stdin is not None
-        beside.stdin.close()
-        assert beside.wait(120) == 0
-
-    assert "stopping after the current batches" in log.read_text()
-
-
-@pytest.mark.long
-def test_sweep_on_spark_ends_when_its_watcher_is_killed(
+def test_large_backlog_is_swept_in_the_watchers_process_and_sighup_ends_it_with_0(
     endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing")
     with watching(endpoint.config_file(sweep__spark_from=100)) as watcher:
-        keys = endpoint.delay_many(20_000)
-        until(lambda: watcher.events("spark_started"), 60)
-        burst = Path("/proc", str(watcher.events("spark_started")[0]["process"]))
-        watcher.end(signal.SIGKILL)
+        keys = endpoint.delay_many(2_000)
+        until(lambda: len(endpoint.queue_rows("Billing")) == 2_000)
+        assert watcher.end(signal.SIGHUP) == 0
 
-    until(lambda: not burst.exists(), 120)
-    endpoint.run("sweep")
+    assert {row.engine for row in ledger.rows("sweeps")} == {"in-process"}
     _assert_one_tombstone_each_and_none_early(ledger, keys)
 
 
-@ON_BOTH_SERVERS
-@pytest.mark.long
-def test_spark_joins_in_while_much_is_due_and_goes(
-    endpoint: Endpoint, ledger: LedgerReader
+def test_tick_of_a_large_backlog_ends_and_the_next_one_continues(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.set_up("Billing")
-    config = endpoint.config_file(sweep__spark_from=100)
-    with watching(config, "--port", "0") as watcher:
-        keys = endpoint.delay_many(20_000)
-        until(lambda: watcher.events("spark_ended"), 300)
-        until(lambda: ledger.count("tombstones") == 20_000)
-        # Messages swept on Spark also count.
-        until(lambda: watcher.metrics()["dispatched_messages_total"] == 20_000)
-        assert watcher.end() == 0
+    endpoint.set_up("Billing").delay_many(200)
+    billing = endpoint.server.sql(endpoint.schema, "Billing")
+    endpoint.execute(_SLOW[endpoint.kind].format(queue=billing))
+    monkeypatch.setattr("duesweep.operations.watch.MOST_TICK_SECONDS", 0.5)
+    ticker = Ticker(endpoint.context(sweep__batch_rows=5), Stop(), has_spark=False)
 
-    engines = {row.engine for row in ledger.rows("sweeps")}
-    assert engines == {"in-process", "spark"}
-    _assert_one_tombstone_each_and_none_early(ledger, keys)
-    last = max(row.end for row in ledger.rows("sweeps"))
-    assert last - min(row.start for row in ledger.rows("sweeps")) < timedelta(minutes=5)
+    ticks = [ticker.tick(), ticker.tick()]
+    ticker.close()
 
-
-_TO_OTHER = """
-queues.default.kind = "postgresql"
-route = [{ destination = "Billing", connection = "default", queue = "Other" }]
-"""
+    assert [tick.has_moved for tick in ticks] == [True, True]
+    assert 0 < len(endpoint.waiting()) < 200
 
 
 def _status(watcher: Watcher, path: str, method: str = "GET") -> int:
@@ -345,77 +304,3 @@ def test_watcher_is_unhealthy_without_answers_of_its_store_and_lives_and_ends_al
             assert _status(watcher, "/live", "HEAD") == 200
             # It holds no messages, so it does not wait for the answer.
             assert watcher.end() == 0
-
-
-def test_sighup_takes_over_what_may_change_and_keeps_the_settings_if_the_file_is_invalid(
-    endpoint: Endpoint, ledger: LedgerReader
-) -> None:
-    endpoint.set_up("Billing", "Other")
-    file = endpoint.config_file()
-    elsewhere = str(endpoint.folder / "elsewhere")
-    with watching(file) as watcher:
-        endpoint.delay()
-        until(lambda: len(endpoint.queue_rows("Billing")) == 1)
-        with endpoint.config_file(ledger__root=elsewhere).open("a") as text:
-            text.write(_TO_OTHER)
-        watcher.process.send_signal(signal.SIGHUP)
-        until(lambda: watcher.events("reloaded"))
-        endpoint.delay()
-        until(lambda: len(endpoint.queue_rows("Other")) == 1)
-        until(lambda: ledger.count("tombstones") == 2)
-        file.write_text("sweep.slizes = 1")
-        watcher.process.send_signal(signal.SIGHUP)
-        until(lambda: watcher.events("reload_failed"))
-        endpoint.delay()
-        until(lambda: len(endpoint.queue_rows("Other")) == 2)
-        file.write_text("no TOML")
-        watcher.process.send_signal(signal.SIGHUP)
-        until(lambda: len(watcher.events("reload_failed")) == 2)
-        endpoint.delay()
-        until(lambda: len(endpoint.queue_rows("Other")) == 3)
-        assert watcher.end() == 0
-
-    (kept,) = watcher.events("reloaded")
-    assert kept["not_changed"] == ["ledger.root"]
-    assert "slizes" in watcher.events("reload_failed")[0]["error"]
-    assert not (endpoint.folder / "elsewhere").exists()
-
-
-def test_sighup_reloads_each_endpoint_of_a_fleet_and_names_those_that_are_new_or_gone(
-    endpoint: Endpoint,
-) -> None:
-    endpoint.set_up("Billing", "Other")
-    second = endpoint.named("Second").set_up()
-    names = (endpoint.name, second.name)
-    file = _fleet(endpoint, *names)
-    with watching(file) as watcher:
-        endpoint.delay()
-        second.delay()
-        until(lambda: len(endpoint.queue_rows("Billing")) == 2)
-        _fleet(endpoint, endpoint.name, "Third", defaults=_TO_OTHER)
-        watcher.process.send_signal(signal.SIGHUP)
-        until(lambda: watcher.events("endpoints_not_changed"))
-        endpoint.delay()
-        second.delay()
-        until(lambda: len(endpoint.queue_rows("Other")) == 1)
-        # One that is gone from the file continues with its settings.
-        until(lambda: len(endpoint.queue_rows("Billing")) == 3)
-        assert watcher.end() == 0
-
-    assert len(watcher.events("reloaded")) == 1
-    (ended,) = watcher.events("endpoints_not_changed")
-    assert [len(ended[each]) for each in ("added", "removed")] == [1, 1]
-
-
-def _fleet(endpoint: Endpoint, *names: str, defaults: str = "") -> Path:
-    file = endpoint.folder / "fleet.toml"
-    entries = [f'[[endpoint]]\nstore.endpoint = "{name}"' for name in names]
-    shared = [
-        "[defaults]",
-        f'store.dsn = "{endpoint.dsn}"',
-        f'store.schema = "{endpoint.schema}"',
-        f'ledger.root = "{endpoint.folder / "ledger"}"',
-        defaults,
-    ]
-    file.write_text("\n".join([*shared, *entries]))
-    return file

@@ -69,7 +69,7 @@ def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
 def pages_of(
     endpoints: Sequence[Duesweep], healths: Sequence[Health], counted: Sequence[Metrics]
 ) -> Pages:
-    """The pages of a watcher. A reload may put other endpoints into the sequence."""
+    """The pages of a watcher."""
 
     def health() -> Page:
         is_well = all(each.is_well for each in healths)

@@ -112,11 +112,10 @@ def watch(
         typer.Option(metavar="ADDRESS", help="The address to listen on; 0.0.0.0: all addresses."),
     ] = "127.0.0.1",
 ) -> int:
-    """Deliver messages as they fall due: wait for the next one, and sweep in this process, or on
-    Spark if many messages are due. You can run two watchers of one endpoint: each is the stand-by
-    of the other.
+    """Deliver messages as they fall due: wait for the next one, and sweep in this process. You can
+    run two watchers of one endpoint: each is the stand-by of the other.
 
-    SIGTERM and Ctrl-C end it after the current batch, with 0. SIGHUP reads the configuration again.
+    SIGTERM, SIGHUP and Ctrl-C end it after the current batch, with 0.
 
     Example: duesweep watch --port 10187
     """

@@ -1,11 +1,11 @@
-"""What SIGINT and SIGTERM do to a command."""
+"""What SIGINT and SIGTERM do to a command, and SIGHUP to a sweep."""
 
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -80,14 +80,15 @@ def raise_on_signals() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[None]:
-    """At the first SIGINT or SIGTERM, ask for a stop, and print the sentence `then`. A later one
-    does the same as without this, and so does the first one if a stop is not possible. Signals that
-    the process ignores stay ignored.
+    """At the first SIGINT, SIGTERM or SIGHUP, ask for a stop, and print the sentence `then`. A
+    later one does the same as without this, and so does the first one if a stop is not possible.
+    Signals that the process ignores, as SIGHUP after `nohup`, stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {each: signal.getsignal(each) or signal.SIG_DFL for each in _SIGNALS}
+    signals = (*_SIGNALS, signal.SIGHUP)
+    handlers = {each: signal.getsignal(each) or signal.SIG_DFL for each in signals}
     heeded = {each: handler for each, handler in handlers.items() if handler != signal.SIG_IGN}
     hook = sys.unraisablehook
     first: float | None = None
@@ -116,30 +117,6 @@ def stop_on_signals(stop: "Stop", then: str = NEXT_SWEEP_CONTINUES) -> Iterator[
         sys.unraisablehook = hook
         for each, handler in heeded.items():
             signal.signal(each, handler)
-
-
-@contextmanager
-def note_sighup() -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether SIGHUP has arrived since its last call. A process that
-    ignores SIGHUP, as after `nohup`, still ignores it.
-    """
-    arrived = threading.Event()
-
-    def asked() -> bool:
-        found = arrived.is_set()
-        arrived.clear()
-        return found
-
-    is_ours = threading.current_thread() is threading.main_thread()
-    previous = signal.getsignal(signal.SIGHUP)
-    if not is_ours or previous == signal.SIG_IGN:
-        yield asked
-        return
-    signal.signal(signal.SIGHUP, lambda *_: arrived.set())
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGHUP, previous or signal.SIG_DFL)
 
 
 def _heeded() -> list[signal.Signals]:

@@ -1,7 +1,6 @@
 """`duesweep watch`: sweeps as messages come due, until a signal ends it."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -9,15 +8,14 @@ from pathlib import Path
 
 from duesweep import config as configuration
 from duesweep.cli.port import Pages, pages_of, serving
-from duesweep.cli.signals import note_sighup, stop_on_signals
+from duesweep.cli.signals import stop_on_signals
 from duesweep.core import logs
 from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
-from duesweep.operations.burst import Burst
 from duesweep.operations.duesweep import Duesweep, Stop
 from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.opening import endpoints_of
-from duesweep.operations.watch import Log, Observer, Ticker, reload, watch, watch_all
+from duesweep.operations.watch import Log, Observer, Ticker, watch, watch_all
 from duesweep.report.metrics import Metrics
 
 
@@ -38,45 +36,18 @@ def run(
     could not be watched. Raises the error if no endpoint can be.
     """
     stop = Stop()
-    with stop_on_signals(stop, "the next watcher or sweep continues"), note_sighup() as is_hung_up:
-        read = partial(configuration.settings_of, files, endpoint)
-        endpoints, failures = endpoints_of(read(), overrides)
+    with stop_on_signals(stop, "the next watcher or sweep continues"):
+        endpoints, failures = endpoints_of(configuration.settings_of(files, endpoint), overrides)
         for source, error in failures:
             if not endpoints:
                 raise error
             logs.error("not_watched", source=source, error=make_printable(str(error)))
-
-        def renew(tickers: Sequence[Ticker]) -> bool | None:
-            return reload(endpoints, tickers, read, overrides) if is_hung_up() else None
-
-        burst = Burst(_sweep_command(files, endpoint, overrides))
-        codes = _watch(endpoints, stop, options, burst, renew=renew)
+        codes = _watch(endpoints, stop, options)
     return worst([*(error.exit_code for _, error in failures), *codes])
 
 
-def _sweep_command(
-    files: Sequence[Path], endpoint: str | None, overrides: Sequence[str]
-) -> Sequence[str]:
-    """The command line of a sweep of the same endpoints, which stops if this process is gone."""
-    given = ["sweep", "--json", *(f"--config={file}" for file in files)]
-    given += [] if endpoint is None else [f"--endpoint={endpoint}"]
-    # A watcher sends no message before it is due, and nor may this.
-    given += [f"--set={each}" for each in (*overrides, "sweep.look_ahead_seconds=0")]
-    beside = [sys.executable, "-P", "-m", "duesweep.cli.beside"]
-    return [*beside, *given, *configuration.spark_options()]
-
-
-def _watch(
-    endpoints: Sequence[Duesweep],
-    stop: Stop,
-    options: WatchOptions,
-    burst: Burst,
-    *,
-    renew: Callable[[Sequence[Ticker]], bool | None],
-) -> Sequence[int]:
-    """Watch all of them. `renew` reads the configuration again if that is wanted, and says whether
-    all of it is in force; None: it was not read.
-    """
+def _watch(endpoints: Sequence[Duesweep], stop: Stop, options: WatchOptions) -> Sequence[int]:
+    """Watch all of them."""
     watched = [_watched(each, stop, options) for each in endpoints]
     healths, tickers = [each.health for each in watched], [each.ticker for each in watched]
     systemd = Systemd(healths)
@@ -86,24 +57,18 @@ def _watch(
     def look_after() -> None:
         for each in watched:
             each.log.look()
-        if stop.is_wanted:
-            burst.stop(for_good=True)
-        elif (is_complete := renew(tickers)) is not None:
-            # It would read the file, and its endpoints and servers would be other ones.
-            burst.stop(for_good=not is_complete)
 
     with _port(options, pages_of(endpoints, healths, [each.metrics for each in watched])):
         sources = [each.source for each in endpoints]
         logs.info("watching", sources=sources, max_wait_seconds=options.max_wait)
         try:
             codes = watch_all(
-                [partial(_run, each, options, shared, burst) for each in watched],
+                [partial(_run, each, options, shared) for each in watched],
                 look_after,
                 lambda number: stop.is_wanted and tickers[number].is_looking,
             )
         finally:
             systemd.close()
-            burst.close()
             for each in watched:
                 each.log.close()
     logs.info("stopped", sources=sources)
@@ -131,14 +96,10 @@ def _watched(endpoint: Duesweep, stop: Stop, options: WatchOptions) -> _Watched:
     return _Watched(ticker, own, health, Log(endpoint.source, waits), metrics)
 
 
-def _run(
-    watched: _Watched, options: WatchOptions, shared: Sequence[Observer], burst: Burst
-) -> None:
+def _run(watched: _Watched, options: WatchOptions, shared: Sequence[Observer]) -> None:
     ticker = watched.ticker
     observers: list[Observer] = [watched.log, watched.health, *shared]
     observers += [] if options.port is None else [watched.metrics]
-    if not ticker.has_spark:
-        observers.append(burst.observer(ticker.source, tuple(observers)))
     try:
         watch(ticker.source, ticker.tick, watched.stop, observers, most_seconds=options.max_wait)
     finally:

@@ -6,7 +6,6 @@ from duesweep.config.environment import (
     has_pyspark,
     has_spark_of_its_own,
     otlp_settings,
-    spark_options,
     spark_start,
     started,
     would_start_spark,
@@ -21,7 +20,7 @@ from duesweep.config.model import (
     QueueConfig,
     RouteConfig,
 )
-from duesweep.config.rules import keep_fixed, route_notice
+from duesweep.config.rules import route_notice
 from duesweep.drivers.dsn import holds_password
 
 __all__ = [
@@ -37,13 +36,11 @@ __all__ = [
     "has_pyspark",
     "has_spark_of_its_own",
     "holds_password",
-    "keep_fixed",
     "load",
     "mask_secrets",
     "otlp_settings",
     "route_notice",
     "settings_of",
-    "spark_options",
     "spark_start",
     "started",
     "would_start_spark",

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Literal
@@ -57,11 +56,6 @@ def would_start_spark() -> bool:
     is_local = master.startswith("local") and not master.startswith("local-cluster")
     is_remote = options.remote is not None or "SPARK_REMOTE" in os.environ
     return is_local and not is_remote and not has_prepared_session()
-
-
-def spark_options() -> Sequence[str]:
-    """The options of spark-submit on this process's command line, for another process."""
-    return submit.command_line.words
 
 
 def has_cluster_files() -> bool:

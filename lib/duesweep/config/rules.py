@@ -1,7 +1,6 @@
 """Settings that contradict each other or have no effect, and settings that a watcher keeps."""
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,8 +13,6 @@ from duesweep.drivers.dsn import DsnError, dialect_of, fits_npgsql, for_libpq
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 
 SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
-# The settings that say where a connection leads.
-_LEADS = ("dsn", "url")
 _RABBITMQ_ONLY = {
     "url",
     "topology",
@@ -264,50 +261,3 @@ def _other_problem(queue: QueueConfig) -> Problem | None:
             f'{setting} has no effect without kind = "rabbitmq"', "remove it, or set the kind"
         )
     return None
-
-
-def keep_fixed(new: Config, old: Config) -> tuple[Config, list[str]]:
-    """`new` with the settings that a process keeps of `old`, and the names of kept settings that
-    differ: the store, the ledger's root, and where queues are. Raises `ConfigError` if new settings
-    contradict kept ones.
-    """
-    fixed = {
-        name: _kept(queue, before, is_same_kind=_kind_of(new, queue) == _kind_of(old, before))
-        for name, queue in new.connections.items()
-        if (before := old.connections.get(name)) is not None
-    }
-    queues = {**new.connections, **fixed}
-    ledger = new.ledger.model_copy(update={"root": old.ledger.root})
-    kept = new.model_copy(update={"store": old.store, "ledger": ledger, "queues": queues})
-    problem = first_problem(kept)
-    if problem is not None:
-        raise ConfigError(f"With the store as it was: {problem.text}", advice=problem.advice)
-    return kept, sorted(_differing(new, kept))
-
-
-def _kept(new: QueueConfig, before: QueueConfig, *, is_same_kind: bool) -> QueueConfig:
-    """`new` on the server of `before`."""
-    if not is_same_kind:
-        # Its other settings depend on its kind.
-        return before
-    differing = [key for key in _LEADS if getattr(new, key) != getattr(before, key)]
-    return new.model_copy(update={key: getattr(before, key) for key in differing})
-
-
-def _kind_of(config: Config, queue: QueueConfig) -> str:
-    return queue.kind or config.store.dialect
-
-
-def _differing(new: Config, kept: Config) -> Iterator[str]:
-    for name, field in type(new.store).model_fields.items():
-        if getattr(new.store, name) != getattr(kept.store, name):
-            yield f"store.{field.alias or name}"
-    if new.ledger.root != kept.ledger.root:
-        yield "ledger.root"
-    for name, queue in new.connections.items():
-        before = kept.connections[name]
-        if queue.kind != before.kind and _kind_of(new, queue) != _kind_of(kept, before):
-            yield f"queues.{name}.kind"
-        for key in _LEADS:
-            if getattr(queue, key) != getattr(before, key):
-                yield f"queues.{name}.{key}"

@@ -74,9 +74,8 @@ class Run(Result):
 
     `next_due` and `next_attempt`, the next message in back-off, are known only if it was idle.
     `notices` are possible faults that the look found. `error` says what ended it, or why work is
-    left. `is_late`: it missed its objective.
-    `needs_spark`: there was enough for Spark; `without_spark`: why Spark, which was to dispatch,
-    did not. `due` are the messages due after it, if asked for.
+    left. `is_late`: it missed its objective. `without_spark`: why Spark, which was to dispatch, did
+    not. `due` are the messages due after it, if asked for.
     """
 
     source: str
@@ -90,7 +89,6 @@ class Run(Result):
     notices: Sequence[Problem] = ()
     error: str | None = None
     is_late: bool = False
-    needs_spark: bool = False
     without_spark: Problem | None = None
     ended: datetime = field(default_factory=lambda: datetime.now(UTC))
     due: Due | None = None
@@ -228,7 +226,6 @@ def sweep_seen(
         ],
         notices=notices,
         is_late=is_late,
-        needs_spark=look.needs_spark,
         without_spark=without_spark,
     )
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from duesweep import config as configuration
-from duesweep.config import EndpointSettings
 from duesweep.core import logs
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
@@ -26,7 +24,6 @@ from duesweep.core.errors import (
     make_printable,
 )
 from duesweep.core.policy import (
-    LEAST_WAIT_SECONDS,
     MOST_WAIT_AFTER_ERRORS_SECONDS,
     MOST_WAIT_FOR_LEDGER_SECONDS,
     MOST_WAIT_FOR_LOCKED_SECONDS,
@@ -35,9 +32,8 @@ from duesweep.core.policy import (
     wait_for_next,
 )
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
-from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import Look, check, is_for_spark, look
-from duesweep.operations.opening import always_needs_spark, endpoints_of, open_endpoint
+from duesweep.operations.opening import always_needs_spark
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
@@ -48,17 +44,14 @@ MOST_TICK_SECONDS = 60.0
 _LOG_EVERY_SECONDS = 60.0
 # The main thread wakes at this interval, as only it can handle signals.
 _POLL_SECONDS = 0.2
-_RESTART = "restart the watcher to use them"
 
 # Gets each tick, also one that an error ended. It must not raise, nor take long.
 Observer = Callable[[Run], object]
 
 
 class Ticker:
-    """Sweeps one store again and again. With `has_spark`, it sweeps on Spark if there is enough
-    for Spark; without, it sweeps only this many of them in one tick, in this process.
-
-    `has_spark` is also True if no tick is without Spark.
+    """Sweeps one store again and again, in this process. With `has_spark`, a session that others
+    have prepared, it sweeps on Spark if there is enough for Spark.
 
     It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
     is committed.
@@ -73,16 +66,11 @@ class Ticker:
         progressed: Callable[[], object] | None = None,
     ) -> None:
         self._stop = stop
-        self._is_spark_there = has_spark
+        self._has_spark = has_spark or always_needs_spark(context)
         self._progressed = progressed
-        self.use(context)
-        self._context = self._next
+        self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
-
-    def use(self, context: SweepContext) -> None:
-        """Work with this context starting with the next tick. Any thread may call it."""
-        self._next = replace(context, look_ahead=LookAhead(), repeats=True)
 
     @property
     def source(self) -> str:
@@ -90,20 +78,12 @@ class Ticker:
         return self._context.store.source
 
     @property
-    def has_spark(self) -> bool:
-        """Whether it sweeps on Spark if there is enough for Spark."""
-        return self._is_spark_there or always_needs_spark(self._context)
-
-    @property
     def is_looking(self) -> bool:
         """Whether it has waited long for its services, while it held no message."""
         return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
 
     def tick(self) -> Run:
-        """Look, and sweep if there is work. Raises its errors."""
-        if self._context is not self._next:
-            self.close()
-            self._context = self._next
+        """Look, and sweep for `MOST_TICK_SECONDS` if there is work. Raises its errors."""
         began = time.monotonic()
         return replace(self._tick(), seconds=time.monotonic() - began)
 
@@ -113,12 +93,11 @@ class Ticker:
 
     def _tick(self) -> Run:
         context = self._context
-        most = None if self.has_spark else context.spark_from
         # Without the time limit: a look that takes long is no reason to leave its findings.
         with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
-            seen = self._look(self._stop.part(most=most))
+            seen = self._look(self._stop.part())
         now = context.world.clock.now().timestamp()
-        stop = self._stop.part(now + MOST_TICK_SECONDS, most)
+        stop = self._stop.part(now + MOST_TICK_SECONDS)
         if not seen.has_work:
             # Others have settled the rows that waited for the ledger.
             self._stop.waits.end(LEDGER)
@@ -126,7 +105,7 @@ class Ticker:
             # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
                 context.queue.check(context.error_queue)
-        on_spark = self.has_spark and seen.needs_spark
+        on_spark = self._has_spark and seen.needs_spark
         return sweep_seen(context, seen, stop, on_spark=on_spark, progressed=self._progressed)
 
     def _look(self, stop: Stop) -> Look:
@@ -211,8 +190,6 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
         due = run.next_due
         return wait_for_next(due and due.instant, due and due.now, most_seconds)
     row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
-    if run.needs_spark and run.has_moved:
-        return LEAST_WAIT_SECONDS
     most = min(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS) if report.skipped else most_seconds
     return wait_after(row.moved_nothing, most)
 
@@ -340,58 +317,3 @@ class Log:
         else:
             logs.info("trouble_is_over", source=self._source)
         self._error = error
-
-
-def reload(
-    endpoints: list[Duesweep],
-    tickers: Sequence[Ticker],
-    read: Callable[[], Sequence[EndpointSettings]],
-    overrides: Sequence[str],
-) -> bool | None:
-    """Read the configuration again, and put its settings into `endpoints` and their `tickers`.
-    Invalid ones are logged, and their old settings stay in force. Returns False if the
-    configuration has changes that only a restart brings into force, and None if it cannot be read.
-    """
-    try:
-        found, failures = endpoints_of(read(), overrides)
-    except DuesweepError as error:
-        _tell_failure(", ".join(each.source for each in endpoints), error)
-        return None
-    for name, failure in failures:
-        _tell_failure(name, failure)
-    new = {each.source: each for each in found}
-    if len(endpoints) == len(found) == 1 and not failures:
-        # Its name may be another one in the file.
-        new = {endpoints[0].source: found[0]}
-    is_complete = True
-    for number, old in enumerate(endpoints):
-        if old.source not in new:
-            continue
-        try:
-            config, not_changed = configuration.keep_fixed(new[old.source].config, old.config)
-            endpoint = open_endpoint(config, new[old.source].options)
-        except DuesweepError as error:
-            _tell_failure(old.source, error)
-            is_complete = False
-            continue
-        tickers[number].use(endpoint.context)
-        endpoints[number] = endpoint
-        is_complete = is_complete and not not_changed
-        advice = {"not_changed": not_changed, "advice": _RESTART} if not_changed else {}
-        logs.info("reloaded", source=old.source, **advice)
-    known = {each.source for each in endpoints}
-    added, removed = new.keys() - known, set() if failures else known - new.keys()
-    if added or removed:
-        logs.warning(
-            "endpoints_not_changed", added=sorted(added), removed=sorted(removed), advice=_RESTART
-        )
-    return is_complete and not added and not removed if found else None
-
-
-def _tell_failure(source: str, error: DuesweepError) -> None:
-    logs.error(
-        "reload_failed",
-        source=source,
-        error=make_printable(str(error)),
-        advice="the old settings stay in force; correct the file, and send SIGHUP again",
-    )

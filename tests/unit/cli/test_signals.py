@@ -32,7 +32,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     signal.signal(signal.SIGINT, before)
 
 
-@_both
+@pytest.mark.parametrize("number", [*_SIGNALS, signal.SIGHUP])
 @pytest.mark.usefixtures("now")
 def test_first_signal_asks_for_a_stop_says_so_and_raises_nothing(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]

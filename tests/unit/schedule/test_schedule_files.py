@@ -101,7 +101,6 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert _values("duesweep.service", "ExecStart") == [shlex.join([PROGRAM, *SWEEP])]
     watch = f"{PROGRAM} watch --config {FILE} --port 10187"
     assert _values("duesweep-watch.service", "ExecStart") == [watch]
-    assert _values("duesweep-watch.service", "ExecReload") == ["/bin/kill -HUP $MAINPID"]
 
 
 def test_kubernetes_objects_fit_the_schema_and_may_do_little() -> None:

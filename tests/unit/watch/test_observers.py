@@ -1,12 +1,8 @@
-"""The observers of a watcher: its log, its health, systemd, and the sweep on Spark."""
+"""The observers of a watcher: its log, its health, and systemd."""
 
 import http.client
-import json
-import os
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -25,13 +21,11 @@ from duesweep.cli.port import Page, json_page, serving
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.world import Waits
-from duesweep.operations.burst import Burst, runs_of
 from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.look import Due
 from duesweep.operations.run import Run, failed_run
-from duesweep.operations.watch import Log, Observer
+from duesweep.operations.watch import Log
 from duesweep.report.metrics import Metrics, exposed_text
-from duesweep.report.views.runs import document, fleet_document
 from duesweep_testing.memory import MemoryStore
 from support.reports import (
     FAILED,
@@ -40,13 +34,10 @@ from support.reports import (
     NOTHING,
     NOW,
     REPORT,
-    UNREACHED,
     UNWRITTEN,
-    report,
 )
 from support.waiting import until
 
-_MUCH = replace(MOVED, needs_spark=True)
 BREAKER = BreakerReport("Billing@db", "open", "2026-11-23T12:00:00+00:00", 5.0, 3, "it is full")
 
 
@@ -263,154 +254,6 @@ def test_one_of_several_that_hangs_is_not_hidden_from_systemd_by_the_others(
     assert ["WATCHDOG=1" in each for each in told] == [False, True]
 
 
-def test_sweep_on_spark_runs_once_while_much_is_due_and_again_after_it_ended(
-    tmp_path: Path,
-) -> None:
-    burst = Burst(_note(tmp_path))
-    observer = burst.observer("nsb", [])
-
-    observer(MOVED)
-    assert _runs(tmp_path) == 0
-    with capture_logs() as lines:
-        for expected in (1, 2):
-            until(lambda wanted=expected: _told(observer, tmp_path) == wanted, 60)
-    burst.close()
-
-    assert [line["event"] for line in lines[:2]] == ["spark_started", "spark_ended"]
-
-
-_WATCHER = """
-import os, sys
-from duesweep.operations.burst import Burst
-from support.reports import MOVED
-from dataclasses import replace
-Burst([sys.executable, "-c", sys.argv[1]]).observer("nsb", [])(replace(MOVED, needs_spark=True))
-print("started", flush=True)
-sys.stdin.read()
-"""
-_TILL_ITS_INPUT_ENDS = "import os, sys; sys.stdin.read(); os.mkdir({!r})"
-
-
-def test_sweep_on_spark_is_told_by_its_input_that_the_watcher_was_killed(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    command = [sys.executable, "-c", _WATCHER, _TILL_ITS_INPUT_ENDS.format(str(told))]
-    folders = os.pathsep.join(sys.path)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": folders},
-    ) as watcher:
-        assert watcher.stdout is not None
-        until(lambda: b"started" in watcher.stdout.readline(), 60)
-        assert not told.exists()
-        watcher.kill()
-
-    until(told.exists, 60)
-
-
-def test_observers_are_told_what_the_sweep_on_spark_did(tmp_path: Path) -> None:
-    done = replace(MOVED, report=report(source="nsb", breakers=(BREAKER,)), exit_code=3)
-    done = replace(done, outcome="failures")
-    others = replace(MOVED, source="other", report=replace(REPORT, source="other"))
-    fleet = fleet_document([done, others], 3)
-    burst, told, told_other = Burst(_note(tmp_path, fleet)), list[Run](), list[Run]()
-    observer = burst.observer("nsb", [told.append])
-    burst.observer("other", [told_other.append])
-
-    with capture_logs() as lines:
-        observer(_MUCH)
-        until(lambda: observer(MOVED) or told, 60)
-    assert told_other == []
-    burst.close()
-
-    (run,), (other,) = told, told_other
-    assert (run.report, run.exit_code, run.outcome) == (done.report, 3, "failures")
-    assert other.report == others.report
-    # It began after the process did, so messages due since then may not have been seen.
-    assert 0 < run.seconds < 60
-    assert lines[-1]["event"] == "spark_ended"
-
-
-@pytest.mark.parametrize(
-    ("printed", "then"),
-    [
-        (None, "sys.exit(3)"),
-        (document(failed_run("nsb", UNREACHED)), "sys.exit(4)"),
-        (fleet_document([NOTHING, failed_run("nsb", UNREACHED)], 4), "sys.exit(4)"),
-    ],
-    ids=["no document", "an error", "an error beside an endpoint without work"],
-)
-def test_sweep_on_spark_that_fails_is_told_and_not_started_again_at_once(
-    tmp_path: Path, printed: object, then: str
-) -> None:
-    burst = Burst(_note(tmp_path, printed, then))
-    observer = burst.observer("nsb", [])
-
-    with capture_logs() as lines:
-        until(lambda: _told(observer, tmp_path) and "spark_failed" in str(lines), 60)
-        observer(_MUCH)
-    burst.close()
-
-    assert _runs(tmp_path) == 1
-    assert lines[-1]["reason"] == f"exit code {then[-2]}"
-
-
-def test_sweep_on_spark_is_stopped_with_the_watcher(tmp_path: Path) -> None:
-    burst = Burst(_note(tmp_path, None, "import time; time.sleep(600)"))
-    with capture_logs() as lines:
-        burst.observer("nsb", [])(_MUCH)
-    until(lambda: _runs(tmp_path) == 1, 60)
-    os.kill(lines[0]["process"], 0)
-
-    burst.close()
-
-    with pytest.raises(ProcessLookupError):
-        os.kill(lines[0]["process"], 0)
-
-
-def test_sweep_on_spark_that_cannot_be_started_is_told() -> None:
-    with capture_logs() as lines:
-        Burst(["/nonexistent/python"]).observer("nsb", [])(_MUCH)
-
-    assert [line["event"] for line in lines] == ["spark_failed"]
-
-
-def test_sweep_on_spark_without_room_for_its_document_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(**_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("duesweep.operations.burst.TemporaryFile", fail)
-    with capture_logs() as lines:
-        Burst([sys.executable, "-c", ""]).observer("nsb", [])(_MUCH)
-
-    assert [line["event"] for line in lines] == ["spark_failed"]
-
-
-@pytest.mark.parametrize(
-    "printed",
-    [
-        *(b"", b"no JSON\n", b"null\n", b'{"source": "nsb"}', b'{"sources": 1}', b"[1]"),
-        b'{"source": "nsb", "sweep_id": "1", "outcome": "done", "exit_code": 0, "error": null}',
-    ],
-)
-def test_output_that_is_no_document_tells_of_no_run(printed: bytes) -> None:
-    assert runs_of(printed, 1.0) == []
-
-
-@pytest.mark.parametrize(
-    "run", [MOVED, UNWRITTEN, FAILED, NOTHING, replace(MOVED, is_late=True, exit_code=5)]
-)
-def test_run_of_a_document_is_the_run_that_the_document_tells_of(run: Run) -> None:
-    told = f"a line of its own\n{json.dumps(document(run))}\n"
-
-    (read,) = runs_of(told.encode(), run.seconds)
-
-    assert replace(read, ended=run.ended) == run
-
-
 def test_port_serves_pages_and_says_which_there_are() -> None:
     bad = json_page({"is_well": False}, HTTPStatus.SERVICE_UNAVAILABLE)
     pages = {"/health": lambda: bad, "/": lambda: Page(b"<p>", "text/html")}
@@ -467,21 +310,6 @@ def _get(port: int, path: str, method: str = "GET") -> tuple[int, str | None, by
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers["Content-Type"], error.read()
-
-
-def _note(folder: Path, told: object = document(NOTHING), then: str = "") -> list[str]:
-    """A command that makes a file in `folder` each time, prints this document, and continues."""
-    new = f"import sys, uuid, pathlib; pathlib.Path({json.dumps(str(folder))}, uuid.uuid4().hex)"
-    return [sys.executable, "-c", f"{new}.touch(); print({json.dumps(told)!r}); {then}"]
-
-
-def _runs(folder: Path) -> int:
-    return len(list(folder.iterdir()))
-
-
-def _told(observer: Observer, folder: Path) -> int:
-    observer(_MUCH)
-    return _runs(folder)
 
 
 def _scraped(watched: Sequence[Metrics]) -> dict[str, float]:

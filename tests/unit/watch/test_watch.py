@@ -4,7 +4,6 @@ side.
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,7 +17,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.policy import LEAST_WAIT_SECONDS, REST_SECONDS
+from duesweep.core.policy import REST_SECONDS
 from duesweep.operations.run import Run, side_by_side
 from duesweep.operations.watch import watch, watch_all
 from duesweep.sweep.stop import Stop
@@ -56,12 +55,6 @@ def test_rests_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_due(
 ) -> None:
     assert _run(MOVED, IDLE, NOTHING) == [MOVED, IDLE, NOTHING]
     assert waits[:3] == [REST_SECONDS, 0.5, 10]
-
-
-def test_hardly_waits_while_much_is_due(waits: list[float]) -> None:
-    _run(replace(MOVED, needs_spark=True))
-
-    assert waits[0] == LEAST_WAIT_SECONDS
 
 
 def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
