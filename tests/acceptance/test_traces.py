@@ -1,8 +1,7 @@
 """Traces of a sweep, as an OpenTelemetry collector gets them."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
@@ -11,21 +10,19 @@ from structlog.testing import capture_logs
 
 from duesweep.config.adapters.endpoint import tracing as made_tracing
 from duesweep.core.errors import ConfigError
-from duesweep.sweep.job import Tracing
-from duesweep.sweep.sweep import Engine
+from duesweep.stores.base import DriverSession, Slices
+from duesweep.sweep.job import Job, Tracing
+from duesweep.sweep.sweep import Engine, InProcessEngine
 from duesweep.sweep.traces import OtlpTracing
-from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting
 from support.sweeps import run_sweep
-
-_TRACE, _SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     # Another test's collector is gone.
-    monkeypatch.setattr("duesweep.sweep.traces._Rest.until", 0.0)
+    monkeypatch.setattr("duesweep.sweep.traces.Rest.until", 0.0)
     with collecting() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret")
@@ -34,20 +31,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 def _delay(endpoint: Endpoint) -> None:
-    endpoint.set_up("Billing")
-    endpoint.delay("Billing")
-    for traceparent in (f"00-{_TRACE}-{_SPAN}-01", "nonsense"):
-        row = delayed_row("Billing", due=endpoint.due_in(-60))
-        endpoint.load([replace(row, headers=_sent(row, traceparent))])
+    endpoint.set_up("Billing").delay_many(3)
 
 
-def _sent(row: DelayedRow, traceparent: str) -> str:
-    """Its headers as NServiceBus stores them: without spaces, and the destination last."""
-    headers = {"traceparent": traceparent} | json.loads(row.headers or "")
-    return json.dumps(headers, separators=(",", ":"))
-
-
-def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_messages(
+def test_sweep_is_a_trace_of_its_steps(
     engine: Engine, endpoint: Endpoint, collector: Collector
 ) -> None:
     _delay(endpoint)
@@ -58,32 +45,34 @@ def test_sweep_slices_and_sends_are_one_trace_with_links_to_who_sent_the_message
     found = attributes(root)
     assert (found["duesweep.dispatched"], found["duesweep.outcome"]) == (3, "done")
     assert found["duesweep.engine"] == engine.name
-    slices = collector.named("slice")
-    assert collector.below(root) == sorted(["plan", "settle"] + ["slice"] * len(slices))
-    sends = [span for span in collector.spans if span.name.startswith("send ")]
-    assert {span.parent_span_id for span in sends} <= {span.span_id for span in slices}
-    counts = [attributes(span)["messaging.batch.message_count"] for span in sends]
-    assert sum(int(count) for count in counts) == 3
-    (link,) = [link for span in sends for link in span.links]
-    assert (link.trace_id.hex(), link.span_id.hex()) == (_TRACE, _SPAN)
-    assert link.attributes[0].key == "nservicebus.message_id"
-    assert {span.name for span in sends} == {"send Billing"}
-    assert attributes(sends[0]) | {"messaging.batch.message_count": 0} == {
-        "messaging.system": "postgresql",
-        "messaging.operation.name": "send",
-        "messaging.operation.type": "send",
-        "messaging.destination.name": "Billing",
-        "messaging.batch.message_count": 0,
-        "duesweep.queue": f'"{endpoint.schema}"."Billing"',
-    }
+    assert collector.below(root) == ["dispatch", "plan", "settle"]
     assert {span.status.code for span in collector.spans} == {Status.STATUS_CODE_UNSET}
     assert {span.trace_id for span in collector.spans} == {root.trace_id}
     assert collector.services == {"sweeper"}
     assert {headers["api-key"] for headers in collector.headers} == {"secret"}
-    assert set(collector.paths) == {"/v1/traces"}
+    assert collector.paths == ["/v1/traces"]
 
 
-def test_send_that_is_refused_and_its_sweep_are_errors_with_the_exception_as_an_event(
+@pytest.mark.usefixtures("collector")
+def test_slices_get_neither_spans_nor_the_headers_for_the_collector(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _delay(endpoint)
+    found: list[Tracing] = []
+    dispatch = InProcessEngine.dispatch
+
+    def look(engine: InProcessEngine, session: DriverSession, plan: Slices, job: Job) -> Any:
+        found.append(job.context.tracing)
+        return dispatch(engine, session, plan, job)
+
+    monkeypatch.setattr(InProcessEngine, "dispatch", look)
+
+    run_sweep(endpoint)
+
+    assert found == [Tracing()]
+
+
+def test_sweep_with_messages_that_failed_is_an_error_with_the_reason(
     endpoint: Endpoint, collector: Collector
 ) -> None:
     endpoint.set_up("Billing").delay("Billing")
@@ -92,22 +81,15 @@ def test_send_that_is_refused_and_its_sweep_are_errors_with_the_exception_as_an_
 
     assert run_sweep(endpoint).outcome == "failures"
 
-    failed = [*collector.named("send Billing"), *collector.named("slice")]
-    assert len(failed) == 2
-    for span in failed:
-        assert span.status.code == Status.STATUS_CODE_ERROR
-        assert "takes_nothing" in span.status.message
-        assert attributes(span)["error.type"] == "RefusedMessageError"
-        (event,) = span.events
-        told = {each.key: each.value.string_value for each in event.attributes}
-        assert (event.name, told["exception.type"]) == ("exception", "RefusedMessageError")
-        assert told["exception.message"] == span.status.message
     (root,) = collector.named("sweep")
     assert (root.status.code, attributes(root)["error.type"]) == (
         Status.STATUS_CODE_ERROR,
         "failures",
     )
-    assert [event.name for event in root.events] == ["exception"]
+    (event,) = root.events
+    told = {each.key: each.value.string_value for each in event.attributes}
+    assert (event.name, told["exception.type"]) == ("exception", "failures")
+    assert told["exception.message"] == root.status.message
     assert "takes_nothing" in root.status.message
 
 
@@ -124,18 +106,6 @@ def test_sweep_that_an_error_ends_is_an_error(endpoint: Endpoint, collector: Col
         "ConfigError",
     )
     assert [event.name for event in root.events] == ["exception"]
-
-
-def test_links_that_were_cut_are_counted(endpoint: Endpoint, collector: Collector) -> None:
-    endpoint.set_up("Billing")
-    rows = [delayed_row("Billing", due=endpoint.due_in(-60)) for _ in range(130)]
-    traceparent = f"00-{_TRACE}-{_SPAN}-01"
-    endpoint.load([replace(row, headers=_sent(row, traceparent)) for row in rows])
-
-    assert run_sweep(endpoint).outcome == "done"
-
-    (send,) = collector.named("send Billing")
-    assert (len(send.links), attributes(send)["duesweep.links_cut"]) == (128, 2)
 
 
 def test_collector_that_refuses_costs_nothing_but_its_traces(

@@ -10,7 +10,6 @@ from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
-from duesweep.sweep.job import Tracing
 from duesweep.sweep.waiting import Destinations
 from duesweep_testing.builders import DUE, delayed_row, message
 
@@ -98,7 +97,7 @@ class World:
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
         self.destinations = Destinations(BreakerLimits(), RateLimits(), BatchLimits(), self.clock)
-        self.delivery = SliceDelivery(queue, self.clock, self.destinations, tracing=Tracing())
+        self.delivery = SliceDelivery(queue, self.clock, self.destinations)
 
     def deliver_all(self, *messages: Message) -> BatchResult:
         return self.delivery.deliver_all(messages, self.store_clock)

@@ -66,7 +66,7 @@ class Delivery:
         clock = self._clock
         # This waits for limits itself.
         self._destinations = Destinations(context.breaker, RateLimits(), context.limits, clock)
-        self._delivery = SliceDelivery(queue, clock, self._destinations, tracing=context.tracing)
+        self._delivery = SliceDelivery(queue, clock, self._destinations)
         self._rng = context.world.chance()
 
     def run(self, batch: _Batch) -> Iterator[Tally]:

@@ -53,10 +53,6 @@ class QueueSession(Protocol):
         """
         return None
 
-    def described(self, destination: Destination) -> tuple[str, str]:
-        """For traces: the messaging system, and the destination's name there."""
-        return "custom", str(destination)
-
     def longest_delay(self, destination: Destination) -> int:  # noqa: ARG002 - for all
         """For how many seconds the queue can defer a message; 0 if it cannot."""
         return 0

@@ -56,7 +56,6 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
     INSERT.
     """
 
-    _SYSTEM = "postgresql"
     # The tables whose rules or policies have to apply.
     _ruled: frozenset[TableName] = frozenset()
 

@@ -158,10 +158,6 @@ class RoutedQueueSession(QueueSession):
         session = self._session(route.connection)
         return RoutedDestination(route.connection, session.resolve(route.name_of(written)))
 
-    def described(self, destination: Destination) -> tuple[str, str]:
-        session, own = self._session_of(destination)
-        return session.described(own)
-
     def longest_delay(self, destination: Destination) -> int:
         session, own = self._session_of(destination)
         return session.longest_delay(own)

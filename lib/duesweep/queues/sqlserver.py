@@ -103,8 +103,6 @@ class SqlServerQueueTable:
 class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
     """Delivers by arrays of parameters."""
 
-    _SYSTEM = "sqlserver"
-
     def __init__(
         self,
         connection: SqlServerSession,

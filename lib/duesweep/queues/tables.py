@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from duesweep.core.address import (
     PostgreSqlAddresses,
     SqlServerAddresses,
-    SqlServerTable,
-    TableName,
 )
 from duesweep.core.errors import (
     ConfigError,
@@ -50,9 +48,6 @@ class QueueTableSession(QueueSession, Generic[Connection]):
     which is committed right before the store's: at least once.
     """
 
-    # The messaging system, as traces call it: the kind of the queue's settings.
-    _SYSTEM: ClassVar[str]
-
     def __init__(
         self, connection: Connection, addresses: Addresses, *, own_transaction: bool = False
     ) -> None:
@@ -67,11 +62,6 @@ class QueueTableSession(QueueSession, Generic[Connection]):
             self._look_up(table)
             self._known.add(table)
         return table
-
-    def described(self, destination: Destination) -> tuple[str, str]:
-        """The table without its schema, as its endpoint calls it."""
-        assert isinstance(destination, TableName | SqlServerTable)  # from `resolve`
-        return self._SYSTEM, destination.table
 
     def deliver(
         self, destination: Destination, messages: Sequence[Message]

@@ -79,7 +79,7 @@ class Batches:
         self._begin_sending = begin_sending
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
-        self._delivery = SliceDelivery(queue, self._clock, destinations, tracing=context.tracing)
+        self._delivery = SliceDelivery(queue, self._clock, destinations)
         self._unusual = unusual
         self._can_move = context.may_move and _moves(store)
 

@@ -18,7 +18,6 @@ from duesweep.core.message import BatchResult, Delivered, Fault, Message, separa
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Destination, QueueSession
-from duesweep.sweep.job import Attributes, Tracing
 from duesweep.sweep.waiting import Destinations
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
@@ -38,17 +37,9 @@ class ErrorCopies(NamedTuple):
 class SliceDelivery:
     """Delivers the messages of one slice; `destinations` know which of them may get messages."""
 
-    def __init__(
-        self,
-        queue: QueueSession,
-        clock: Clock,
-        destinations: Destinations,
-        *,
-        tracing: Tracing,
-    ) -> None:
+    def __init__(self, queue: QueueSession, clock: Clock, destinations: Destinations) -> None:
         self._queue = queue
         self._clock = clock
-        self._tracing = tracing
         self._destinations = destinations
         # By address: why it leads to no queue. With thousands of destinations, to ask again in each
         # batch could be a query a message.
@@ -81,8 +72,6 @@ class SliceDelivery:
                 result.blocked += group
         self._confirm(result, deadline)
         self._note_success(result)
-        if result.faulty:
-            self._fail(result.faulty[0][1])
         return result
 
     def deliver_error_messages(self, address: str, messages: Sequence[Message]) -> "ErrorCopies":
@@ -173,24 +162,16 @@ class SliceDelivery:
         self, address: str | None, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         try:
-            with self._tracing.span(*send_span(self._queue, destination, messages)):
-                refused = self._queue.deliver(destination, messages)
-                if refused:
-                    self._fail(next(iter(refused.values())))
-                return refused
+            return self._queue.deliver(destination, messages)
         except TransactionLostError as error:
             # When the batch is claimed again, it leaves this destination out.
             if error.destination_is_at_fault:
                 self._destinations.fail(address, str(error), took_seconds=0, is_lasting=True)
             raise
 
-    def _fail(self, error: DestinationError | MessageError) -> None:
-        self._tracing.fail(type(error).__name__, str(error))
-
     def _note_failure(
         self, address: str | None, error: DestinationError | MessageError, began: float
     ) -> None:
-        self._fail(error)
         self._destinations.fail(
             address,
             str(error),
@@ -247,21 +228,3 @@ def group_by_destination(
         else:
             groups.setdefault(message.destination, []).append(message)
     return unreadable, groups
-
-
-def send_span(
-    queue: QueueSession, destination: Destination, messages: Sequence[Message]
-) -> tuple[str, Attributes, Sequence[Message]]:
-    """The attributes of a span of sent messages, by OpenTelemetry's names (semantic conventions
-    1.45); `duesweep.queue` is the queue as the ledger names it.
-    """
-    system, name = queue.described(destination)
-    attributes: Attributes = {
-        "messaging.system": system,
-        "messaging.operation.name": "send",
-        "messaging.operation.type": "send",
-        "messaging.destination.name": name,
-        "messaging.batch.message_count": len(messages),
-        "duesweep.queue": str(destination),
-    }
-    return f"send {name}", attributes, messages

@@ -1,14 +1,13 @@
 """The parts of a sweep as plain values, and the part that every slice gets; spans, which say how
-long steps took, and about which messages.
+long steps took.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from duesweep.core.message import Message
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
     BatchLimits,
@@ -33,11 +32,7 @@ Attributes = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """A plain value: tasks get one that continues the driver's. It never raises. This one
-    records nothing; one that does `records`.
-    """
-
-    records: ClassVar[bool] = False
+    """Spans of a sweep, in the process that runs it. It never raises. This one records nothing."""
 
     def recording(
         self,
@@ -47,15 +42,8 @@ class Tracing:
         """A span above the spans of its block; it sends them all at its end."""
         return nullcontext()
 
-    def span(
-        self,
-        name: str,  # noqa: ARG002 - for spans that record
-        attributes: Attributes,  # noqa: ARG002
-        messages: Iterable[Message] = (),  # noqa: ARG002
-    ) -> AbstractContextManager[None]:
-        """A span below this thread's open span, with links to the spans in which these
-        messages were sent.
-        """
+    def span(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """A span below this thread's open span."""
         return nullcontext()
 
     def note(self, attributes: Attributes) -> None:
@@ -63,10 +51,6 @@ class Tracing:
 
     def fail(self, kind: str, reason: str) -> None:
         """Say of the span that is open in this thread that it failed."""
-
-    def for_tasks(self) -> "Tracing":
-        """What records below the span that is open in this thread, in another process too."""
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +84,10 @@ class SweepContext:
 
     @property
     def may_move(self) -> bool:
-        """Whether the store may put messages into queues itself: those are in its own transaction,
-        and no span needs a link to each message that a destination gets.
+        """Whether the store may put messages into queues itself: those are in its own
+        transaction.
         """
-        return self.queue.shares_transaction and not self.tracing.records
+        return self.queue.shares_transaction
 
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""

@@ -31,7 +31,7 @@ from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
-from duesweep.sweep.job import Attributes, Job
+from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn
 
 # With more destinations, this many messages are sorted together.
@@ -131,24 +131,21 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     task runs again, perhaps on another machine.
     """
     sweep_id = job.run.sweep_id
-    about: Attributes = {"duesweep.sweep_id": str(sweep_id), "duesweep.slice": slice_number}
-    with job.context.tracing.recording("slice", about):
-        of_slice = _Slice(job, slice_number, claim_keys)
-        number = of_slice.slice_number
-        try:
-            with collect_rarely():
-                run_on_sessions(job, of_slice.breaker, of_slice.run)
-        except SweepClosedError as error:
-            _log.warning("Slice %d of sweep %s stops: %s", number, sweep_id, error)
-        except (StoreError, ConfigError) as error:
-            told = make_printable(str(error))
-            _log.warning("Slice %d of sweep %s is cut: %s", number, sweep_id, told)
-            job.context.tracing.fail(type(error).__name__, str(error))
-            # On a new session. If it cannot be opened, the missing row says the slice was cut.
-            with suppress(DuesweepError), job.context.store.open_task() as store:
-                store.end_slice(job.run, number, of_slice.end(str(error)))
-            if isinstance(error, ConfigError):
-                raise
+    of_slice = _Slice(job, slice_number, claim_keys)
+    number = of_slice.slice_number
+    try:
+        with collect_rarely():
+            run_on_sessions(job, of_slice.breaker, of_slice.run)
+    except SweepClosedError as error:
+        _log.warning("Slice %d of sweep %s stops: %s", number, sweep_id, error)
+    except (StoreError, ConfigError) as error:
+        told = make_printable(str(error))
+        _log.warning("Slice %d of sweep %s is cut: %s", number, sweep_id, told)
+        # On a new session. If it cannot be opened, the missing row says the slice was cut.
+        with suppress(DuesweepError), job.context.store.open_task() as store:
+            store.end_slice(job.run, number, of_slice.end(str(error)))
+        if isinstance(error, ConfigError):
+            raise
 
 
 class _Slice:

@@ -39,7 +39,7 @@ from duesweep.core.policy import MAX_SLICE_ROWS, REST_SECONDS, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
-from duesweep.sweep.job import Attributes, CutShort, Job, SweepContext
+from duesweep.sweep.job import Attributes, CutShort, Job, SweepContext, Tracing
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
@@ -281,7 +281,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
         with living_session(context, session, run, stop=stop) as living:
             try:
                 _close(living, run, cut_short, is_planned=not is_stopped)
-                with context.tracing.span("settle", {}), stop.waits.waiting(STORAGE, _UNANSWERED):
+                with context.tracing.span("settle"), stop.waits.waiting(STORAGE, _UNANSWERED):
                     patience = _patience(context, stop, _AFTER_SECONDS)
                     seconds = BRIEFLY_SECONDS if context.repeats else inf
                     report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
@@ -392,7 +392,7 @@ class _Dispatching:
         """
         engine, context = self.engine, self.context
         if not self.parts:
-            with context.tracing.span("plan", {}):
+            with context.tracing.span("plan"):
                 cut = engine.slicing(context.slices, context.limits.rows)
                 plan = session.plan(run.horizon, cut)
             self.take(run.horizon, plan)
@@ -400,7 +400,8 @@ class _Dispatching:
             return None
         part, *self.parts = self.parts
         job = self._job(run, part, first_slice=session.note_slices(run, part.plan))
-        with self.watch(run, part.plan.found) if self.watch else nullcontext():
+        watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
+        with context.tracing.span("dispatch"), watched:
             cut_short = engine.dispatch(session, part.plan, job)
         self.is_lasting = cut_short is not None and cut_short.is_lasting
         self.is_full = job.shares is not None
@@ -412,7 +413,8 @@ class _Dispatching:
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
         stop = self.stop
         return Job(
-            replace(self.context, tracing=self.context.tracing.for_tasks()),
+            # Its class and its secrets are not for executors.
+            replace(self.context, tracing=Tracing()),
             run,
             shares=part.shares,
             first_slice=first_slice,

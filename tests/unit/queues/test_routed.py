@@ -11,12 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from duesweep.core.address import (
-    PostgreSqlAddresses,
-    SqlServerAddresses,
-    SqlServerTable,
-    TableName,
-)
 from duesweep.core.errors import (
     ConfigError,
     DestinationError,
@@ -30,13 +24,8 @@ from duesweep.core.errors import (
 )
 from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import Route
-from duesweep.queues.base import Destination, Queue, QueueSession
-from duesweep.queues.postgresql import PostgreSqlQueueSession
-from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from duesweep.queues.rabbitmq.topology import Style
-from duesweep.queues.rabbitmq.wire import Punctuality
-from duesweep.queues.routed import RoutedDestination, RoutedQueue, RoutedQueueSession
-from duesweep.queues.sqlserver import SqlServerQueueSession
+from duesweep.queues.base import Queue
+from duesweep.queues.routed import RoutedQueue
 from duesweep.stores.base import DriverSession, Horizon, TaskSession
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -201,30 +190,6 @@ def test_deliveries_are_exactly_once_where_all_connections_share_the_stores_tran
 
     assert not world.routed.shares_transaction
     assert RoutedQueue({"near": world.near}, ROUTES, ("x",)).shares_transaction
-
-
-def test_traces_name_a_destination_plainly_with_the_system_of_its_connection() -> None:
-    connection: Any = None
-    sessions: dict[str, tuple[QueueSession, Destination]] = {
-        "postgresql": (
-            PostgreSqlQueueSession(connection, PostgreSqlAddresses("Sales", "public")),
-            TableName("other", 'Bill"ing'),
-        ),
-        "sqlserver": (
-            SqlServerQueueSession(connection, SqlServerAddresses("Sales", "dbo", "nsb")),
-            SqlServerTable("nsb", "dbo", 'Bill"ing'),
-        ),
-        "rabbitmq": (
-            RabbitMqQueueSession(
-                connection, Style.CONVENTIONAL, "Sales", Punctuality(is_wanted=False)
-            ),
-            'Bill"ing',
-        ),
-    }
-    routed = RoutedQueueSession(RoutedWorld().routed, lambda name: sessions[name][0])
-    for name, (_, destination) in sessions.items():
-        routed.sessions[name] = sessions[name][0]
-        assert routed.described(RoutedDestination(name, destination)) == (name, 'Bill"ing')
 
 
 class _Noticing(MemoryQueue):

@@ -158,9 +158,6 @@ class RabbitMqQueueSession(QueueSession):
             self._found.add(name)
         return name
 
-    def described(self, destination: Destination) -> tuple[str, str]:
-        return "rabbitmq", str(destination)
-
     def longest_delay(self, destination: Destination) -> int:
         """The ladder's longest delay, in seconds; 0 if the endpoint's name is too long for it."""
         key = topology.routing_key(0, str(destination))
