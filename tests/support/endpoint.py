@@ -14,7 +14,6 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.address import quote_name
-from duesweep.operations.setup import set_up
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row
 from support import commands
@@ -133,7 +132,7 @@ class Endpoint(Generic[S]):
         if self.rows.create is not None:
             index = quote_name(f"{self._delayed_name[:50]}_TimeIdx")
             self.execute(self.rows.create.format(table=self.delayed, index=index))
-        set_up(self.config(**overrides))
+        self.server.set_up(self.config(**overrides))
         for queue in queues:
             self.create_queue(queue)
         return self

@@ -12,8 +12,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 
+from duesweep.config import Config
+from duesweep.config.adapters.roles import setup_steps
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.drivers.statements import statement
+from duesweep.operations.setup import set_up
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -72,6 +75,16 @@ class PostgreSqlServer:
         """Run a statement, committed at once; values take the places of $1 …"""
         with psycopg.RawCursor(self.admin) as cursor:
             cursor.execute(text.encode(), values or None)
+
+    def set_up(self, config: Config) -> None:
+        """As `duesweep setup`, but by its printed script if that is for this database alone: the
+        command asks for each table first, which takes three times as long.
+        """
+        steps = setup_steps(config)
+        if len(steps) == 1 and config.store.dsn.get_secret_value() == self.dsn:
+            self.execute(f"{steps[0].script()}\nRESET ALL")
+        else:
+            set_up(config)
 
     def create_schema(self, schema: str) -> None:
         with suppress(psycopg.errors.DuplicateSchema):

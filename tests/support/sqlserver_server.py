@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.operations.setup import set_up
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -96,6 +98,9 @@ class SqlServer:
     def execute(self, text: str, *values: object) -> int:
         """Run a statement, committed at once; values take the places of `?`."""
         return self.database.execute(text, *values)
+
+    def set_up(self, config: Config) -> None:
+        set_up(config)
 
     def create_schema(self, schema: str) -> None:
         self.database.create_schema(schema)
