@@ -16,6 +16,7 @@ import inspect
 import json
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -135,11 +136,16 @@ def private_names(file: Path, test: str | None) -> list[str]:
     test itself and in its fixtures and helpers of the same module. Without a test, all of the
     module.
     """
-    module = ast.parse(file.read_bytes())
+    module = _module(file)
     found = {name for node in ast.walk(module) for name in _imported(node)}
     for definition in _used(module, test):
         found.update(name for node in ast.walk(definition) for name in _named(node))
     return sorted(filter(_is_private, found))
+
+
+@cache
+def _module(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes())
 
 
 def _place(item: pytest.Item) -> tuple[Path, str | None]:

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,16 @@ def test_each_mutant_changes_one_place_of_the_code_as_it_is() -> None:
 def _tests_of(file: Path) -> set[str]:
     """The tests that a file has: `test_a`, or `TestStore::test_b` of a class in it."""
     tree = ast.parse(file.read_text("utf-8"))
-    shipped = {name for one in CONTRACT for name in _names(ast.parse(one.read_text("utf-8")))}
     found = _names(tree, only_top=True)
     for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
         # Its own, or tests of the shipped suite that it runs.
-        found |= {f"{kind.name}::{name}" for name in _names(kind) | shipped}
+        found |= {f"{kind.name}::{name}" for name in _names(kind) | _shipped()}
     return found
+
+
+@cache
+def _shipped() -> set[str]:
+    return {name for one in CONTRACT for name in _names(ast.parse(one.read_text("utf-8")))}
 
 
 def _names(tree: ast.AST, *, only_top: bool = False) -> set[str]:
