@@ -16,6 +16,7 @@ from duesweep.stores.base import Slices, SweepRun
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep import settle
 from duesweep.sweep import sweep as pipeline
+from duesweep.sweep.slice import Slice
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
@@ -310,7 +311,7 @@ def test_part_that_is_cut_short_ends_the_command(
         raise ZeroDivisionError("a defect")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "dispatch_slice", fail)
+        patch.setattr(Slice, "work", fail)
         report = _sweep(endpoint)
 
     assert (report.found, report.dispatched, report.left) == (30, 0, 30)

@@ -432,9 +432,9 @@ def look_ahead(
 
 
 def _slices_in_process(context: SweepContext, eligible: int) -> int:
-    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - a look does without
+    from duesweep.sweep.sweep import sessions_for  # noqa: PLC0415 - a look does without
 
-    return InProcessEngine().slicing(context.slices, context.limits.rows).count(eligible)
+    return sessions_for(context, eligible)
 
 
 def with_problems(

@@ -1,4 +1,4 @@
-"""One slice: its claim keys, its batches, new sessions after a service has failed, and its end.
+"""One slice: its claim keys, its batches, the sessions that work on it, and its end.
 
 A slice is safe to run twice: rows that are gone or locked are the work of another process. If a
 service fails, the slice continues with new sessions; if it fails for too long, the slice ends, and
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
-from duesweep.core.account import Account, BreakerState, CarefulBatches, SliceEnd
+from duesweep.core.account import Account, BreakerState, CarefulBatches, SliceEnd, add_ends
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -125,68 +125,112 @@ _log = logging.getLogger(__name__)
 
 
 def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-    """Dispatch the messages that the claim keys lead to.
+    """Dispatch the messages that the claim keys lead to, on one session; see `Slice.work`."""
+    Slice(job, slice_number, claim_keys).work()
 
-    Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark the
-    task runs again, perhaps on another machine.
+
+class Slice:
+    """One slice. As many threads as it has `sessions` call `work`, each with a session of its own:
+    they take their batches from one list, so that all of them end at about the same time.
     """
-    sweep_id = job.run.sweep_id
-    of_slice = _Slice(job, slice_number, claim_keys)
-    number = of_slice.slice_number
-    try:
-        with collect_rarely():
-            run_on_sessions(job, of_slice.breaker, of_slice.run)
-    except SweepClosedError as error:
-        _log.warning("Slice %d of sweep %s stops: %s", number, sweep_id, error)
-    except (StoreError, ConfigError) as error:
-        told = make_printable(str(error))
-        _log.warning("Slice %d of sweep %s is cut: %s", number, sweep_id, told)
-        # On a new session. If it cannot be opened, the missing row says the slice was cut.
-        with suppress(DuesweepError), job.context.store.open_task() as store:
-            store.end_slice(job.run, number, of_slice.end(str(error)))
-        if isinstance(error, ConfigError):
-            raise
 
-
-class _Slice:
-    """One slice: its batches one after the other, on new sessions if a service has failed."""
-
-    _store: TaskSession
-    _queue: QueueSession
-    _batches: Batches
-
-    def __init__(self, job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
-        self._job = job
+    def __init__(
+        self, job: Job, slice_number: int, claim_keys: ClaimKeys, sessions: int = 1
+    ) -> None:
+        self.job, self.claim_keys = job, claim_keys
         # As the journal counts it.
-        self.slice_number = job.first_slice + slice_number
-        self._fault = claim_keys.fault
-        self._most = None if job.shares is None else job.shares[slice_number]
-        self._claim_keys = claim_keys
+        self.number = job.first_slice + slice_number
+        count = len(claim_keys.keys)
+        share = count if job.shares is None else job.shares[slice_number]
+        # How many messages it may claim; None: all of its own.
+        self.most = share if share < count else None
+        # Several would not know how much of its share the others use up.
+        self.sessions = sessions if self.most is None else 1
         # Only a batch that is moved has a statement for each destination.
         in_order = job.shares is not None or not job.context.may_move
         places = claim_keys.places(in_order=in_order)
         sizes = [claim_keys.sizes[place] for place in places]
         # Messages of one Due may have one claim key: a batch with only some of them is unusual.
         together = [claim_keys.keys[place] for place in places]
-        self._to_do = self._cut(job.context.limits.batches(places, sizes, together))
+        self._batches = job.context.limits.batches(places, sizes, together)
+        self._lock = threading.Lock()
+        self._ends: dict[_Worker, SliceEnd] = {}
+
+    def batches(self) -> Iterator[Sequence[int]]:
+        """The batches that no session has taken yet, each when it is asked for."""
+        while True:
+            with self._lock:
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def end(self, worker: "_Worker", end: SliceEnd) -> SliceEnd | None:
+        """Note the end of a session's work. Returns the end of the slice, if it was the last."""
+        with self._lock:
+            self._ends[worker] = end
+            if len(self._ends) < self.sessions:
+                return None
+            given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
+            return add_ends([given, *self._ends.values()])
+
+    def work(self) -> None:
+        """Dispatch on one session, or on new ones if a service fails, until no batch is left. The
+        last session to end journals the end of the slice.
+
+        Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
+        the task runs again, perhaps on another machine.
+        """
+        job, sweep_id = self.job, self.job.run.sweep_id
+        worker = _Worker(self)
+        try:
+            with collect_rarely():
+                run_on_sessions(job, worker.breaker, worker.run)
+        except SweepClosedError as error:
+            _log.warning("Slice %d of sweep %s stops: %s", self.number, sweep_id, error)
+        except (StoreError, ConfigError) as error:
+            told = make_printable(str(error))
+            _log.warning("Slice %d of sweep %s is cut: %s", self.number, sweep_id, told)
+            if (end := self.end(worker, worker.end(str(error)))) is not None:
+                # On a new session. If it cannot be opened, the missing row says the slice was cut.
+                with suppress(DuesweepError), job.context.store.open_task() as store:
+                    store.end_slice(job.run, self.number, end)
+            if isinstance(error, ConfigError):
+                raise
+
+
+class _Worker:
+    """The work of one session on a slice: batches one after the other, on new sessions if a service
+    has failed.
+    """
+
+    _store: TaskSession
+    _queue: QueueSession
+    _batches: Batches
+
+    def __init__(self, of_slice: Slice) -> None:
+        self._slice, self._job = of_slice, of_slice.job
+        self._to_do = self._cut(of_slice.batches())
         # The rest of the current batch. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
-        self.breaker = SessionBreaker(job)
-        context = job.context
+        self.breaker = SessionBreaker(self._job)
+        context = self._job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._destinations = Destinations(
             context.breaker, context.rate_limits, context.limits, self._clock
         )
-        self._account = Account(given=len(claim_keys.keys))
+        self._account = Account()
         self._unusual: Counter[str] = Counter()
 
     def run(self, store: TaskSession, queue: QueueSession) -> None:
-        """Run the rest of the slice, batch after batch, and journal its end."""
+        """Run the rest of the slice, batch after batch, and journal its end if no other session
+        works on it.
+        """
         job = self._job
         self._store, self._queue = store, queue
         self._batches = Batches(
             job,
-            self.slice_number,
+            self._slice.number,
             store,
             queue,
             destinations=self._destinations,
@@ -198,11 +242,13 @@ class _Slice:
             self._run_all()
         except SweepStoppedError:
             self._leave_all()
-        reasons = (self._fault, self._destinations.blocked_reason)
-        store.end_slice(job.run, self.slice_number, self.end("; ".join(filter(None, reasons))))
+        reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
+        end = self._slice.end(self, self.end("; ".join(filter(None, reasons))))
+        if end is not None:
+            store.end_slice(job.run, self._slice.number, end)
 
     def end(self, reason: str | None) -> SliceEnd:
-        """The end of the slice. What still waits for a destination is left."""
+        """The end of this work. What still waits for a destination is left."""
         account = self._account + Account(left=self._destinations.left)
         own_queue, now = self._job.context.store.own_queue, self._clock.now()
         reports = self._destinations.reports(own_queue, self.breaker.circuit, now)
@@ -213,7 +259,7 @@ class _Slice:
             _log.log(
                 level,
                 "Slice %d of sweep %s: the careful form, which takes longer, in %d batches: %s",
-                self.slice_number,
+                self._slice.number,
                 self._job.run.sweep_id,
                 self._unusual.total(),
                 make_printable("; ".join(self._unusual)),
@@ -235,9 +281,9 @@ class _Slice:
         locked or gone use up none of its share: otherwise the same ones could use up all of it in
         each sweep, and no other message would ever go.
         """
-        if self._most is None:
+        if self._slice.most is None:
             return wanted
-        return max(0, min(wanted, self._most - self._account.claimed))
+        return max(0, min(wanted, self._slice.most - self._account.claimed))
 
     def _cut(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """The batches, in parts with no more messages than may still be claimed when each is asked
@@ -259,7 +305,7 @@ class _Slice:
     def _run_batch(self, batch: Sequence[int]) -> None:
         """Run a batch in the first form in which it is not unusual."""
         collect_new()
-        self._in_hand = groups = self._claim_keys.groups(batch)
+        self._in_hand = groups = self._slice.claim_keys.groups(batch)
         if not self._room(len(batch)):
             raise SweepStoppedError("The slice has claimed its share")
         for form in self._batches.forms():
@@ -303,7 +349,7 @@ class _Slice:
         # RabbitMQ gets these messages again, and only this line says so.
         _log.warning(
             "Slice %d of sweep %s claims a batch again: %s",
-            self.slice_number,
+            self._slice.number,
             self._job.run.sweep_id,
             make_printable(reason),
         )

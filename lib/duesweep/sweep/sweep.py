@@ -10,8 +10,8 @@ before the next one begins, so the journal is bounded.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -51,7 +51,7 @@ from duesweep.sweep.settle import (
     settle_first,
     settle_last,
 )
-from duesweep.sweep.slice import ClaimKeys, dispatch_slice, read_claim_keys
+from duesweep.sweep.slice import ClaimKeys, Slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
@@ -84,14 +84,19 @@ class Engine(Protocol):
         """
 
 
-# An interrupted sweep waits at most this long for the batch of the other thread.
+# An interrupted sweep waits at most this long for its current batches.
 _INTERRUPTED_SECONDS = 0.5
+
+
+# More do not make a sweep faster on two cores.
+_MOST_SESSIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
-    """Runs one slice, or two at once: while one of them waits for the server, the other one works.
-    Reads claim keys over the driver's session. `spark` is for the ledger. `progressed`: see `Job`.
+    """Runs one slice after the other, each on several sessions at once: while one of them waits for
+    the server, another one works. Reads claim keys over the driver's session. `spark` is for the
+    ledger. `progressed`: see `Job`.
     """
 
     name: str = "in-process"
@@ -99,60 +104,44 @@ class InProcessEngine:
     progressed: Callable[[], object] | None = None
     without_spark: Problem | None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """Two, unless one is wanted. More than a sweep has are read slice by slice."""
-        cut = slicing(min(wanted or 2, 2), batch_rows)
-        return replace(cut, read_at_once=MOST_IN_A_SWEEP)
+    def slicing(self, wanted: int, batch_rows: int) -> Slicing:  # noqa: ARG002 - for sessions
+        """One, if it fits into memory: the next slice is read while the sessions work on one."""
+        return replace(slicing(2, batch_rows), slices=1, read_at_once=MOST_IN_A_SWEEP)
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
-        """Dispatch all slices. A store that fails ends its slice, which journals the reason; the
-        limits of its waits end a slice whose services are silent. Returns an unexpected error, or
-        one of configuration, whose slice counts as cut.
+        """Dispatch all slices. A store that fails ends the work of its session, whose reason is
+        journalled; the limits of its waits end a session whose services are silent. Returns an
+        unexpected error, or one of configuration, whose slice counts as cut.
         """
         if self.progressed is not None:
             job = replace(job, progressed=self.progressed)
         ends: list[CutShort | None] = []
-
-        def read(number: int) -> ClaimKeys:
-            return read_claim_keys(session.claim_keys(plan, number))
-
         numbers = range(len(plan.planned))
-        # There are more than two if larger ones would not fit into memory.
-        for first, *others in (numbers[at : at + 2] for at in numbers[::2]):
-            with ExitStack() as stack:
-                beside = [stack.enter_context(_beside(job, each, read(each))) for each in others]
-                ends.append(_dispatch_one(job, first, read(first)))
-            ends += [end.result() for end in beside]
+        slices = (read_claim_keys(session.claim_keys(plan, number)) for number in numbers)
+        claim_keys = next(slices, None)
+        while claim_keys is not None:
+            with _working(job, len(ends), claim_keys) as at_work:
+                # While the sessions work, the next slice is read.
+                claim_keys = next(slices, None)
+            ends.append(next(filter(None, [each.result() for each in at_work]), None))
         return next(filter(None, ends), None)
 
 
-def _dispatch_one(job: Job, number: int, claim_keys: ClaimKeys) -> CutShort | None:
-    """Dispatch a slice. Returns an unexpected error, or one of configuration: the other slices
-    continue, and the sweep is closed with the reason.
-    """
-    try:
-        dispatch_slice(job, number, claim_keys)
-    except ConfigError as error:
-        return CutShort(str(error), is_lasting=True)
-    except DuesweepError:
-        raise
-    except Exception as error:  # noqa: BLE001 - of whatever kind
-        logs.exception("slice_failed", sweep_id=str(job.run.sweep_id), slice=number)
-        return CutShort(
-            f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
-            "report this, with the log"
-        )
-    return None
+def sessions_for(context: SweepContext, messages: int) -> int:
+    """How many sessions dispatch so many messages in this process: no more than batches."""
+    wanted = min(context.slices or _MOST_SESSIONS, _MOST_SESSIONS)
+    return max(1, min(wanted, -(-messages // context.limits.rows)))
 
 
 @contextmanager
-def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[CutShort | None]]:
-    """Dispatch a slice in a thread while the block runs, and wait for its end after the block.
+def _working(
+    job: Job, number: int, claim_keys: ClaimKeys
+) -> Iterator[Sequence["Future[CutShort | None]"]]:
+    """Dispatch a slice in threads while the block runs, and wait for their ends after the block.
 
-    If the block raises, the slice ends after its current batch, and counts as cut. A batch whose
-    server does not answer is not awaited: it commits as a whole or not at all.
+    If the block raises, they end after their current batches, and the slice counts as cut. A batch
+    whose server does not answer is not awaited: it commits as a whole or not at all.
     """
-    end: Future[CutShort | None] = Future()
     is_over = threading.Event()
 
     def progressed() -> None:
@@ -160,22 +149,47 @@ def _beside(job: Job, number: int, claim_keys: ClaimKeys) -> Iterator[Future[Cut
             raise SystemExit
         job.progressed()
 
-    def run() -> None:
+    sessions = sessions_for(job.context, len(claim_keys.keys))
+    of_slice = Slice(replace(job, progressed=progressed), number, claim_keys, sessions)
+
+    def run(end: "Future[CutShort | None]") -> None:
         try:
-            end.set_result(_dispatch_one(replace(job, progressed=progressed), number, claim_keys))
+            end.set_result(_work(of_slice))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
             end.set_exception(error)
 
-    # A daemon: a process that is to end at once does not wait for it.
-    thread = threading.Thread(target=run, name=f"duesweep slice {number}", daemon=True)
-    thread.start()
+    ends: list[Future[CutShort | None]] = [Future() for _ in range(of_slice.sessions)]
     try:
-        yield end
-        thread.join()
+        for session, end in enumerate(ends, 1):
+            # A daemon: a process that is to end at once does not wait for it.
+            name = f"duesweep slice {number}, session {session}"
+            threading.Thread(target=run, args=(end,), name=name, daemon=True).start()
+        yield ends
+        wait(ends)
     except BaseException:
         is_over.set()
-        thread.join(_INTERRUPTED_SECONDS)
+        wait(ends, _INTERRUPTED_SECONDS)
         raise
+
+
+def _work(of_slice: Slice) -> CutShort | None:
+    """Work on a slice. Returns an unexpected error, or one of configuration: the other sessions
+    continue, and the sweep is closed with the reason.
+    """
+    try:
+        of_slice.work()
+    except ConfigError as error:
+        return CutShort(str(error), is_lasting=True)
+    except DuesweepError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of whatever kind
+        sweep_id, number = of_slice.job.run.sweep_id, of_slice.number
+        logs.exception("slice_failed", sweep_id=str(sweep_id), slice=number)
+        return CutShort(
+            f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
+            "report this, with the log"
+        )
+    return None
 
 
 # Of a larger backlog, several sweeps are made. The journal holds about 500 MB of one.
