@@ -109,7 +109,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
     keys = endpoint.delay_many(30)
     plan, forms = SqlDriver.plan, Batches.forms
 
-    def plan_three(session: SqlDriver, horizon: Horizon, _: Slicing) -> Slices:
+    def plan_three(session: SqlDriver, horizon: Horizon, *_: object) -> Slices:
         return plan(session, horizon, Slicing(3))
 
     def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
@@ -123,7 +123,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
         yield run
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqlDriver, "plan", plan_three)
+        patch.setattr(SqlDriver, "plan_at_once", plan_three)
         patch.setattr(Batches, "forms", forms_with_a_defect)
         cut = run_sweep(endpoint)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits, Slicing
-from duesweep.stores.base import DriverSession, Slices
-from duesweep.sweep.job import CutShort, Job
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.stores.base import DriverSession, Horizon, Slices
+from duesweep.sweep.job import CutShort, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import slicing
 from support.endpoint import Endpoint
@@ -29,8 +29,8 @@ class _ThreadsEngine:
     name: str = "in-process"
     spark: None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        return slicing(wanted, batch_rows)
+    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+        return session.plan(horizon, slicing(context.slices, context.limits.rows))
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]

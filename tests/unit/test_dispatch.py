@@ -462,6 +462,13 @@ def test_destinations_of_a_chunk_that_are_not_as_many_as_its_keys_are_unknown() 
     ]
 
 
+def test_claim_keys_are_in_the_order_of_their_chunks() -> None:
+    rows = [Row(claim_keys=key, sizes="1", total=3, chunk=n) for n, key in ((2, "c"), (0, "a"))]
+    rows.append(Row(claim_keys="b", sizes="1", total=3, chunk=1))
+
+    assert read_claim_keys(rows).keys == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_claim_keys_of_many_destinations_come_together_unless_their_order_counts(
     *, in_order: bool

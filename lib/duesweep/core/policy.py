@@ -148,15 +148,11 @@ class Slicing:
     """How many slices a plan gets: at most `slices`, and fewer if they would have less than
     `least_rows`; but more if one had more than `most_rows`, which would not fit into a task's
     memory. The stores count so in SQL, in the same statement that finds the slices.
-
-    A store may read the claim keys with the plan if there are at most `read_at_once`; its slices
-    then have some messages more or fewer.
     """
 
     slices: int
     least_rows: int = 1
     most_rows: int = MAX_SLICE_ROWS
-    read_at_once: int = 0
 
     def count(self, found: int) -> int:
         """The number of slices for `found` messages; 1 for no messages."""

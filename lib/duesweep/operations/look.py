@@ -140,11 +140,11 @@ def look(
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
     pauses = session.pauses()
     reach = replace(context.reach(now), since=work.since)
-    plan = _plan(session, context, reach) if plans else None
+    plan, found = _plan(session, context, reach) if plans else (None, None)
 
     def count() -> int:
-        found = session.count_pending(horizon, context.spark_from) if plan is None else plan.found
-        return (stop or Stop()).most_of(found)
+        pending = session.count_pending(horizon, context.spark_from) if found is None else found
+        return (stop or Stop()).most_of(pending)
 
     on_spark = (for_spark or needs_spark)(context, count)
     return Look(
@@ -157,17 +157,24 @@ def look(
     )
 
 
-def _plan(session: DriverSession, context: SweepContext, horizon: Horizon) -> Slices | None:
-    """The plan of a sweep in this process; None: it is Spark's, or has to be counted first."""
+def _plan(
+    session: DriverSession, context: SweepContext, horizon: Horizon
+) -> tuple[Slices | None, int | None]:
+    """The plan of a sweep in this process, unless it is Spark's or too large; and the number of
+    messages, counted up to `spark_from`, if that is known now.
+    """
     if configuration.has_prepared_session() or always_needs_spark(context):
-        return None
-    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415 - only if there is work
+        return None, None
+    from duesweep.sweep.sweep import (  # noqa: PLC0415 - only if there is work
+        MOST_IN_A_SWEEP,
+        in_process,
+    )
 
-    slicing = InProcessEngine().slicing(context.slices, context.limits.rows)
-    if context.spark_from is not None:
-        most = min(slicing.read_at_once, context.spark_from - 1)
-        slicing = replace(slicing, read_at_once=most)
-    return session.plan_at_once(horizon, slicing)
+    most = min(MOST_IN_A_SWEEP, (context.spark_from or MOST_IN_A_SWEEP + 1) - 1)
+    plan = session.plan_at_once(horizon, in_process(context), most)
+    if plan is None:
+        return None, context.spark_from if context.spark_from == most + 1 else None
+    return plan, plan.found
 
 
 def _without_work(session: DriverSession, look: Look) -> Look:

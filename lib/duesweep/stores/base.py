@@ -195,11 +195,12 @@ class Slices:
     (the number, from 0), `claim_keys` and `sizes` (bytes of headers and body), the latter two lists
     separated by commas, oldest first, and `total`: how many claim keys all rows of the slice have
     together. A slice without claim keys also has a row. Without one, an empty slice would look like
-    a read that broke off. A store that moves messages itself has a column more: `forwards`, as
-    `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
+    a read that broke off. Several rows of a slice are in the order of another column, `chunk`. A
+    store that moves messages itself has a column more: `forwards`, as `Forwarded` has them, with
+    `BETWEEN_FORWARDS` between them.
 
     A part of a plan has the same query; `begin` is the number of its first slice there. `read` are
-    the rows of each slice of the whole plan, if they were read with it.
+    the rows of each slice, if they were read with the plan: their `total` counts all slices.
     """
 
     claim_keys_query: str
@@ -570,11 +571,13 @@ class DriverSession(Protocol):
         """Give the journal its id, unless it has one. Only if it keeps an age."""
         raise not_supported("The id of a journal")
 
-    def plan_at_once(self, horizon: Horizon, slicing: Slicing) -> Slices | None:
-        """A plan with its claim keys, if the store holds about `slicing.read_at_once` messages at
-        most, due or not; None: more, or the store does not know without counting.
+    def plan_at_once(self, horizon: Horizon, slicing: Slicing, most: int) -> Slices | None:
+        """A plan of at most `most` messages; None: more are eligible. A store may read the claim
+        keys with it; the slices may then differ somewhat in size.
         """
-        return None
+        if self.count_pending(horizon, most + 1) > most:
+            return None
+        return self.plan(horizon, slicing)
 
     def jdbc(self) -> JdbcSource:
         """How Spark reaches the store's database."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from uuid import UUID
 
 from duesweep.core.change import DueSpan, WaitingMessage
@@ -186,10 +186,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
 
     def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
         """Slices of equal size by (Due, place), however many messages share one Due."""
-        most, stored = slicing.read_at_once, self._estimated_rows()
-        if most and (stored <= most or self.count_pending(horizon, most + 1) <= most):
-            return self._read_plan(horizon, slicing, stored)
-        with self._patient(stored):
+        with self._looking_at_all():
             rows = self._session.rows(
                 "plan_bounds",
                 **self._pending(horizon),
@@ -200,32 +197,21 @@ class SqlDriver(SqlJournal, OperatorDriver):
         firsts = [(row.due, row.place) for row in rows[1:]]
         return Slices(self._claim_keys_query(horizon, firsts), _slice_sizes(rows))
 
-    def plan_at_once(self, horizon: Horizon, slicing: Slicing) -> Slices | None:
+    def plan_at_once(self, horizon: Horizon, slicing: Slicing, most: int) -> Slices | None:
+        """In one statement, which stops reading after one message more than `most`."""
         stored = self._estimated_rows()
-        if stored > slicing.read_at_once:
+        # It would read in vain.
+        if stored > most and self.count_pending(horizon, most + 1) > most:
             return None
-        return self._read_plan(horizon, slicing, stored)
-
-    def _read_plan(self, horizon: Horizon, slicing: Slicing, stored: int) -> Slices:
-        """A plan with all claim keys, read in one statement; each slice has whole rows of it. The
-        table has about as many messages as are `stored`.
-        """
-        chunk = min(_CHUNK_ROWS, slicing.least_rows)
-        query = self._claim_keys_query(horizon, (), chunk)
+        query = self._claim_keys_query(horizon, (), most + 1)
         with self._patient(stored):
             rows = self._session.named({"query": query, "slice": "0"}).rows("read_slice")
         found = rows[0].total or 0
+        if found > most:
+            return None
         size = -(-len(rows) // slicing.count(found))
-        planned = _cut(found, size * chunk)
         slices = [rows[at : at + size] for at in range(0, len(rows), size)]
-        read = [
-            [
-                _Chunk(row.claim_keys, row.sizes, total, getattr(row, "forwards", None))
-                for row in of_slice
-            ]
-            for total, of_slice in zip(planned, slices, strict=False)
-        ]
-        return Slices(query, planned, read=read)
+        return Slices(query, _cut(found, size * _CHUNK_ROWS), read=slices)
 
     def note_slices(self, run: SweepRun, plan: Slices) -> int:
         self._found = plan.found
@@ -255,18 +241,19 @@ class SqlDriver(SqlJournal, OperatorDriver):
             return self._session.named(names).rows("read_slice")
 
     def _claim_keys_query(
-        self, horizon: Horizon, firsts: Sequence[tuple[str, str]], chunk: int = _CHUNK_ROWS
+        self, horizon: Horizon, firsts: Sequence[tuple[str, str]], most: int = _ALL
     ) -> str:
-        values = self._of_claim_keys(horizon, chunk)
+        values = self._of_claim_keys(horizon, most)
         query = self._session.query("plan_claim_keys", **values)
         return query.replace(_BOUNDS, self._dialect.bounds(self._kind, horizon.since, firsts))
 
-    def _of_claim_keys(self, horizon: Horizon, chunk: int = _CHUNK_ROWS) -> dict[str, str]:
+    def _of_claim_keys(self, horizon: Horizon, most: int = _ALL) -> dict[str, str]:
         return {
             "source": self.source,
             "horizon": self._dialect.due_in(horizon.before),
             "paused": self._pausing(),
-            "chunk": str(chunk),
+            "most": str(most),
+            "chunk": str(_CHUNK_ROWS),
         }
 
     # What people are shown.
@@ -363,12 +350,3 @@ def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
 def _cut(total: int, size: int) -> tuple[int, ...]:
     """How many of `total` messages each slice has; all but the last have the same `size`."""
     return tuple(min(size, total - start) for start in range(0, total, size))
-
-
-class _Chunk(NamedTuple):
-    """A row of `plan_claim_keys`, in a slice with `total` messages."""
-
-    claim_keys: str | None
-    sizes: str | None
-    total: int
-    forwards: str | None

@@ -91,15 +91,15 @@ class ClaimKeys:
 
 
 def read_claim_keys(rows: Iterable[Any]) -> ClaimKeys:
-    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`. They are read to the
-    end before anything is claimed: an open JDBC cursor holds a snapshot, and the server cannot
-    vacuum the rows that the sweep removes.
+    """All claim keys of a slice, from the rows of `Slices.claim_keys_query`, which come in any
+    order. They are read to the end before anything is claimed: an open JDBC cursor holds a
+    snapshot, and the server cannot vacuum the rows that the sweep removes.
     """
     keys: list[str] = []
     sizes = array("q")
     forwards: list[str | None] = []
     total: int | None = None
-    for row in rows:
+    for row in sorted(rows, key=lambda row: getattr(row, "chunk", None) or 0):
         total = row.total or 0
         if row.claim_keys:
             keys += row.claim_keys.split(",")

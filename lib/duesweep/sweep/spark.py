@@ -15,8 +15,8 @@ from duesweep.core.errors import raise_interruption
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, cause
-from duesweep.stores.base import DriverSession, JdbcSource, Slices, Store, SweepRun
-from duesweep.sweep.job import CutShort, Job, never
+from duesweep.stores.base import DriverSession, Horizon, JdbcSource, Slices, Store, SweepRun
+from duesweep.sweep.job import CutShort, Job, SweepContext, never
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import slicing
 
@@ -40,6 +40,9 @@ class SparkEngine:
     name: str = "spark"
     progressed: Callable[[], object] | None = None
     without_spark: None = None
+
+    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+        return session.plan(horizon, self.slicing(context.slices, context.limits.rows))
 
     def slicing(self, wanted: int, batch_rows: int) -> Slicing:
         """As many as wanted. Else one for each core, and on a cluster more: its executors may come
@@ -130,11 +133,11 @@ def one_row_df(spark: SparkSession, source: JdbcSource) -> DataFrame:
 
 
 def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> DataFrame:
-    """The claim keys of the plan, oldest first.
+    """The claim keys of the plan.
 
-    Columns: `claim_keys` and `sizes` of up to a thousand messages, as text separated by commas, and
-    `total`, the number of keys in the slice. Partition i is slice i, without a shuffle between read
-    and dispatch.
+    Columns: `claim_keys` and `sizes` of up to a thousand messages, as text separated by commas,
+    `total`, the number of keys in the slice, and `chunk`, the place of the row in it. Partition i
+    is slice i, without a shuffle between read and dispatch.
     """
     due_df = spark.read.jdbc(
         source.url,

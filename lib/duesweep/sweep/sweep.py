@@ -75,8 +75,8 @@ class Engine(Protocol):
     def without_spark(self) -> Problem | None:
         """Why Spark does not dispatch, which was to; None: it does, or was not to."""
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:
-        """How a plan is cut into slices; `wanted` is the setting, 0: not set."""
+    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+        """The plan of a sweep, cut into slices as they suit this engine."""
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None if all
@@ -104,9 +104,11 @@ class InProcessEngine:
     progressed: Callable[[], object] | None = None
     without_spark: Problem | None = None
 
-    def slicing(self, wanted: int, batch_rows: int) -> Slicing:  # noqa: ARG002 - for sessions
-        """One, if it fits into memory: the next slice is read while the sessions work on one."""
-        return replace(slicing(2, batch_rows), slices=1, read_at_once=MOST_IN_A_SWEEP)
+    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+        """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
+        cut = in_process(context)
+        plan = session.plan_at_once(horizon, cut, MOST_IN_A_SWEEP)
+        return session.plan(horizon, cut) if plan is None else plan
 
     def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends the work of its session, whose reason is
@@ -117,7 +119,7 @@ class InProcessEngine:
             job = replace(job, progressed=self.progressed)
         ends: list[CutShort | None] = []
         numbers = range(len(plan.planned))
-        slices = (read_claim_keys(session.claim_keys(plan, number)) for number in numbers)
+        slices = (_read(session, plan, number) for number in numbers)
         claim_keys = next(slices, None)
         while claim_keys is not None:
             with _working(job, len(ends), claim_keys) as at_work:
@@ -127,10 +129,23 @@ class InProcessEngine:
         return next(filter(None, ends), None)
 
 
+def in_process(context: SweepContext) -> Slicing:
+    """How a plan is cut for a sweep in this process. While its sessions work on a slice, the next
+    one is read, and has to fit into memory too.
+    """
+    return replace(slicing(2, context.limits.rows), slices=1)
+
+
 def sessions_for(context: SweepContext, messages: int) -> int:
-    """How many sessions dispatch so many messages in this process: no more than batches."""
+    """How many sessions dispatch a number of messages in this process: no more than batches."""
     wanted = min(context.slices or _MOST_SESSIONS, _MOST_SESSIONS)
     return max(1, min(wanted, -(-messages // context.limits.rows)))
+
+
+def _read(session: DriverSession, plan: Slices, number: int) -> ClaimKeys:
+    claim_keys = read_claim_keys(session.claim_keys(plan, number))
+    # Each row that was read with the plan has the total of all slices.
+    return replace(claim_keys, total=plan.planned[number]) if plan.read else claim_keys
 
 
 @contextmanager
@@ -407,8 +422,7 @@ class _Dispatching:
         engine, context = self.engine, self.context
         if not self.parts:
             with context.tracing.span("plan"):
-                cut = engine.slicing(context.slices, context.limits.rows)
-                plan = session.plan(run.horizon, cut)
+                plan = engine.plan(session, run.horizon, context)
             self.take(run.horizon, plan)
         if not self.parts:
             return None

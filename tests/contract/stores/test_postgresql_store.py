@@ -1,8 +1,9 @@
 """Rules of a PostgreSQL store beyond the contract."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,7 +15,8 @@ from duesweep.core.message import BatchResult, Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
-from duesweep.stores.base import DriverSession, Slices, SweepRun, TaskSession
+from duesweep.stores import due
+from duesweep.stores.base import SweepRun, TaskSession
 from duesweep.stores.tables import check_tables
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
@@ -324,24 +326,34 @@ def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: st
     assert told["loginTimeout"] == told["cancelSignalTimeout"] == "10"
 
 
-def test_more_than_may_be_read_at_once_are_read_slice_by_slice(
-    subject: DelayedTableUnderTest,
+def test_plan_at_once_is_cut_into_slices_that_fit_into_memory(
+    subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint = subject.endpoint
-    keys = endpoint.delay_many(25)
-    endpoint.execute(f"ANALYZE {endpoint.delayed}")
+    monkeypatch.setattr(due, "_CHUNK_ROWS", 3)
+    keys = subject.endpoint.delay_many(25)
 
     with subject.store.open_driver() as session:
-        horizon = session.horizon()
-        few, many = (session.plan(horizon, Slicing(2, read_at_once=most)) for most in (25, 24))
+        plan = session.plan_at_once(session.horizon(), Slicing(1, most_rows=10), 25)
+        assert plan is not None
         read = [
-            [key[:36] for number in (0, 1) for key in _keys_of(session, plan, number)]
-            for plan in (few, many)
+            [key[:36] for key in read_claim_keys(session.claim_keys(plan, number)).keys]
+            for number in range(3)
         ]
 
-    assert (len(few.read), len(many.read)) == (2, 0)
-    assert sorted(read[0]) == sorted(read[1]) == sorted(keys)
+    assert plan.planned == tuple(map(len, read)) == (9, 9, 7)
+    assert sorted(chain.from_iterable(read)) == sorted(keys)
 
 
-def _keys_of(session: DriverSession, plan: Slices, number: int) -> Sequence[str]:
-    return read_claim_keys(session.claim_keys(plan, number)).keys
+def test_plan_at_once_reads_one_message_too_many_at_most(subject: DelayedTableUnderTest) -> None:
+    endpoint = subject.endpoint
+    endpoint.delay_many(4)
+    with subject.store.open_driver() as session:
+        plan = session.plan_at_once(session.horizon(), Slicing(1), 4)
+        assert plan is not None
+        # More than the server expects: the table was never analysed.
+        endpoint.delay_many(20)
+        again = session.plan_at_once(session.horizon(), Slicing(1), 4)
+    totals = {row.total for row in endpoint.fetch(plan.claim_keys_query)}
+
+    assert again is None
+    assert totals == {5}

@@ -25,7 +25,7 @@ TABLES = (
     *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
     *("subscriptions", "sweeps"),
 )
-LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk")
+LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}
 

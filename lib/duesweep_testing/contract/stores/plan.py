@@ -13,9 +13,6 @@ from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 
 _HOUR = timedelta(hours=1)
-_READING = pytest.mark.parametrize(
-    "slicing", [Slicing(4), Slicing(4, read_at_once=1_000)], ids=["by slice", "at once"]
-)
 _TEN_YEARS = 24 * 3_650 * _HOUR
 _MESSAGES = 25
 
@@ -71,13 +68,10 @@ class PlanContract:
         assert found.utcoffset() == timedelta()
         assert abs(found - instant - 2 * _HOUR) < steps.MINUTE
 
-    @_READING
-    def test_slices_are_equal_and_hold_each_claim_key_once(
-        self, subject: StoreUnderTest, slicing: Slicing
-    ) -> None:
+    def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), slicing)
+            plan = session.plan(session.horizon(), Slicing(4))
             slices = [
                 read_claim_keys(session.claim_keys(plan, number))
                 for number in range(len(plan.planned))
@@ -94,13 +88,12 @@ class PlanContract:
             assert found.startswith(wanted)
         assert all(size > 0 for keys in slices for size in keys.sizes)
 
-    @_READING
     def test_part_of_a_plan_has_its_slices_in_another_session(
-        self, subject: StoreUnderTest, slicing: Slicing
+        self, subject: StoreUnderTest
     ) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), slicing)
+            plan = session.plan(session.horizon(), Slicing(4))
         parts = [plan.part(0, 1), plan.part(1, 4).part(0, 2), plan.part(3, 4)]
         with subject.store.open_driver() as session:
             slices = [
@@ -113,6 +106,27 @@ class PlanContract:
         read = sorted(key for keys in slices for key in keys)
         assert [len(keys) for keys in slices] == [7, 7, 7, 4]
         for wanted, found in zip(sorted(subject.claim_keys(rows)), read, strict=True):
+            assert found.startswith(wanted)
+
+    def test_plan_at_once_has_all_messages_or_is_none(self, subject: StoreUnderTest) -> None:
+        rows = _load_with_shared_dues(subject)
+        with subject.store.open_driver() as session:
+            horizon = session.horizon()
+            few, plan, none = (
+                session.plan_at_once(at, Slicing(1), most)
+                for at, most in (
+                    (horizon, _MESSAGES - 1),
+                    (horizon, _MESSAGES),
+                    (horizon.looking_ahead(-_TEN_YEARS), 0),
+                )
+            )
+            assert plan is not None
+            keys = read_claim_keys(session.claim_keys(plan, 0))
+
+        assert few is None
+        assert none is not None
+        assert (plan.planned, none.found) == ((_MESSAGES,), 0)
+        for found, wanted in zip(sorted(keys.keys), sorted(subject.claim_keys(rows)), strict=True):
             assert found.startswith(wanted)
 
     def test_slices_of_a_sweep_are_counted_on(self, subject: StoreUnderTest) -> None:

@@ -158,14 +158,15 @@ LIMIT 1000;
 
 -- name: estimate_rows
 -- Returns about how many rows a table and its partitions hold, by the planner's statistics and the sizes.
+WITH RECURSIVE parts (oid) AS (
+    SELECT t.oid
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE n.nspname = %(schema)s::text AND t.relname = %(table)s::text
+    UNION ALL
+    SELECT i.inhrelid FROM parts p JOIN pg_inherits i ON i.inhparent = p.oid
+)
 SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::bigint AS rows
-FROM pg_class t
-JOIN pg_namespace n ON n.oid = t.relnamespace
-CROSS JOIN LATERAL (
-    SELECT t.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = t.oid
-) AS part (oid)
-JOIN pg_class c ON c.oid = part.oid
-WHERE n.nspname = %(schema)s::text AND t.relname = %(table)s::text;
+FROM parts p JOIN pg_class c ON c.oid = p.oid;
 
 -- name: plan_bounds
 -- Returns the first Due and place of each slice, and how many messages are due and eligible in all. Slices are
@@ -189,9 +190,9 @@ WHERE position %% ((total - 1) / slices + 1) = 0
 ORDER BY position;
 
 -- name: plan_claim_keys
--- Returns keys of due and eligible messages, with places of their rows, bytes and destinations, by Due and place, `chunk`
--- in a row, and how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
+-- Returns keys (of `most` messages at most) with places, bytes and destinations, by Due and place, in numbered rows of
+-- `chunk`, and how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards, chunk.chunk
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
@@ -199,7 +200,8 @@ LEFT JOIN LATERAL (
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            -- JSON never has this character.
            string_agg(replace({planned_forward}, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
-           (sum(count(*)) OVER ())::bigint AS total
+           (sum(count(*)) OVER ())::bigint AS total,
+           k.position / {chunk}::bigint AS chunk
     FROM (
         SELECT pending.*,
                -- Rows of one page come into one batch, so that few pages change twice.
@@ -218,8 +220,8 @@ LEFT JOIN LATERAL (
                 WHERE a.source = {source} AND a.message_key = d.{id}
                   AND a.next_attempt_at > statement_timestamp()
               )
-            -- Or the planner would look at the sizes last, and sort headers and bodies.
-            OFFSET 0
+            -- Without it the planner would look at the sizes last, and sort headers and bodies.
+            LIMIT {most}::bigint
         ) pending
     ) k
     GROUP BY k.position / {chunk}::bigint
@@ -227,4 +229,4 @@ LEFT JOIN LATERAL (
 
 -- name: read_slice
 -- Returns the claim keys of one slice, as `plan_claim_keys` does.
-SELECT claim_keys, sizes, total, forwards FROM ({query}) AS due_messages WHERE slice = {slice};
+SELECT claim_keys, sizes, total, forwards FROM ({query}) AS due_messages WHERE slice = {slice} ORDER BY chunk;

@@ -158,30 +158,34 @@ WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
--- Returns the Dues of due and eligible messages and their bytes, oldest first, `chunk` in a row, and how
--- many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+-- Returns the Dues and bytes (of `most` messages at most), oldest first, in numbered rows of `chunk`, and how many the
+-- slice has. An empty slice has a row: so a task can tell it from a read that broke off.
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), {{tick_text: k.due}}), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
-           SUM(COUNT_BIG(*)) OVER () AS total
+           SUM(COUNT_BIG(*)) OVER () AS total,
+           k.position / CONVERT(bigint, {chunk}) AS chunk
     FROM (
-        SELECT m.{due} AS due,
-               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes,
-               ROW_NUMBER() OVER (ORDER BY m.{due}, m.{key}) - 1 AS position
-        FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.{due} < {{tick: {horizon}}}
-          AND m.{due} >= s.first_due AND m.{due} <= s.end_due
-          AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
-          AND (m.{due} < s.end_due OR m.{key} < s.end_key)
-          AND {{eligible: {paused}; {source}}}
+        SELECT pending.due, pending.bytes,
+               ROW_NUMBER() OVER (ORDER BY pending.due, pending.message_key) - 1 AS position
+        FROM (
+            SELECT TOP (CONVERT(bigint, {most})) m.{due} AS due, m.{key} AS message_key,
+                   COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.{body}), 0) AS bytes
+            FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.{due} < {{tick: {horizon}}}
+              AND m.{due} >= s.first_due AND m.{due} <= s.end_due
+              AND (m.{due} > s.first_due OR m.{key} >= s.first_key)
+              AND (m.{due} < s.end_due OR m.{key} < s.end_key)
+              AND {{eligible: {paused}; {source}}}
+        ) pending
     ) k
     GROUP BY k.position / CONVERT(bigint, {chunk})
 ) chunk
 
 -- name: read_slice
 -- Returns the claim keys of one slice, as `plan_claim_keys` does.
-SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice};
+SELECT claim_keys, sizes, total FROM ({query}) AS due_messages WHERE slice = {slice} ORDER BY chunk;
