@@ -544,14 +544,15 @@ ORDER BY b.source;
 
 -- name: estimate_rows
 -- $1 ?, $2 ?
+WITH RECURSIVE parts (oid) AS (
+    SELECT t.oid
+    FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE n.nspname = $1::text AND t.relname = $2::text
+    UNION ALL
+    SELECT i.inhrelid FROM parts p JOIN pg_inherits i ON i.inhparent = p.oid
+)
 SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::bigint AS rows
-FROM pg_class t
-JOIN pg_namespace n ON n.oid = t.relnamespace
-CROSS JOIN LATERAL (
-    SELECT t.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = t.oid
-) AS part (oid)
-JOIN pg_class c ON c.oid = part.oid
-WHERE n.nspname = $1::text AND t.relname = $2::text;
+FROM parts p JOIN pg_class c ON c.oid = p.oid;
 
 -- name: exhausted_pieces
 -- $1 int4, $2 uuid
@@ -1134,14 +1135,15 @@ ORDER BY pattern;
 
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards, chunk.chunk
 FROM (VALUES (0, '<instant>'::timestamptz, '(0,0)'::tid, 'infinity'::timestamptz, '(4294967295,65535)'::tid)) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
                       ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
-           (sum(count(*)) OVER ())::bigint AS total
+           (sum(count(*)) OVER ())::bigint AS total,
+           k.position / '1000'::bigint AS chunk
     FROM (
         SELECT pending.*,
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
@@ -1160,12 +1162,12 @@ LEFT JOIN LATERAL (
                 WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d.id
                   AND a.next_attempt_at > statement_timestamp()
               )
-            OFFSET 0
+            LIMIT '1000000'::bigint
         ) pending
     ) k
-    GROUP BY k.position / '10'::bigint
+    GROUP BY k.position / '1000'::bigint
 ) chunk ON true
-) AS due_messages WHERE slice = 0;
+) AS due_messages WHERE slice = 0 ORDER BY chunk;
 
 -- name: read_slice_ends
 -- $1 uuid

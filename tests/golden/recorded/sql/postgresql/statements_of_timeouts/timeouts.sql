@@ -310,14 +310,15 @@ WHERE d."Id" = ANY($2::uuid[]);
 
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards, chunk.chunk
 FROM (VALUES (0, '<instant>'::timestamp, '(0,0)'::tid, 'infinity'::timestamp, '(4294967295,65535)'::tid)) AS s (slice, first_due, first_place, end_due, end_place)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
                       ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
            string_agg(replace(k.forward, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
-           (sum(count(*)) OVER ())::bigint AS total
+           (sum(count(*)) OVER ())::bigint AS total,
+           k.position / '1000'::bigint AS chunk
     FROM (
         SELECT pending.*,
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
@@ -336,12 +337,12 @@ LEFT JOIN LATERAL (
                 WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
                   AND a.next_attempt_at > statement_timestamp()
               )
-            OFFSET 0
+            LIMIT '1000000'::bigint
         ) pending
     ) k
-    GROUP BY k.position / '10'::bigint
+    GROUP BY k.position / '1000'::bigint
 ) chunk ON true
-) AS due_messages WHERE slice = 0;
+) AS due_messages WHERE slice = 0 ORDER BY chunk;
 
 -- name: remove
 -- $1 uuid[]

@@ -403,32 +403,36 @@ WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
-           SUM(COUNT_BIG(*)) OVER () AS total
+           SUM(COUNT_BIG(*)) OVER () AS total,
+           k.position / CONVERT(bigint, <sql>) AS chunk
     FROM (
-        SELECT m.[Time] AS due,
-               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[State]), 0) AS bytes,
-               ROW_NUMBER() OVER (ORDER BY m.[Time], m.[Id]) - 1 AS position
-        FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.[Time] < CAST(CONVERT(datetime2(7), N'', 121) AS datetime)
-          AND m.[Time] >= s.first_due AND m.[Time] <= s.end_due
-          AND (m.[Time] > s.first_due OR m.[Id] >= s.first_key)
-          AND (m.[Time] < s.end_due OR m.[Id] < s.end_key)
-          AND (<sql> = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
-            WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-          ))
-          AND NOT EXISTS (
-            SELECT 1 FROM [nsb].[dbo].[attempts] a
-            WHERE a.source = N'' AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
-              AND a.next_attempt_at > SYSUTCDATETIME()
-          )
+        SELECT pending.due, pending.bytes,
+               ROW_NUMBER() OVER (ORDER BY pending.due, pending.message_key) - 1 AS position
+        FROM (
+            SELECT TOP (CONVERT(bigint, <sql>)) m.[Time] AS due, m.[Id] AS message_key,
+                   COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[State]), 0) AS bytes
+            FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.[Time] < CAST(CONVERT(datetime2(7), N'', 121) AS datetime)
+              AND m.[Time] >= s.first_due AND m.[Time] <= s.end_due
+              AND (m.[Time] > s.first_due OR m.[Id] >= s.first_key)
+              AND (m.[Time] < s.end_due OR m.[Id] < s.end_key)
+              AND (<sql> = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
+                WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
+              AND NOT EXISTS (
+                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                WHERE a.source = N'' AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
     ) k
     GROUP BY k.position / CONVERT(bigint, <sql>)
 ) chunk

@@ -1109,32 +1109,36 @@ WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
 FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
-           SUM(COUNT_BIG(*)) OVER () AS total
+           SUM(COUNT_BIG(*)) OVER () AS total,
+           k.position / CONVERT(bigint, <sql>) AS chunk
     FROM (
-        SELECT m.[Due] AS due,
-               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes,
-               ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position
-        FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'', 121) AS datetime)
-          AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
-          AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
-          AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
-          AND (<sql> = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
-            WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-          ))
-          AND NOT EXISTS (
-            SELECT 1 FROM [nsb].[dbo].[attempts] a
-            WHERE a.source = N'' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
-              AND a.next_attempt_at > SYSUTCDATETIME()
-          )
+        SELECT pending.due, pending.bytes,
+               ROW_NUMBER() OVER (ORDER BY pending.due, pending.message_key) - 1 AS position
+        FROM (
+            SELECT TOP (CONVERT(bigint, <sql>)) m.[Due] AS due, m.[RowVersion] AS message_key,
+                   COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes
+            FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'', 121) AS datetime)
+              AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
+              AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
+              AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
+              AND (<sql> = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
+                WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
+              AND NOT EXISTS (
+                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                WHERE a.source = N'' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
     ) k
     GROUP BY k.position / CONVERT(bigint, <sql>)
 ) chunk
@@ -1337,7 +1341,7 @@ FROM [nsb].[dbo].[attempts] a
 WHERE a.source = N''
 
 -- name: read_slice
-SELECT claim_keys, sizes, total FROM (<sql>) AS due_messages WHERE slice = <sql>;
+SELECT claim_keys, sizes, total FROM (<sql>) AS due_messages WHERE slice = <sql> ORDER BY chunk;
 
 -- name: read_slice_ends
 -- sweep_id
