@@ -98,7 +98,7 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("point", [pytest.param(None, marks=pytest.mark.on_spark), *POINTS])
+@pytest.mark.parametrize("point", [None, *POINTS])
 def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
     point: str | None, dead: Dead, ledger: LedgerReader
 ) -> None:

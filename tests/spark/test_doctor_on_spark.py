@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from duesweep.config.adapters import Needs
 from duesweep.core.finding import is_to_mend
 from duesweep.operations.doctor_spark import spark_findings
-from support.commands import ROOT, run_on_shell, run_program, run_python
+from support.commands import ROOT, run_program, run_python
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ports import SPARK_CONNECT, one_at_a_time
@@ -121,11 +121,17 @@ def test_session_of_the_command_that_is_set_up_badly(endpoint: Endpoint) -> None
     assert found["executor-drivers"]["severity"] == "ok"
 
 
-def test_sweep_is_refused_with_a_setting_that_would_break_the_promise(endpoint: Endpoint) -> None:
+def test_sweep_is_refused_with_a_setting_that_would_break_the_promise(
+    endpoint: Endpoint, spark: SparkSession
+) -> None:
+    """The test above starts a session with the setting; this one has it by name only."""
     endpoint.set_up("Billing").delay("Billing")
-    file = str(endpoint.config_file(sweep__engine="spark"))
-
-    done = run_on_shell("sweep", "--config", file, "--conf", "spark.speculation=true")
+    told = spark.sparkContext._conf  # noqa: SLF001 - no public name changes it afterwards
+    told.set("spark.speculation", "true")
+    try:
+        done = endpoint.run("sweep", sweep__engine="spark")
+    finally:
+        told.set("spark.speculation", "false")
 
     assert (done.code, done.out, len(endpoint.waiting())) == (2, "", 1)
     assert "spark.speculation is on" in done.err

@@ -317,7 +317,7 @@ def _scraped(watched: Sequence[Metrics]) -> dict[str, float]:
     return {s.name.removeprefix("duesweep_"): s.value for f in families for s in f.samples}
 
 
-def test_scrape_finds_the_ticks_of_the_watcher_and_its_sweeps_on_spark(
+def test_scrape_finds_the_ticks_of_the_watcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: Due(4, 2.5))
