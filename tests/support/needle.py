@@ -95,7 +95,7 @@ def watching(port: int | None = None) -> Iterator[Watch]:
             if is_over.wait(0.05):
                 return
             watch.look_at_processes()
-            if port is not None and turn % 10 == 0:
+            if port is not None and turn % 40 == 0:
                 watch.look_at_ui()
 
     thread = threading.Thread(target=run, daemon=True)
