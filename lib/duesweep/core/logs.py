@@ -5,6 +5,7 @@ lines of JSON. The first line loads it: that takes a tenth of a second, and most
 import logging
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -87,17 +88,20 @@ class _Lines(logging.Handler):
 
 
 class _Stderr:
-    """Standard error, of which the log takes whole lines."""
+    """Standard error, of which the log takes whole lines. A terminal that is closed, or a reader
+    that is gone, ends no delivery.
+    """
 
     def __init__(self) -> None:
         self._stderr = sys.stderr
 
     def write(self, text: str) -> None:
-        with printing():
+        with printing(), suppress(OSError):
             self._stderr.write(text)
 
     def flush(self) -> None:
-        self._stderr.flush()
+        with suppress(OSError):
+            self._stderr.flush()
 
 
 def _logger() -> Any:

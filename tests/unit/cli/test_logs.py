@@ -20,6 +20,16 @@ class _Terminal(StringIO):
         return True
 
 
+class _Closed(StringIO):
+    """A terminal that was closed."""
+
+    is_tried = False
+
+    def write(self, _: str) -> int:
+        self.is_tried = True
+        raise OSError(5, "Input/output error")
+
+
 @pytest.fixture(autouse=True)
 def _usual_level() -> Iterator[None]:
     structlog.reset_defaults()
@@ -137,3 +147,11 @@ def test_option_of_all_commands_may_stand_anywhere_but_after_two_dashes(settings
 
     assert run("config", "--config", settings, "--", "--quiet").code == 2
     assert "is not one of 'debug', 'info'" in run("config", "--log-level", "loud").err
+
+
+def test_log_to_a_terminal_that_was_closed_ends_nothing() -> None:
+    closed = _Closed()
+    with redirect_stderr(closed):
+        logs.info("swept")
+
+    assert closed.is_tried
