@@ -27,9 +27,12 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Otherwise it ends the tests.
+    hangup = signal.signal(signal.SIGHUP, lambda *_: None)
     with raise_on_signals():
         yield now
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hangup)
 
 
 @pytest.mark.parametrize("number", [*_SIGNALS, signal.SIGHUP])
