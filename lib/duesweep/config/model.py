@@ -407,7 +407,7 @@ class SweepConfig(Section):
         ge=0,
         le=MOST,
         description='`engine = "auto"` sweeps fewer due messages without Spark. Default: '
-        "1,000,000; on a cluster or over Spark Connect 200,000; from SQL Server 50,000.",
+        "2,000,000; on a cluster or over Spark Connect 200,000; from SQL Server 50,000.",
     )
     look_ahead_seconds: int = Field(
         default=0,

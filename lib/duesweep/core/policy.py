@@ -28,7 +28,7 @@ BATCH_ROWS = 2_000
 # This many due messages are worth a cluster's tasks; a Spark that this process would have to start,
 # on the same cores, pays later (docs/performance.md). SQL Server takes ten times as long for a
 # message, so there Spark catches up sooner.
-SPARK_FROM, COLD_SPARK_FROM, SPARK_FROM_ON_SQL_SERVER = 200_000, 1_000_000, 50_000
+SPARK_FROM, COLD_SPARK_FROM, SPARK_FROM_ON_SQL_SERVER = 200_000, 2_000_000, 50_000
 _LEAST_MARGIN_SECONDS = 5.0
 
 # A failed try may take its time, such as the wait for a lock. The pause after it is this many times
@@ -93,21 +93,18 @@ class BatchLimits:
         if start < len(keys):
             yield keys[start:]
 
-    def pack(
-        self, items: Iterable[_T], size: Callable[[_T], int], name: Callable[[_T], object]
-    ) -> Iterator[list[_T]]:
-        """Cut a stream into batches within the limits. No batch has two items of one name."""
-        batch: dict[object, _T] = {}
+    def pack(self, items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[list[_T]]:
+        """Cut a stream into batches within the limits."""
+        batch: list[_T] = []
         weight = 0
         for one in items:
-            is_full = len(batch) >= self.rows or weight + size(one) > self.bytes
-            if batch and (is_full or name(one) in batch):
-                yield list(batch.values())
-                batch, weight = {}, 0
-            batch[name(one)] = one
+            if batch and (len(batch) >= self.rows or weight + size(one) > self.bytes):
+                yield batch
+                batch, weight = [], 0
+            batch.append(one)
             weight += size(one)
         if batch:
-            yield list(batch.values())
+            yield batch
 
 
 @dataclass(frozen=True, slots=True)

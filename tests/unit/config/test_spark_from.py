@@ -32,8 +32,8 @@ def own_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("variable", "option", "expected"),
     [
-        (None, None, 1_000_000),
-        ("local[8]", None, 1_000_000),
+        (None, None, 2_000_000),
+        ("local[8]", None, 2_000_000),
         ("spark://h:7077", None, 200_000),
         (None, ("--master", "yarn"), 200_000),
         (None, ("--master", "local-cluster[2,1,1024]"), 200_000),
