@@ -70,7 +70,6 @@ class ChangeEntry:
     destination: str | None
     due_before_us: int | None
     due_after_us: int | None
-    queue: str | None
     of: str | None
     new_key: str | None
     attempts: int
@@ -142,7 +141,6 @@ def change_entry(
         destination=destination_of(message, own_queue),
         due_before_us=change.due_before,
         due_after_us=change.due_after,
-        queue=change.queue,
         of=change.of,
         new_key=change.new_key,
         attempts=message.attempts,

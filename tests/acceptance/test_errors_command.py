@@ -1,4 +1,4 @@
-"""`duesweep errors …`: failed messages are replayed once, restored or discarded.
+"""`duesweep errors …`: failed messages are replayed once, or discarded.
 
 What lists and errors look like is recorded in tests/golden (`world`).
 """
@@ -68,7 +68,9 @@ def test_failed_messages_arrive_once_when_their_queue_is_there(endpoint: Endpoin
     first, second = endpoint.run(*replay), endpoint.run(*replay)
 
     assert (first.code, first.err, second.code) == (0, "", 0)
-    assert ": replayed 5 errors. Command ID " in first.out.splitlines()[-1]
+    told = ": replayed 5 errors, for a sweep to deliver. Command ID "
+    assert told in first.out.splitlines()[-1]
+    assert endpoint.run("sweep").code == 0
     assert second.out.endswith(": replayed 0 errors.\n")
     assert second.err == "duesweep: left out 5 errors: replayed or discarded before\n"
     assert _arrived(endpoint, "Billing") == _sent(rows)
@@ -159,7 +161,7 @@ def test_show_has_headers_body_stack_and_what_was_done(endpoint: Endpoint) -> No
     assert "\x1b" not in shown.out
     for text in (
         *(key, "duesweep.errors.QueueNotFoundError: There is no queue table"),
-        *('replayed to "public"."Shipping" on ', ": test", r"y\x1bz", r'x\x1b[2J"}'),
+        *("replayed into the store as ", ": test", r"y\x1bz", r'x\x1b[2J"}'),
         "Traceback (most recent call last):",
     ):
         assert text in shown.out
@@ -180,28 +182,27 @@ def test_one_error_needs_no_question_and_is_not_replayed_twice(endpoint: Endpoin
 
     assert (first.code, first.err) == (0, "")
     assert (second.code, second.document["replayed"], second.document["done_before"]) == (3, 0, 1)
-    assert f"{key} was replayed to " in second.err
+    assert f"{key} was replayed on " in second.err
     assert "--again" in second.err
     assert third["replayed"] == 1
+    assert endpoint.run("sweep").code == 0
     assert _arrived(endpoint, "Billing") == _sent([row, row])
 
 
-def test_replay_to_a_paused_destination_leaves_errors_open(endpoint: Endpoint) -> None:
+def test_replay_to_a_paused_destination_waits_in_the_store(endpoint: Endpoint) -> None:
     endpoint.set_up("Shipping")
-    rows = [delayed_row("Billing"), delayed_row("Nowhere")]
-    _fail(endpoint, *rows)
+    row = delayed_row("Billing")
+    _fail(endpoint, row)
     endpoint.create_queue("Billing")
     assert endpoint.run("pause", "Billing", "--reason", "it rests").code == 0
-    replay = ("errors", "replay", "--destination", "Billing", "--yes", "--json")
 
-    held = endpoint.run(*replay)
+    assert endpoint.document(*ALL, "--yes")["replayed"] == 1
 
-    assert (held.code, held.document["replayed"], held.document["failed"]) == (3, 0, 1)
-    assert "paused" in held.err
-    assert _open(endpoint) == 2
+    assert endpoint.document("sweep")["dispatched"] == 0
+    assert (len(endpoint.waiting()), endpoint.queue_rows("Billing")) == (1, [])
     assert endpoint.run("resume", "Billing").code == 0
-    assert endpoint.run(*replay).document["replayed"] == 1
-    assert _arrived(endpoint, "Billing") == _sent(rows[:1])
+    assert endpoint.document("sweep")["dispatched"] == 1
+    assert _arrived(endpoint, "Billing") == _sent([row])
 
 
 def test_replay_that_is_not_possible_leaves_errors_open(endpoint: Endpoint) -> None:
@@ -215,11 +216,26 @@ def test_replay_that_is_not_possible_leaves_errors_open(endpoint: Endpoint) -> N
     assert (done.code, done.document["replayed"], done.document["failed"]) == (3, 1, 2)
     assert {failure["key"] for failure in done.document["failures"]} == {keys[0], keys[2]}
     assert NOWHERE in done.err
+    assert endpoint.run(*ALL, "--yes", "--to", "Nowere").code == 3
     assert _open(endpoint) == 2
     endpoint.create_queue("Nowhere")
     assert endpoint.document(*ALL, "--yes", code=3)["replayed"] == 1
+    assert endpoint.run("sweep").code == 0
     assert _arrived(endpoint, "Later") == _sent(rows[1:2])
     assert _arrived(endpoint, "Nowhere") == _sent(rows[:1])
+
+
+def test_message_that_fails_again_is_a_new_error(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing")
+    _failed(endpoint, "Later")
+    endpoint.create_queue("Later")
+    assert endpoint.document(*ALL, "--yes")["replayed"] == 1
+    endpoint.execute('DROP TABLE "Later"')
+
+    assert endpoint.run("sweep", retry__max_attempts=1).code == 3
+
+    (group,) = endpoint.document("errors", "list")["groups"]
+    assert (group["count"], group["open"], group["replayed"]) == (2, 1, 1)
 
 
 def test_message_is_put_back_as_it_was_and_swept_when_it_is_due(endpoint: Endpoint) -> None:
@@ -250,7 +266,7 @@ def test_discarded_errors_are_left_out_unless_they_are_asked_for(endpoint: Endpo
     (group,) = endpoint.document("errors", "list", "--discarded")["groups"]
     assert (group["open"], group["discarded"]) == (0, 2)
     again = endpoint.run("errors", "replay", key, "--to", "Billing")
-    assert (again.code, endpoint.queue_rows("Billing")) == (3, [])
+    assert (again.code, endpoint.waiting()) == (3, [])
     assert f"{key} was discarded" in again.err
 
 
@@ -287,13 +303,13 @@ def test_person_at_the_terminal_is_asked(
 
     for no in ("n\n", "\n", ""):
         assert answer(no).code == 3
-        assert endpoint.queue_rows("Billing") == []
+        assert endpoint.waiting() == []
     monkeypatch.setattr("sys.stdin", _Terminal("y\n"))
     quiet = endpoint.run(*ALL, "--to", "Billing", "--quiet")
-    assert (quiet.code, endpoint.queue_rows("Billing")) == (2, [])
+    assert (quiet.code, endpoint.waiting()) == (2, [])
     assert "there is no terminal" in quiet.err
     done = answer("y\n")
-    assert (done.code, len(endpoint.queue_rows("Billing"))) == (0, 2)
+    assert (done.code, len(endpoint.waiting())) == (0, 2)
     assert "Replay 2 errors to Billing? [y/N]" in done.err
 
 
@@ -303,4 +319,4 @@ def test_errors_of_another_source_are_not_touched(endpoint: Endpoint) -> None:
 
     assert other.document("errors", "list")["groups"] == []
     assert other.run("errors", "replay", key, "--to", "Billing").code == 3
-    assert endpoint.queue_rows("Billing") == []
+    assert endpoint.waiting() == []

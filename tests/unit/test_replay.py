@@ -1,46 +1,32 @@
-"""Replays of a store and queues in memory: journalled and refused ones.
+"""Replays of a store in memory: journalled and refused ones.
 
 Whole commands are in tests/acceptance/test_errors_command.py and tests/golden.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import cast
+from itertools import count
+from typing import Any, cast
 
 import pytest
 
 from duesweep.core.change import ChangeKind, CommandName
-from duesweep.core.errors import (
-    DestinationError,
-    DuesweepError,
-    RefusedMessageError,
-    StoreError,
-    TransactionLostError,
-)
+from duesweep.core.errors import StoreError
 from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
-from duesweep.core.message import Message
-from duesweep.core.policy import (
-    CLAIM_SECONDS,
-    BatchLimits,
-    Pause,
-    RateLimit,
-    RateLimits,
-)
+from duesweep.core.policy import BatchLimits, Pause
 from duesweep.core.times import Moment
-from duesweep.core.world import SettableClock
 from duesweep.operations.change import Tally
 from duesweep.operations.errors import ExhaustedMessages, Fate
 from duesweep.operations.replay import ChosenErrors, Replay
 from duesweep.stores.base import SweepRun
-from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text
+from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text, message
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.memory_sessions import MemoryChangeSession
 from duesweep_testing.sweeps import context_of, open_command
-from support.delivery_world import LateQueue
 
+_NOW = Moment()
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
 
 
@@ -59,15 +45,14 @@ class _Ledger:
 
 
 class _World:
-    """A store, its queues, and errors in its ledger."""
+    """A store, and errors in its ledger."""
 
-    def __init__(self, *destinations: str, **queue: bool) -> None:
+    def __init__(self, *destinations: str) -> None:
         self.store = MemoryStore()
-        self.queue = MemoryQueue("Billing", "Shipping", **queue)
         self.ledger = _Ledger()
         self.run: SweepRun = open_command(self.store)
-        self.clock = SettableClock()
-        self.context = context_of(self.store, self.queue, self.clock, own_name=ENDPOINT)
+        queue = MemoryQueue("Billing", "Shipping")
+        self.context = context_of(self.store, queue, own_name=ENDPOINT)
         for number, destination in enumerate(destinations):
             self.add(ErrorId("sweep", f"k{number}"), destination)
 
@@ -76,9 +61,16 @@ class _World:
         self.ledger.messages[error] = KeptMessage(error.key, destination, {}, text, b"body")
 
     def work(
-        self, to: str | None = None, due: Moment | None = None, *, again: bool = False
+        self,
+        to: str | None = None,
+        due: Moment = _NOW,
+        *,
+        again: bool = False,
     ) -> Replay:
-        rows = {error: _row(error) for error in self.ledger.messages}
+        rows = {
+            error: _row(error)._replace(destination=kept.destination)
+            for error, kept in self.ledger.messages.items()
+        }
         messages = cast(ExhaustedMessages, self.ledger)
         chosen = ChosenErrors(
             command=CommandName.REPLAY,
@@ -95,13 +87,14 @@ class _World:
         tallies = work(MemoryChangeSession(self.store), self.run)
         return [tally for tally in tallies if tally != Tally()]
 
-    def journal(self) -> list[tuple[str, str, str | None, str | None]]:
-        entries = self.store.changes[self.run.sweep_id]
-        return [(one.change, one.message_key, one.of, one.queue) for one in entries]
+    def journal(self) -> list[tuple[str, str, str | None]]:
+        entries = self.store.changes.get(self.run.sweep_id, ())
+        return [(one.change, one.message_key, one.of) for one in entries]
 
     @property
-    def arrived(self) -> dict[str, int]:
-        return {name: len(there) for name, there in self.queue.arrived.items() if there}
+    def stored(self) -> list[str | None]:
+        """The destinations of the messages in the store."""
+        return [message(row).destination for row in self.store.rows.values()]
 
 
 def _reasons(tallies: list[Tally]) -> dict[str, str]:
@@ -164,140 +157,48 @@ def test_what_was_done_meanwhile_is_left_out_unless_again_is_asked_for(
 
     total = sum(world.do(world.work(again=again)), Tally())
 
-    sent = 2 - done_before
-    assert total == Tally(changed=sent, gone=done_before)
-    assert world.arrived == {"Billing": sent}
+    again_there = 2 - done_before
+    assert total == Tally(changed=again_there, gone=done_before)
+    assert world.stored == ["Billing"] * again_there
 
 
-def test_refused_message_and_destination_that_takes_nothing_are_not_journalled() -> None:
-    world = _World("Billing", "Billing", "Shipping")
-
-    def refuse(message: Message) -> DuesweepError | None:
-        return RefusedMessageError("too large") if message.key == "k0" else None
-
-    world.queue.trouble = {"Billing": refuse, "Shipping": lambda _: DestinationError("it rests")}
-
-    tallies = world.do(world.work())
-
-    assert tallies == [Tally(changed=1, refused=2)]
-    assert _reasons(tallies) == {"k0": "too large", "k2": "it rests"}
-    assert [entry[1] for entry in world.journal()] == ["k1"]
-
-
-@pytest.mark.parametrize("pattern", ["Bill*", "*"])
-def test_paused_destination_gets_nothing_and_its_errors_stay_open(pattern: str) -> None:
+def test_pause_does_not_hinder_a_replay_since_the_sweep_holds_it() -> None:
     world = _World("Billing", "Billing")
-    world.store.pauses[pattern] = Pause(pattern, DUE, None, "me", "it rests")
-
-    tallies = world.do(world.work())
-
-    assert tallies == [Tally(refused=2)]
-    assert (world.arrived, world.journal()) == ({}, [])
-    assert all("paused" in reason for reason in _reasons(tallies).values())
-    # To another destination they may go, unless that is also paused.
-    changed = sum(tally.changed for tally in world.do(world.work("Shipping")))
-    assert changed == (0 if pattern == "*" else 2)
-
-
-def test_limit_of_a_destination_holds_for_replays_and_the_others_do_not_wait() -> None:
-    world = _World(*["Billing"] * 6, "Shipping")
-    limits = RateLimits((RateLimit("Bill*", 50),))
-    world.context = replace(world.context, rate_limits=limits)
-    began = world.clock.seconds()
-    sent_at: list[float] = []
-
-    def note(_: Message) -> None:
-        sent_at.append(world.clock.seconds() - began)
-
-    world.queue.trouble = {"Billing": note}
-    tallies = world.do(world.work())
-
-    # Two at once, and then two after each time that two of them take.
-    assert tallies == [Tally(changed=1), *[Tally(changed=2)] * 3]
-    assert world.arrived == {"Billing": 6, "Shipping": 1}
-    assert sent_at[-1] >= 4 / 50
-
-
-def test_messages_that_were_not_reached_in_time_go_on_as_long_as_others_arrive() -> None:
-    names = ("Billing", "Shipping", "Archive", "Mails", "Orders")
-    world = _World(*names)
-    world.queue = MemoryQueue(*names)
-    world.context = replace(world.context, queue=world.queue)
-    slow = dict.fromkeys(names, lambda _: world.clock.sleep(2 * CLAIM_SECONDS))
-    world.queue.trouble = slow
-
-    tallies = world.do(world.work())
-
-    assert tallies == [Tally(changed=5)]
-    assert world.arrived == dict.fromkeys(names, 1)
-
-
-class _OpenQueue(LateQueue):
-    """A queue and its session."""
-
-    @contextmanager
-    def open(self, _: object) -> Iterator["_OpenQueue"]:
-        yield self
-
-
-def test_message_without_an_answer_may_have_arrived_whatever_becomes_of_it_later() -> None:
-    world = _World("Billing", "Shipping")
-    queue = _OpenQueue(silent={"k0", "k1"})
-    world.context = replace(world.context, queue=cast(MemoryQueue, queue))
-    asked: list[str] = []
-
-    def refuse_the_second_time(step: str) -> None:
-        asked.append(step)
-        if asked.count("deliver") == 3:
-            queue.trouble["deliver", "Billing"] = DestinationError("it rests")
-
-    queue.on_step = refuse_the_second_time
-
-    tallies = world.do(world.work())
-
-    assert tallies == [Tally(refused=2)]
-    no_answer = "The queue did not say whether the message arrived: it may have"
-    assert _reasons(tallies) == {"k0": f"{no_answer}; then: it rests", "k1": no_answer}
-    assert [address for address, _ in queue.delivered].count("Shipping") == 3
-    assert world.journal() == []
-
-
-def test_batch_is_delivered_again_if_the_server_rolled_it_back() -> None:
-    world = _World("Billing", "Billing", own_transaction=True)
-    lost = iter([TransactionLostError("deadlock")])
-    world.queue.trouble = {"Billing": lambda _: next(lost, None)}
+    world.store.pauses["*"] = Pause("*", DUE, None, "me", "it rests")
 
     assert world.do(world.work()) == [Tally(changed=2)]
-    assert world.arrived == {"Billing": 2}
-    assert len(world.journal()) == 2
 
 
-def test_lost_service_leaves_whole_batches_in_the_journal() -> None:
+def test_error_whose_queue_does_not_exist_stays_open() -> None:
+    world = _World("Billing", "Nowhere")
+
+    tallies = world.do(world.work())
+
+    assert tallies == [Tally(changed=1, refused=1)]
+    assert list(_reasons(tallies)) == ["k1"]
+    assert (world.stored, [entry[1] for entry in world.journal()]) == (["Billing"], ["k0"])
+    assert world.do(world.work("Shiping")) == [Tally(refused=2)]
+    assert world.do(world.work("Shipping")) == [Tally(changed=2)]
+    assert world.stored == ["Billing", "Shipping", "Shipping"]
+
+
+def test_lost_store_leaves_whole_batches_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     world = _World("Billing", "Billing", "Billing")
     world.context = replace(world.context, limits=BatchLimits(rows=2))
+    put_back, calls = MemoryChangeSession.put_back, count()
 
-    def fail(message: Message) -> DuesweepError | None:
-        return StoreError("gone", transient=True) if message.key == "k2" else None
+    def fail(session: MemoryChangeSession, *arguments: Any) -> object:
+        if next(calls):
+            raise StoreError("gone", transient=True)
+        return put_back(session, *arguments)
 
-    world.queue.trouble = {"Billing": fail}
+    monkeypatch.setattr(MemoryChangeSession, "put_back", fail)
 
     with pytest.raises(StoreError, match="gone"):
         world.do(world.work())
 
     assert [entry[1] for entry in world.journal()] == ["k0", "k1"]
-    assert world.arrived == {"Billing": 2}
-
-
-def test_messages_with_one_key_are_in_batches_of_their_own() -> None:
-    # Answers come by keys: one batch would take the answer for one as that for the other.
-    world = _World("Nowhere")
-    world.add(ErrorId("later sweep", "k0"), "Billing")
-
-    tallies = world.do(world.work())
-
-    assert tallies == [Tally(refused=1), Tally(changed=1)]
-    assert [failure.sweep_id for failure in tallies[0].failures] == ["sweep"]
-    assert world.journal() == [("replayed", "k0", "later sweep", "Billing")]
+    assert world.stored == ["Billing"] * 2
 
 
 def test_batches_are_bounded_by_rows_and_bytes() -> None:
@@ -334,5 +235,4 @@ def test_messages_are_put_back_with_a_new_due() -> None:
     assert (row.headers, row.body) == (kept.headers_text, b"body")
     (entry,) = world.store.changes[world.run.sweep_id]
     assert (entry.new_key, entry.of) == (row.key, "sweep")
-    assert world.arrived == {}
     assert list(_reasons(tallies)) == ["unreadable"]

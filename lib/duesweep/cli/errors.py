@@ -130,14 +130,12 @@ def replay(
     which: WhichErrors,
     everything: All = False,
     to: Annotated[
-        str | None, typer.Option(metavar="DESTINATION", help="Deliver there instead.")
+        str | None, typer.Option(metavar="DESTINATION", help="Send them there instead.")
     ] = None,
     due: Annotated[
         Moment | None,
         typer.Option(
-            parser=parse_moment,
-            metavar="TIME",
-            help="Store them again with this due time, such as +10m.",
+            parser=parse_moment, metavar="TIME", help="Let them be due then, such as +10m."
         ),
     ] = None,
     again: Annotated[
@@ -146,7 +144,7 @@ def replay(
     ] = False,
     act: Act,
 ) -> Result:
-    """Deliver errors again, each once: to their destinations, or through the store with --due.
+    """Store errors again, each once. The next sweep delivers them.
 
     Exits with 3 if an error was not replayed.
 
@@ -154,11 +152,9 @@ def replay(
     """
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
-    chosen = duesweep.choose_errors(
-        wanted, again=again, everything=everything, delivers=due is None
-    )
-    do = partial(duesweep.replay, chosen, to=to, due=due, reason=act.reason)
-    return _act(common, act, chosen, question=views.replay_question(chosen, to, due), do=do)
+    chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
+    do = partial(duesweep.replay, chosen, to=to, due=due or Moment(), reason=act.reason)
+    return _act(common, act, chosen, question=views.replay_question(chosen, to), do=do)
 
 
 @command(app, "discard", ending=CHANGES)

@@ -176,9 +176,9 @@ class Change(NamedTuple):
     """One message that a command changed, a row of the ledger's `changes`.
 
     Dues are instants in microseconds since 1970-01-01 UTC: `due_before` None where the message did
-    not wait, `due_after` None if it does not wait any more. `queue` is where it was delivered
-    to. `of` is the sweep or command whose ledger row this undoes: the sweep that exhausted a
-    message that is replayed or discarded, the command that cancelled one that is restored.
+    not wait, `due_after` None if it does not wait any more. `of` is the sweep or command whose
+    ledger row this undoes: the sweep that exhausted a message that is replayed or discarded, the
+    command that cancelled one that is restored.
     `message.key` is its key at that time; `new_key` is its key in the store now, None if it
     keeps its key or is not stored. `message.attempts` are its failures so far.
     """
@@ -187,6 +187,5 @@ class Change(NamedTuple):
     message: Message
     due_before: int | None = None
     due_after: int | None = None
-    queue: str | None = None
     of: str | None = None
     new_key: str | None = None

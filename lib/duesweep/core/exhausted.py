@@ -1,5 +1,5 @@
 """Messages that exhausted their attempts, as the ledger's `errors` has them, and the message
-that is made of such a row to be delivered again.
+that is made of such a row to be stored again.
 """
 
 import hashlib
@@ -11,16 +11,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from duesweep.core.change import spellings
-from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
+from duesweep.core.errors import UnreadableHeadersError, make_storable
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
     Headers,
     read_json,
     read_xml,
-    remove_forward_destination,
     remove_headers,
-    split_properties,
-    write_json,
+    write_xml,
 )
 from duesweep.core.message import Message, is_fault_header
 from duesweep.core.routing import fits_any, fits_destination
@@ -120,65 +118,31 @@ class KeptMessage:
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replayable:
-    """`message` as it is delivered, without a Due. `stored` are the headers for a store, which may
-    have more: the MSMQ transport's dispatch properties. `stored_text` is their text in the store;
-    None: it had fault headers. If the headers cannot be read, `message.headers` is the reason, and
-    `stored` is empty.
-    """
-
-    message: Message
-    stored: Headers
-    stored_text: str | None
-
-
-def make_replayable(kept: KeptMessage, endpoint: str) -> Replayable:
-    """The message without fault headers; its other headers and its body are as they were.
+def as_stored(kept: KeptMessage, endpoint: str) -> Message:
+    """The message as its store had it, without fault headers and a Due; `headers_text` is the text
+    that the store had. If the headers cannot be read, `headers` is the reason.
 
     `endpoint` is the name of the endpoint whose store had it: the ledger has it as the destination
     of messages for the endpoint's own queue.
     """
-    try:
-        found = _read(kept, endpoint)
-    except UnreadableHeadersError as error:
-        return Replayable(_message(kept, error, kept.headers_text), {}, None)
-    faults = set(filter(is_fault_header, found.stored))
-    return _without(found, faults) if faults else found
-
-
-def _read(kept: KeptMessage, endpoint: str) -> Replayable:
     text = kept.headers_text
     # The MSMQ transport reads no bytes at all as no headers.
-    if text.lstrip("\ufeff \t\r\n").startswith("<") or (not text and kept.headers is not None):
-        stored = read_xml(text.encode())
-        own, _ = split_properties(stored)
-        return Replayable(_message(kept, own, write_json(own)), stored, text)
-    stored = read_json(text)
-    forwarded = stored.get(FORWARD_DESTINATION)
-    if kept.destination != make_storable(endpoint if forwarded is None else forwarded):
-        # SQL persistence has the destination in a column, and sends all headers unchanged.
-        return Replayable(_message(kept, stored, text), stored, text)
-    sent = text
-    if FORWARD_DESTINATION in stored:
-        sent = remove_forward_destination(text)
-    message = _message(kept, stored, sent)._replace(destination=forwarded)
-    return Replayable(message, stored, text)
+    is_xml = text.lstrip("\ufeff \t\r\n").startswith("<") or not (text or kept.headers is None)
+    try:
+        headers = read_xml(text.encode()) if is_xml else read_json(text)
+    except UnreadableHeadersError as error:
+        return Message(kept.key, None, error, text, kept.body, kept.destination)
+    if faults := set(filter(is_fault_header, headers)):
+        headers = {name: value for name, value in headers.items() if name not in faults}
+        text = write_xml(headers).decode() if is_xml else remove_headers(text, faults)
+    destination = kept.destination if is_xml else _destination(kept, headers, endpoint)
+    return Message(kept.key, None, headers, text, kept.body, destination)
 
 
-def _message(kept: KeptMessage, headers: Headers | UnreadableHeadersError, text: str) -> Message:
-    return Message(kept.key, None, headers, text, kept.body, kept.destination)
-
-
-def _without(found: Replayable, names: set[str]) -> Replayable:
-    message = found.message
-    assert not isinstance(message.headers, MessageError)  # else no names would be known
-    cleaned = message._replace(
-        headers=_others(message.headers, names),
-        headers_text=remove_headers(message.headers_text, names),
-    )
-    return Replayable(cleaned, _others(found.stored, names), None)
-
-
-def _others(headers: Headers, names: set[str]) -> Headers:
-    return {name: value for name, value in headers.items() if name not in names}
+def _destination(kept: KeptMessage, headers: Headers, endpoint: str) -> str | None:
+    """Its destination; None: the endpoint's own queue."""
+    forwarded = headers.get(FORWARD_DESTINATION)
+    if kept.destination == make_storable(endpoint if forwarded is None else forwarded):
+        return forwarded
+    # SQL persistence has the destination in a column.
+    return kept.destination

@@ -16,13 +16,12 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from duesweep.core.change import Change, Command, CommandName, DueSpan
+from duesweep.core.change import Command, CommandName, DueSpan
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     ExitCode,
     LedgerError,
-    MessageError,
     StoreError,
     SweepClosedError,
 )
@@ -39,7 +38,6 @@ from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import (
     Claim,
     DriverSession,
-    NewMessage,
     OperatorDriver,
     OperatorTask,
     SweepRun,
@@ -369,32 +367,3 @@ def _is_in(span: DueSpan, message: Message) -> bool:
     # Compared as numbers: a Due may be beyond Python's times.
     starts = span.start is None or message.instant_us >= micros(span.start)
     return starts and (span.end is None or message.instant_us < micros(span.end))
-
-
-def put_back(
-    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
-) -> Tally:
-    """Store messages again, except ones that the table refuses.
-
-    All go in one transaction. If a row is refused, so do their halves, each in its own: SQL Server
-    ends the whole transaction for some errors of a row.
-    """
-    if not messages:
-        return Tally()
-    try:
-        _put_back_all(session, run, messages)
-    except MessageError as error:
-        if len(messages) == 1:
-            ((change, _),) = messages
-            return Tally.refusing([Failure(change.message.key, change.of or "", str(error))])
-        half = len(messages) // 2
-        return put_back(session, run, messages[:half]) + put_back(session, run, messages[half:])
-    return Tally(changed=len(messages))
-
-
-@retry_lost_transactions
-def _put_back_all(
-    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
-) -> None:
-    with session.transaction():
-        session.put_back(run, messages, session.hold(run, ()).server_us)

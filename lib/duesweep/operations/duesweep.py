@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
+_NOW = Moment()
+
 
 @dataclass(frozen=True)
 class Duesweep:
@@ -307,39 +309,34 @@ class Duesweep:
         *,
         again: bool = False,
         everything: bool = False,
-        delivers: bool = True,
     ) -> "ChosenErrors":
         """The errors that a filter means, which `command` is about; `again`: also ones that were
-        replayed or discarded before. `delivers`: False for a replay through the store.
+        replayed or discarded before.
         """
         from duesweep.operations.replay import choose_errors
 
         _refuse_unclear(wanted.is_empty, everything=everything)
         with self._errors() as messages:
-            return choose_errors(
-                self.context, messages, wanted, command, again=again, delivers=delivers
-            )
+            return choose_errors(self.context, messages, wanted, command, again=again)
 
     def replay(
         self,
         wanted: "ErrorFilter | ChosenErrors",
         *,
         to: str | None = None,
-        due: Moment | None = None,
+        due: Moment = _NOW,
         reason: str | None = None,
         everything: bool = False,
         stop: Stop | None = None,
         tell: Tell = tell_nobody,
     ) -> "Changed":
-        """Deliver errors again, each once: to their destinations or `to` another one, at once or
-        through the store when they are `due`. Otherwise as `cancel`.
+        """Store errors again, each once, for the next sweep: to their destinations or `to` another
+        one, due now or at `due`. Otherwise as `cancel`.
         """
         from duesweep.operations.errors import ExhaustedMessages
         from duesweep.operations.replay import Replay
 
-        chosen = self._chosen_errors(
-            wanted, CommandName.REPLAY, everything=everything, delivers=due is None
-        )
+        chosen = self._chosen_errors(wanted, CommandName.REPLAY, everything=everything)
 
         def work(ledger: "Ledger") -> Replay:
             messages = ExhaustedMessages(ledger, chosen.source)
@@ -434,10 +431,10 @@ class Duesweep:
         return wanted
 
     def _chosen_errors(
-        self, wanted: "ErrorFilter | ChosenErrors", command: CommandName, **how: bool
+        self, wanted: "ErrorFilter | ChosenErrors", command: CommandName, *, everything: bool
     ) -> "ChosenErrors":
         if isinstance(wanted, ErrorFilter):
-            return self.choose_errors(wanted, command, **how)
+            return self.choose_errors(wanted, command, everything=everything)
         self._refuse_others(wanted, command)
         return wanted
 

@@ -1,7 +1,6 @@
 """What `restore` does: stores cancelled messages again, each once.
 
-The ledger's `changes` has each cancelled message whole, and which were restored. A command that
-restores runs alone, and reads that when the ledger has all that earlier ones did (see `change`).
+The ledger's `changes` has each cancelled message whole, and which were restored (see `put_back`).
 """
 
 from collections import Counter
@@ -18,9 +17,10 @@ from duesweep.core.times import Moment
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.change import Failure, Tally, put_back, settle_earlier
+from duesweep.operations.change import Tally, settle_earlier
 from duesweep.operations.messages import AnyChosen
 from duesweep.operations.opening import command_ledger
+from duesweep.operations.put_back import Returning, put_back
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination")
 _DUE_BEFORE = f"due_before{MICROSECONDS}"
-_STORED = (_DUE_BEFORE, "headers", "headers_text", "body", "body_bytes")
+_STORED = (_DUE_BEFORE, "headers", "headers_text", "body")
+_TIMELESS = "it had no Due; set one with --to"
 
 
 class CancelledId(NamedTuple):
@@ -167,28 +168,17 @@ class Restore:
         if not self.again:
             todo -= self.messages.restored()
         yield Tally(gone=len(self.chosen) - len(todo))
-        for rows in self.limits.pack(self._taken(todo), _size, cancelled_id):
-            yield self._put_back(session, run, rows)
+        due = None if self.due is None else micros(self.due.at(run.horizon.server_time))
+        yield from put_back(session, run, self.limits, self._taken(todo, due))
         yield Tally(gone=len(todo))
 
-    def _taken(self, todo: set[CancelledId]) -> Iterator[LedgerRow]:
-        """The messages to restore, each once, taken out of `todo`."""
+    def _taken(self, todo: set[CancelledId], due_us: int | None) -> Iterator[Returning]:
+        """The messages to restore, each once; takes them out of `todo`."""
         for row in self.messages.rows(*_STORED):
             if cancelled_id(row) in todo:
                 todo.remove(cancelled_id(row))
-                yield row
-
-    def _put_back(self, session: OperatorTask, run: SweepRun, rows: Sequence[LedgerRow]) -> Tally:
-        due = None if self.due is None else micros(self.due.at(run.horizon.server_time))
-        dues = [(row, row[_DUE_BEFORE] if due is None else due) for row in rows]
-        known = [(_change(row), _message(row, each)) for row, each in dues if each is not None]
-        timeless = [_timeless(row) for row, each in dues if each is None]
-        return put_back(session, run, known) + Tally.refusing(timeless)
-
-
-def _size(row: LedgerRow) -> int:
-    size: int = len(row["headers_text"] or "") + row["body_bytes"]
-    return size
+                due = row[_DUE_BEFORE] if due_us is None else due_us
+                yield Returning(_change(row), _TIMELESS if due is None else _message(row, due))
 
 
 def _change(row: LedgerRow) -> Change:
@@ -210,7 +200,3 @@ def _message(row: LedgerRow, due_us: int) -> NewMessage:
         row["headers_text"],
         None if micros(due) == due_us else due_us,
     )
-
-
-def _timeless(row: LedgerRow) -> Failure:
-    return Failure(row["message_key"], row["sweep_id"], "it had no Due; set one with --to")

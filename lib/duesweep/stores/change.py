@@ -78,7 +78,6 @@ class SqlChanges(SqlTask, OperatorTask):
                 "change": change.kind.value,
                 "due_before_us": change.due_before,
                 "due_after_us": change.due_after,
-                "queue": change.queue,
                 "undone": change.of,
                 "new_key": change.new_key,
             }

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from duesweep.core.change import CommandName
 from duesweep.core.quantities import count_text, short_time, size_text, time_text
 from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
@@ -93,11 +94,10 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
         yield group_table(found.groups)
 
 
-def replay_question(found: "ChosenErrors", destination: str | None, due: object) -> str:
+def replay_question(found: "ChosenErrors", destination: str | None) -> str:
     """The question before errors are replayed."""
-    text = f"Replay {count_text(len(found.rows), 'error')}"
     where = "their destinations" if destination is None else destination
-    return f"{text} to {where}" if due is None else f"{text} through the store, to {where}"
+    return f"Replay {count_text(len(found.rows), 'error')} to {where}"
 
 
 def discard_question(found: "ChosenErrors") -> str:
@@ -133,8 +133,10 @@ def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
 def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
     """The result of a command, and the reasons for the rest."""
     done = ended.command.done
-    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}."
-    yield Line(f"{text} {id_sentence(ended)}" if ended.changed else text)
+    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
+    if ended.changed and ended.command is CommandName.REPLAY:
+        text += ", for a sweep to deliver"
+    yield Line(f"{text}. {id_sentence(ended)}" if ended.changed else f"{text}.")
     yield from _left_out(found, ended.gone - found.gone)
     yield from failed(ended)
     if ended.is_stopped:

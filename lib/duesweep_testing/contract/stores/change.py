@@ -212,14 +212,14 @@ class ChangeContract:
     ) -> None:
         (row,) = subject.load([steps.row(subject)])
         message = subject.message(row, attempts=5)
-        change = Change(ChangeKind.REPLAYED, message, queue="Billing", of="a sweep")
+        change = Change(ChangeKind.REPLAYED, message, of="a sweep")
 
         with changing(subject) as (session, command):
             server_us = session.hold(command, []).server_us
             session.journal_changes(command, [change], server_us)
 
         (entry,) = subject.changes(command)
-        assert (entry.change, entry.queue, entry.of) == ("replayed", "Billing", "a sweep")
+        assert (entry.change, entry.new_key, entry.of) == ("replayed", None, "a sweep")
         assert (entry.attempts, entry.changed_us) == (5, server_us)
         assert (entry.message_id, entry.body_bytes) == (message.message_id, message.body_bytes)
 
@@ -313,7 +313,6 @@ def cancelled(
         destination=message.destination,
         due_before_us=message.instant_us,
         due_after_us=None,
-        queue=None,
         of=None,
         new_key=None,
         attempts=attempts,

@@ -136,16 +136,16 @@ WHERE a.source = %(source)s AND a.message_key = n.message_key;
 -- Journals changes without headers and bodies.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
-    due_after_us, queue, "of", new_key, attempts, body_bytes
+    due_after_us, "of", new_key, attempts, body_bytes
 )
 SELECT %(sweep_id)s, c.change, %(changed_us)s, c.message_key, c.message_id, c.message_type, c.destination,
-       c.due_before_us, c.due_after_us, c.queue, c.undone, c.new_key, c.attempts, c.body_bytes
+       c.due_before_us, c.due_after_us, c.undone, c.new_key, c.attempts, c.body_bytes
 FROM unnest(
     %(change)s::text[], %(message_key)s::text[], %(message_id)s::text[], %(message_type)s::text[],
-    %(destination)s::text[], %(due_before_us)s::bigint[], %(due_after_us)s::bigint[], %(queue)s::text[],
+    %(destination)s::text[], %(due_before_us)s::bigint[], %(due_after_us)s::bigint[],
     %(undone)s::text[], %(new_key)s::text[], %(attempts)s::integer[], %(body_bytes)s::bigint[]
 ) AS c (
-    change, message_key, message_id, message_type, destination, due_before_us, due_after_us, queue, undone,
+    change, message_key, message_id, message_type, destination, due_before_us, due_after_us, undone,
     new_key, attempts, body_bytes
 );
 

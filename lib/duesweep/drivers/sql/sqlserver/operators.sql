@@ -133,10 +133,10 @@ WHERE source = @source AND message_key = @message_key;
 -- Journals a change without headers and body.
 INSERT INTO {changes} (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
-    due_after_us, queue, [of], new_key, attempts, body_bytes
+    due_after_us, [of], new_key, attempts, body_bytes
 ) VALUES (
     @sweep_id, @change, @changed_us, @message_key, @message_id, @message_type, @destination,
-    @due_before_us, @due_after_us, @queue, @undone, @new_key, @attempts, @body_bytes
+    @due_before_us, @due_after_us, @undone, @new_key, @attempts, @body_bytes
 );
 
 -- name: pause
