@@ -14,9 +14,6 @@ COMMIT
 COPY "public"."Billing" (id, headers, body) FROM STDIN (FORMAT BINARY)
 
 -- without a name
-COPY "public"."Missing" (id, headers, body) FROM STDIN (FORMAT BINARY)
-
--- without a name
 COPY "public"."Shipping" (id, headers, body) FROM STDIN (FORMAT BINARY)
 
 -- without a name
@@ -780,19 +777,19 @@ FROM unnest(
 JOIN "public"."Sales.Orders.Delayed" d ON d.id = c.message_key;
 
 -- name: journal_changes
--- $1 uuid, $2 int8, $3 ?, $4 ?, $5 ?, $6 ?, $7 ?, $8 ? or int8[], $9 ? or int8[], $10 ?, $11 ?, $12 ?, $13 int2[], $14 int2[]
+-- $1 uuid, $2 int8, $3 ?, $4 ?, $5 ?, $6 ?, $7 ?, $8 ? or int8[], $9 int8[], $10 ?, $11 ?, $12 int2[], $13 int2[]
 INSERT INTO "public"."duesweep_changes" (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
-    due_after_us, queue, "of", new_key, attempts, body_bytes
+    due_after_us, "of", new_key, attempts, body_bytes
 )
 SELECT $1, c.change, $2, c.message_key, c.message_id, c.message_type, c.destination,
-       c.due_before_us, c.due_after_us, c.queue, c.undone, c.new_key, c.attempts, c.body_bytes
+       c.due_before_us, c.due_after_us, c.undone, c.new_key, c.attempts, c.body_bytes
 FROM unnest(
     $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::text[], $8::bigint[], $9::bigint[], $10::text[],
-    $11::text[], $12::text[], $13::integer[], $14::bigint[]
+    $7::text[], $8::bigint[], $9::bigint[],
+    $10::text[], $11::text[], $12::integer[], $13::bigint[]
 ) AS c (
-    change, message_key, message_id, message_type, destination, due_before_us, due_after_us, queue, undone,
+    change, message_key, message_id, message_type, destination, due_before_us, due_after_us, undone,
     new_key, attempts, body_bytes
 );
 
@@ -1162,7 +1159,7 @@ LEFT JOIN LATERAL (
                 WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d.id
                   AND a.next_attempt_at > statement_timestamp()
               )
-            LIMIT '1000000'::bigint
+            LIMIT '2000000'::bigint
         ) pending
     ) k
     GROUP BY k.position / '1000'::bigint

@@ -337,7 +337,7 @@ LEFT JOIN LATERAL (
                 WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
                   AND a.next_attempt_at > statement_timestamp()
               )
-            LIMIT '1000000'::bigint
+            LIMIT '2000000'::bigint
         ) pending
     ) k
     GROUP BY k.position / '1000'::bigint
