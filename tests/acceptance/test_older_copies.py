@@ -77,6 +77,7 @@ def test_no_command_acts_on_a_ledger_that_was_put_back(
     endpoint.create_queue("Nowhere")
     before = shutil.copytree(endpoint.ledger.root, endpoint.folder / "before")
     assert endpoint.run("errors", "replay", "--all", "--yes", *_REASON).code == 0
+    assert endpoint.run("sweep").code == 0
     endpoint.delay_many(2, due_in_seconds=3_600)
     _put_back(endpoint, before)
 

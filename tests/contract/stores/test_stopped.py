@@ -41,14 +41,14 @@ def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    plan = SqlDriver.plan
+    plan = SqlDriver.plan_at_once
 
-    def stopped_meanwhile(session: SqlDriver, horizon: Any, slicing: Any) -> Any:
+    def stopped_meanwhile(session: SqlDriver, *arguments: Any) -> Any:
         (sweep,) = session.unsettled()
         session.stop_sweep(sweep.sweep_id, 0)
-        return plan(session, horizon, slicing)
+        return plan(session, *arguments)
 
-    monkeypatch.setattr(SqlDriver, "plan", stopped_meanwhile)
+    monkeypatch.setattr(SqlDriver, "plan_at_once", stopped_meanwhile)
 
     stopped = run_sweep(endpoint)
 

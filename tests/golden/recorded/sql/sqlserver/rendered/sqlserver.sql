@@ -871,13 +871,13 @@ INSERT INTO [nsb].[dbo].[changes] (
 );
 
 -- name: journal_changes
--- sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us, due_after_us, queue, undone, new_key, attempts, body_bytes
+-- sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us, due_after_us, undone, new_key, attempts, body_bytes
 INSERT INTO [nsb].[dbo].[changes] (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
-    due_after_us, queue, [of], new_key, attempts, body_bytes
+    due_after_us, [of], new_key, attempts, body_bytes
 ) VALUES (
     ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?
 );
 
 -- name: journal_exhausted
