@@ -236,6 +236,23 @@ def test_message_that_fails_again_is_a_new_error(endpoint: Endpoint) -> None:
 
     (group,) = endpoint.document("errors", "list")["groups"]
     assert (group["count"], group["open"], group["replayed"]) == (2, 1, 1)
+    endpoint.create_queue("Later")
+    again = endpoint.document(*ALL, "--yes", "--again")
+    assert (again["replayed"], again["done_before"]) == (1, 1)
+    assert len(endpoint.waiting()) == 1
+
+
+def test_error_whose_queue_is_out_of_reach_waits_in_the_store(endpoint: Endpoint) -> None:
+    row = delayed_row("Nowhere")
+    _fail(endpoint.set_up("Billing"), row)
+    away = endpoint.having(queues__default__dsn="postgresql://postgres@127.0.0.1:1/nsb")
+
+    assert away.document(*ALL, "--yes")["replayed"] == 1
+
+    assert len(endpoint.waiting()) == 1
+    endpoint.create_queue("Nowhere")
+    assert endpoint.run("sweep").code == 0
+    assert _arrived(endpoint, "Nowhere") == _sent([row])
 
 
 def test_message_is_put_back_as_it_was_and_swept_when_it_is_due(endpoint: Endpoint) -> None:

@@ -4,10 +4,12 @@ import http.client
 import json
 import resource
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +19,7 @@ from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
@@ -264,6 +267,27 @@ def test_tick_of_a_large_backlog_ends_and_the_next_one_continues(
 
     assert [tick.has_moved for tick in ticks] == [True, True]
     assert 0 < len(endpoint.waiting()) < 200
+
+
+def test_tick_whose_plan_takes_longer_than_a_tick_delivers(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.set_up("Billing").delay_many(200)
+    plan = SqlDriver.plan_at_once
+
+    def slow(session: SqlDriver, *arguments: Any) -> Any:
+        threading.Event().wait(1.2)
+        return plan(session, *arguments)
+
+    monkeypatch.setattr(SqlDriver, "plan_at_once", slow)
+    monkeypatch.setattr("duesweep.operations.watch.MOST_TICK_SECONDS", 1)
+    ticker = Ticker(endpoint.context(), Stop(), has_spark=False)
+
+    tick = ticker.tick()
+    ticker.close()
+
+    assert tick.has_moved
+    assert endpoint.waiting() == []
 
 
 def _status(watcher: Watcher, path: str, method: str = "GET") -> int:

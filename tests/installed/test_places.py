@@ -240,7 +240,9 @@ def _in_debian(
     root: Path, line: str, variables: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     """Run a line of a shell there, in the checkout, as the user."""
-    shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
+    # The machine's name server and authorities: its proxy may have one of its own.
+    for file in ("resolv.conf", "ssl/certs/ca-certificates.crt"):
+        shutil.copy(Path("/etc", file), root / "etc" / file)
     within = f"cd ~/duesweep && {line}"
     chroot = ["chroot", f"--userspec={_SOMEBODY}:{_SOMEBODY}", str(root), "sh", "-c", within]
     # In mounts of its own, which end with it.

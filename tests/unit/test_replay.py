@@ -26,7 +26,6 @@ from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.memory_sessions import MemoryChangeSession
 from duesweep_testing.sweeps import context_of, open_command
 
-_NOW = Moment()
 _FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
 
 
@@ -63,7 +62,7 @@ class _World:
     def work(
         self,
         to: str | None = None,
-        due: Moment = _NOW,
+        due: Moment | None = None,
         *,
         again: bool = False,
     ) -> Replay:

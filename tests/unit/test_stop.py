@@ -126,11 +126,13 @@ def test_wait_ends_when_the_stop_is_asked_for() -> None:
 
 def test_part_has_a_time_of_its_own_and_is_stopped_with_the_whole() -> None:
     whole = Stop()
-    part, over = whole.part(most=2), whole.part(at=time.time() - 1)
+    part, over = whole.part(most=2), whole.part(lasting=0)
 
+    assert not over.is_wanted
+    assert (part.begin(), over.begin()) == (None, 0)
     assert (part.is_wanted, over.is_wanted, whole.is_wanted) == (False, True, False)
     assert part.shares([5]) == (2,)
-    assert Stop(time.time() - 1).part(at=time.time() + 3_600).is_wanted
+    assert Stop(time.time() - 1).part(lasting=3_600).begin() == 0
     whole.ask()
     assert part.is_wanted
 

@@ -153,7 +153,7 @@ def replay(
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
     chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
-    do = partial(duesweep.replay, chosen, to=to, due=due or Moment(), reason=act.reason)
+    do = partial(duesweep.replay, chosen, to=to, due=due, reason=act.reason)
     return _act(common, act, chosen, question=views.replay_question(chosen, to), do=do)
 
 

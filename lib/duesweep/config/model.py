@@ -394,7 +394,7 @@ class SweepConfig(Section):
         ge=0,
         le=10_000,
         description="Spark tasks, each with at least one batch. 0: one for each core; on a cluster "
-        "at least 32, and one for 25,000 messages. A sweep in process has at most two.",
+        "at least 32, and one for 25,000 messages. A sweep in process has at most two sessions.",
     )
     engine: SweepEngine = Field(
         default=SweepEngine.AUTO,

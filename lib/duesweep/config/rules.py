@@ -1,4 +1,4 @@
-"""Settings that contradict each other or have no effect, and settings that a watcher keeps."""
+"""Settings that contradict each other or have no effect."""
 
 import difflib
 from dataclasses import replace

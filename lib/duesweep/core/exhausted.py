@@ -34,7 +34,7 @@ class ErrorId(NamedTuple):
 
 
 class ErrorRow(NamedTuple):
-    """A row of `errors` without large columns. `destination` None: the endpoint's own queue."""
+    """A row of `errors` without large columns. `destination` None: it cannot be read."""
 
     id: ErrorId
     message_id: str | None

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
-_NOW = Moment()
-
 
 @dataclass(frozen=True)
 class Duesweep:
@@ -324,7 +322,7 @@ class Duesweep:
         wanted: "ErrorFilter | ChosenErrors",
         *,
         to: str | None = None,
-        due: Moment = _NOW,
+        due: Moment | None = None,
         reason: str | None = None,
         everything: bool = False,
         stop: Stop | None = None,

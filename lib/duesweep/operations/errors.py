@@ -39,6 +39,7 @@ class Fate:
     reason: str | None
     queue: str | None
     command_id: str
+    new_key: str | None = None
 
 
 # An error, and its fate; None: it is open.
@@ -89,7 +90,16 @@ class ExhaustedMessages:
 
     def fates(self) -> dict[ErrorId, Fate]:
         """The fates of errors; open ones are not in it."""
-        columns = ("of", "message_key", "change", "changed_at", "given_by", "reason", "queue")
+        columns = (
+            "of",
+            "message_key",
+            "change",
+            "changed_at",
+            "given_by",
+            "reason",
+            "queue",
+            "new_key",
+        )
         found: dict[ErrorId, Fate] = {}
         changes = Among("change", _CHANGES)
         for row in self.ledger.rows("changes", (*columns, "sweep_id"), self._source, changes):
@@ -377,4 +387,5 @@ def _fate(row: LedgerRow) -> Fate:
         reason=row["reason"],
         queue=row["queue"],
         command_id=row["sweep_id"],
+        new_key=row["new_key"],
     )

@@ -5,7 +5,7 @@ limits and outages need no second engine. `put_back` says why each is replayed o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -24,6 +24,7 @@ from duesweep.operations.messages import AnyChosen, refuse_unknown
 from duesweep.operations.put_back import Returning, put_back
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues
 
 _LOST = "The ledger does not have it any more"
 
@@ -114,9 +115,13 @@ def choose_errors(
     done = messages.fates()
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
-    for row in messages.rows(wanted):
-        kept = done_rows if row.id in done and not again else rows
-        kept[row.id] = row
+    found = list(messages.rows(wanted))
+    keys = {row.id.key for row in found}
+    for row in found:
+        fate = done.get(row.id)
+        # A message that was replayed and has failed again is the later error.
+        is_left_out = fate is not None and (fate.new_key in keys or not again)
+        (done_rows if is_left_out else rows)[row.id] = row
     is_replay = command is CommandName.REPLAY
     unknown = None if rows or done_rows else messages.unknown_destination(wanted)
     refuse_unknown(context, unknown, "error", "`duesweep errors list` shows the errors")
@@ -147,39 +152,30 @@ def _still_open(
 @dataclass(frozen=True, slots=True)
 class Replay:
     """The work of `errors replay`: messages go into the store again, `to` a destination, or to
-    their own if that is None. They are `due` then, by default now.
+    their own if that is None. They are `due` then; None: now.
     """
 
     context: SweepContext
     messages: ExhaustedMessages
     chosen: ChosenErrors
     to: str | None = None
-    due: Moment = field(default_factory=Moment)
+    due: Moment | None = None
 
     def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         todo, done_before = _still_open(self.messages, self.chosen)
         yield done_before
         if todo:
-            nowhere = self._nowhere(session, todo.values())
-            due = self.due.at(run.horizon.server_time)
+            # A sweep would only give up their messages again.
+            nowhere = find_missing_queues(self.context, {*map(self._destination, todo.values())})
+            due = (self.due or Moment()).at(run.horizon.server_time)
             yield from put_back(session, run, self.context.limits, self._taken(todo, nowhere, due))
         yield Tally.refusing([Failure(error.key, error.sweep_id, _LOST) for error in todo])
 
-    def _nowhere(self, session: OperatorTask, rows: Iterable[ErrorRow]) -> dict[str | None, str]:
-        """Destinations that have no queue, with reasons. A sweep would only give up their messages
-        again.
-        """
-        found = {}
-        with session.transaction(), self.context.queue.open(session) as queue:
-            for address in {row.destination if self.to is None else self.to for row in rows}:
-                try:
-                    queue.resolve(None if address == self.context.own_name else address)
-                except MessageError as error:
-                    found[address] = str(error)
-        return found
+    def _destination(self, row: ErrorRow) -> str:
+        return self.to or row.destination or self.context.own_name
 
     def _taken(
-        self, todo: dict[ErrorId, ErrorRow], nowhere: Mapping[str | None, str], due: datetime
+        self, todo: dict[ErrorId, ErrorRow], nowhere: Mapping[str, str], due: datetime
     ) -> Iterator[Returning]:
         """The messages of these errors, each once; takes them out of `todo`."""
         for error, kept in self.messages.kept(todo):
@@ -192,7 +188,7 @@ class Replay:
             else:
                 message = message._replace(destination=self.to)
             change = Change(ChangeKind.REPLAYED, message, of=error.sweep_id)
-            reason = nowhere.get(row.destination if self.to is None else self.to)
+            reason = nowhere.get(self._destination(row))
             if isinstance(message.headers, MessageError):
                 yield Returning(change, str(message.headers))
             elif reason is not None:

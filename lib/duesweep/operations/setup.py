@@ -17,8 +17,8 @@ from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 _MORE_GRANTS = """\
 -- Queues of other endpoints: `duesweep doctor --print-sql`, run as this role, prints the grants for
--- destinations of waiting messages. `duesweep queue send --delay` needs INSERT on the delayed
--- table."""
+-- destinations of waiting messages. `duesweep errors replay`, `restore` and `queue send --delay`
+-- need INSERT on the delayed table."""
 
 # Steps that create no table describe themselves.
 _Told = Completed | IndexCreated | Unbound

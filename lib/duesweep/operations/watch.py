@@ -66,7 +66,8 @@ class Ticker:
         progressed: Callable[[], object] | None = None,
     ) -> None:
         self._stop = stop
-        self._has_spark = has_spark or always_needs_spark(context)
+        # Without Spark there the due messages need not be counted.
+        self._for_spark = is_for_spark if has_spark or always_needs_spark(context) else _never
         self._progressed = progressed
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._sessions = ExitStack()
@@ -83,7 +84,7 @@ class Ticker:
         return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
 
     def tick(self) -> Run:
-        """Look, and sweep for `MOST_TICK_SECONDS` if there is work. Raises its errors."""
+        """Look, and plan and sweep for `MOST_TICK_SECONDS` if there is work. Raises its errors."""
         began = time.monotonic()
         return replace(self._tick(), seconds=time.monotonic() - began)
 
@@ -96,8 +97,7 @@ class Ticker:
         # Without the time limit: a look that takes long is no reason to leave its findings.
         with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
             seen = self._look(self._stop.part())
-        now = context.world.clock.now().timestamp()
-        stop = self._stop.part(now + MOST_TICK_SECONDS)
+        stop = self._stop.part(lasting=MOST_TICK_SECONDS)
         if not seen.has_work:
             # Others have settled the rows that waited for the ledger.
             self._stop.waits.end(LEDGER)
@@ -105,8 +105,9 @@ class Ticker:
             # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
                 context.queue.check(context.error_queue)
-        on_spark = self._has_spark and seen.needs_spark
-        return sweep_seen(context, seen, stop, on_spark=on_spark, progressed=self._progressed)
+        return sweep_seen(
+            context, seen, stop, on_spark=seen.needs_spark, progressed=self._progressed
+        )
 
     def _look(self, stop: Stop) -> Look:
         """Look with the session that is there, if that still works, else with a new one. To open
@@ -114,16 +115,20 @@ class Ticker:
         """
         if self._session is not None:
             try:
-                return look(self._session, self._context, stop, is_for_spark)
+                return look(self._session, self._context, stop, self._for_spark)
             except StoreError:
                 self.close()
         try:
             self._session = self._sessions.enter_context(self._context.store.open_driver())
             check(self._session, self._context)
-            return look(self._session, self._context, stop, is_for_spark)
+            return look(self._session, self._context, stop, self._for_spark)
         except BaseException:
             self.close()
             raise
+
+
+def _never(context: SweepContext, count: Callable[[], int]) -> bool:  # noqa: ARG001 - needs neither
+    return False
 
 
 @dataclass(slots=True)

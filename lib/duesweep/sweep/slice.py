@@ -191,12 +191,20 @@ class Slice:
         except (StoreError, ConfigError) as error:
             told = make_printable(str(error))
             _log.warning("Slice %d of sweep %s is cut: %s", self.number, sweep_id, told)
-            if (end := self.end(worker, worker.end(str(error)))) is not None:
-                # On a new session. If it cannot be opened, the missing row says the slice was cut.
-                with suppress(DuesweepError), job.context.store.open_task() as store:
-                    store.end_slice(job.run, self.number, end)
+            self._end_on_a_new_session(worker, str(error))
             if isinstance(error, ConfigError):
                 raise
+        except Exception:
+            # Spark runs a slice of one session again; of several, the others' work counts.
+            if self.sessions > 1:
+                self._end_on_a_new_session(worker, None)
+            raise
+
+    def _end_on_a_new_session(self, worker: "_Worker", reason: str | None) -> None:
+        """If the session cannot be opened, the missing row says that the slice was cut."""
+        if (end := self.end(worker, worker.end(reason))) is not None:
+            with suppress(DuesweepError), self.job.context.store.open_task() as store:
+                store.end_slice(self.job.run, self.number, end)
 
 
 class _Worker:

@@ -26,18 +26,24 @@ class Stop:
     """Says when one sweep is to stop: as soon as `ask` is called, and at `at` at the latest,
     in seconds since 1970-01-01 UTC; None: only when asked.
 
-    `most`: it may claim this many messages, the longest due ones first; None: all.
+    `most`: it may claim this many messages, the longest due ones first; None: all. `lasting`
+    are seconds from `begin` on, which is after the plan; None: it has no end of its own.
     `waits` notes each wait that may take long, and `unreported` are sources and ids of this
     process's sweeps that have no report yet; parts share both.
     """
 
     def __init__(
-        self, at: float | None = None, most: int | None = None, clock: Clock | None = None
+        self,
+        at: float | None = None,
+        most: int | None = None,
+        clock: Clock | None = None,
+        lasting: float | None = None,
     ) -> None:
         self.waits = Waits()
         self.unreported: set[tuple[str, UUID]] = set()
         self._most = most
         self._at = at
+        self._lasting = lasting
         self._asked = _Asked()
         self._clock = clock or Clock()
 
@@ -45,15 +51,24 @@ class Stop:
         """Stop as soon as possible. A handler of signals may call it."""
         self._asked.is_asked = True
 
-    def part(self, at: float | None = None, most: int | None = None) -> "Stop":
-        """For one of several sweeps: it stops when this one does, and at `at` at the latest. It may
-        claim `most` messages, by default as many as this one.
+    def part(self, lasting: float | None = None, most: int | None = None) -> "Stop":
+        """For one of several sweeps: it stops when this one does, and `lasting` seconds after its
+        plan at the latest. It may claim `most` messages, by default as many as this one.
         """
-        times = [each for each in (self._at, at) if each is not None]
-        stop = Stop(min(times, default=None), self._most if most is None else most, self._clock)
+        most = self._most if most is None else most
+        stop = Stop(self._at, most, self._clock, lasting)
         stop._asked, stop.waits = self._asked, self.waits
         stop.unreported = self.unreported
         return stop
+
+    def begin(self) -> float | None:
+        """Begin to dispatch. Returns the seconds until it is wanted; None: it has no time. A plan
+        may take longer than a part lasts, and each next part would plan in vain too.
+        """
+        if self._lasting is not None:
+            end = self._clock.now().timestamp() + self._lasting
+            self._at, self._lasting = end if self._at is None else min(self._at, end), None
+        return self._seconds_left()
 
     @property
     def is_asked(self) -> bool:

@@ -426,6 +426,8 @@ class _Dispatching:
             self.take(run.horizon, plan)
         if not self.parts:
             return None
+        if (seconds := self.stop.begin()) is not None:
+            session.stop_sweep(run.sweep_id, seconds)
         part, *self.parts = self.parts
         job = self._job(run, part, first_slice=session.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()

@@ -14,7 +14,14 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import SweepReport
-from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, LedgerError, StoreError
+from duesweep.core.errors import (
+    ConfigError,
+    DestinationError,
+    DuesweepError,
+    ExitCode,
+    LedgerError,
+    StoreError,
+)
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits
 from duesweep.sweep.stop import Stop
@@ -36,8 +43,9 @@ _HELD_SECONDS = 30
 class _Store(MemoryStore):
     """Notes in which thread each session was opened. `lost` are threads whose sessions fail."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__([delayed_row() for _ in range(count)])
+    def __init__(self, count: int, resting: int) -> None:
+        rests = [delayed_row("Shipping") for _ in range(resting)]
+        super().__init__([*rests, *(delayed_row() for _ in range(count))])
         self.opened: list[str] = []
         self.lost: set[str] = set()
 
@@ -55,8 +63,10 @@ class _World:
     function runs when both sessions hold a message.
     """
 
-    def __init__(self, count: int = 4 * _MUCH) -> None:
-        self.store, self.queue = _Store(count), MemoryQueue("Billing")
+    def __init__(self, count: int = 4 * _MUCH, resting: int = 0) -> None:
+        self.store = _Store(count, resting)
+        self.queue = MemoryQueue("Billing", "Shipping")
+        self.queue.trouble["Shipping"] = lambda _: DestinationError("it rests")
         self.at: dict[str, Callable[[], DuesweepError | None]] = {}
         self._both = threading.Barrier(2)
         self._met: set[str] = set()
@@ -151,6 +161,17 @@ def test_other_session_does_the_rest_after_an_unforeseen_error(thread: str) -> N
     assert (report.outcome, report.dispatched) == ("incomplete", 4 * _MUCH - _ROWS)
     assert "ZeroDivisionError: nobody foresaw it" in str(report.reason)
     world.sweep_the_rest()
+
+
+@pytest.mark.parametrize("thread", ["first", "second"])
+def test_what_a_session_did_before_an_unforeseen_error_counts(thread: str) -> None:
+    world = _World(resting=_ROWS)
+    world.at_once(**{thread: _fail(ZeroDivisionError("nobody foresaw it"))})
+
+    report = world.sweep()
+
+    assert (report.dispatched, report.left) == (4 * _MUCH - _ROWS, 2 * _ROWS)
+    assert [(one.name, one.left) for one in report.breakers] == [("Shipping", _ROWS)]
 
 
 @pytest.mark.parametrize("thread", ["first", "second"])
