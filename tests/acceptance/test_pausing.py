@@ -229,6 +229,7 @@ def test_destination_that_is_not_allowed_fails_and_others_arrive(
 
 
 @pytest.mark.usefixtures("no_spark_session")
+@pytest.mark.usefixtures("no_spark_session")
 def test_plan_names_the_engine_that_a_sweep_will_have(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
