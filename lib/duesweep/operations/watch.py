@@ -51,7 +51,7 @@ Observer = Callable[[Run], object]
 
 class Ticker:
     """Sweeps one store again and again, in this process. With `has_spark`, a session that others
-    have prepared, it sweeps on Spark if there is enough for Spark.
+    have prepared, or if a setting demands Spark, it sweeps on Spark if there is enough for Spark.
 
     It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
     is committed.
