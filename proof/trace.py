@@ -1,10 +1,12 @@
-"""Run `duesweep`, and write the modules of which functions are called.
+"""Run `duesweep`, and write which functions of it are called.
 
-`trace.py OUT BEGIN ARGUMENTS...`: OUT takes them, a name a line; BEGIN is the `MODULE:FUNCTION`
-whose call and return begin and end the count, or empty. PYTHONPATH has the package. Code
-that runs while a module is imported does not count.
+`trace.py OUT ARGUMENTS...`: OUT takes a JSON object with lists of MODULE:FUNCTION. `sweep` is
+`Duesweep.sweep()` of the configuration in this folder: `sweep` has its functions, and `slice` the
+ones of its slice. Any other command has them in `all`. PYTHONPATH has the package. Code that runs
+while a module is imported does not count.
 """
 
+import json
 import runpy
 import sys
 import threading
@@ -13,22 +15,22 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGE = "duesweep"
+_SLICES = {f"duesweep.sweep.slice:{name}" for name in ("Slice.work", "dispatch_slice")}
 
 
-class Modules:
+class Functions:
     """Collects them, in each thread."""
 
-    def __init__(self, begin: str | None) -> None:
-        self.names: set[str] = set()
-        self._begin = begin
-        self._runs = begin is None
+    def __init__(self) -> None:
+        self.all: set[str] = set()
+        self.slice: set[str] = set()
+        self._slices = 0
         self._importing = threading.local()
 
     def profile(self, frame: FrameType, event: str, _: object) -> None:
         """For `sys.setprofile`."""
         if event not in {"call", "return"}:
             return
-        # By globals, because the generated methods of a dataclass have no file.
         module = str(getattr(frame.f_globals.get("__spec__"), "name", None))
         if module.partition(".")[0] != _PACKAGE:
             return
@@ -40,25 +42,47 @@ class Modules:
             depth = getattr(self._importing, "depth", 0)
             self._importing.depth = depth + (1 if event == "call" else -1)
             return
-        if f"{module}:{frame.f_code.co_qualname}" == self._begin:
-            self._runs = event == "call"
-            self.names.add(module)
-        elif self._runs and not getattr(self._importing, "depth", 0):
-            self.names.add(module)
+        name = f"{module}:{frame.f_code.co_qualname}"
+        if name in _SLICES:
+            self._slices += 1 if event == "call" else -1
+        is_generated = frame.f_code.co_filename.startswith("<")
+        is_named = not frame.f_code.co_name.startswith("<")
+        if event == "call" and is_named and not is_generated and not self._imports:
+            self.all.add(name)
+            if self._slices or name in _SLICES:
+                self.slice.add(name)
+
+    @property
+    def _imports(self) -> bool:
+        return getattr(self._importing, "depth", 0) > 0
+
+    def follow(self) -> None:
+        """From now on, in this thread and in new ones."""
+        threading.setprofile(self.profile)
+        sys.setprofile(self.profile)
 
 
 def main() -> None:
     """Ends with the command's exit code."""
-    out, begin, *sys.argv[1:] = sys.argv[1:]
-    modules = Modules(begin or None)
-    threading.setprofile(modules.profile)
-    sys.setprofile(modules.profile)
+    out, *sys.argv[1:] = sys.argv[1:]
+    functions = Functions()
+    found = {"all": functions.all}
     try:
-        runpy.run_module(_PACKAGE, run_name="__main__", alter_sys=True)
+        if sys.argv[1:] == ["sweep"]:
+            from duesweep import Duesweep, load_config  # noqa: PLC0415 - the tree of PYTHONPATH
+
+            found = {"sweep": functions.all, "slice": functions.slice}
+            endpoint = Duesweep(load_config())
+            functions.follow()
+            print(endpoint.sweep())
+        else:
+            functions.follow()
+            runpy.run_module(_PACKAGE, run_name="__main__", alter_sys=True)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-        Path(out).write_text("".join(f"{name}\n" for name in sorted(modules.names)), "utf-8")
+        text = json.dumps({name: sorted(called) for name, called in found.items()})
+        Path(out).write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import grimp
+
 import duesweep
 
 _PACKAGE = Path(duesweep.__file__).parent
@@ -50,3 +52,28 @@ def test_figures_of_the_structure_count_by_the_same_layers() -> None:
     text = (_ROOT / "proof" / "layers.toml").read_text(encoding="utf-8")
 
     assert tomllib.loads(text) == {"order": _LAYERS, "today": {"cli": ["__main__"]}}
+
+
+# Files that import each other. None may be added.
+_CIRCLES: list[set[str]] = [
+    # Only a table loads rich.
+    {"duesweep.report.text", "duesweep.report.tables"},
+    {
+        f"duesweep.operations.{name}"
+        for name in (
+            *("audit", "change", "doctor", "doctor_spark", "duesweep", "handover", "look"),
+            *("maintain", "opening", "pauses", "put_back", "replay", "restore", "run", "status"),
+        )
+    },
+]
+
+
+def test_files_import_each_other_in_no_circle() -> None:
+    graph = grimp.build_graph("duesweep", exclude_type_checking_imports=True, cache_dir=None)
+    below = {module: graph.find_upstream_modules(module) for module in graph.modules}
+    circles = [
+        {name, *(each for each in found if name in below[each])} for name, found in below.items()
+    ]
+
+    found = [circle for circle in circles if len(circle) > 1]
+    assert [sorted(each) for each in found if not any(each <= known for known in _CIRCLES)] == []
