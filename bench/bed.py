@@ -30,18 +30,28 @@ _NOT_DUE_SHARE = 50
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
 
 
+# How Dues lie in the table: in the order of storing, all the same, or anywhere. As SQL, if the rows
+# that are made have to be changed for it.
+DUES = {
+    "in order": None,
+    "one": "of_due.min",
+    "random": "of_due.min + random() * (of_due.max - of_due.min)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """The messages in the store: `rows` messages that are due, to `destinations` in turn, and 2 %
-    more that are not. `one_due`: all that are due have the same Due. `waiting` messages more become
-    due in a week; `paused` more are due, and their destination is paused. `made_once`: without
-    those 2 %, made by the server, and not kept for another round, which would take twice the disk.
+    more that are not. `dues` says how the Dues of messages that are due lie in the table. `waiting`
+    messages more become due in a week; `paused` more are due, and their destination is paused.
+    `made_once`: without those 2 %, made by the server, and not kept for another round, which would
+    take twice the disk.
     """
 
     rows: int
     destinations: Sequence[str] = ADDRESSES
     body_bytes: int = BODY_BYTES
-    one_due: bool = False
+    dues: str = "in order"
     waiting: int = 0
     paused: int = 0
     made_once: bool = False
@@ -129,8 +139,8 @@ class Bed:
                 _run(connection, statement("postgresql", "create_queue").format(queue=queue))
             load(connection, self.delayed, generate(traffic, stored_now(self.dsn)))
             _run(connection, _KEEP_PRISTINE.format(delayed=self.delayed))
-            if self._load.one_due:
-                _run(connection, _ONE_DUE)
+            if due := DUES[self._load.dues]:
+                _run(connection, _OTHER_DUE.format(due=due))
             _run(connection, f"TRUNCATE {self.delayed}")
             _run(connection, _WAITING.format(delayed=self.delayed, waiting=self._load.waiting))
             _run(connection, _PAUSED.format(delayed=self.delayed, paused=self._load.paused))
@@ -240,8 +250,9 @@ SELECT id, headers, body, due,
        due < clock_timestamp() AT TIME ZONE 'UTC' AS is_due
 FROM {delayed}
 """
-_ONE_DUE = """
-UPDATE bench_pristine SET due = (SELECT min(due) FROM bench_pristine) WHERE is_due
+_OTHER_DUE = """
+UPDATE bench_pristine p SET due = {due}
+FROM (SELECT min(due), max(due) FROM bench_pristine WHERE is_due) AS of_due WHERE p.is_due
 """
 # Headers like all others, and no body.
 _WAITING = """

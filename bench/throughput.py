@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import measure
-from bed import DATABASE, Bed, Load, config_of, open_server
+from bed import DATABASE, DUES, Bed, Load, config_of, open_server
 from measure import Cpu, Faults, Figure, say
 from peers import move, move_at_once, plain_processes, receive_all
 from sweeps import (
@@ -111,6 +111,9 @@ def throughput_options(parser: ArgumentParser) -> None:
     _options_of_both(parser)
     parser.add_argument("--rows", type=int, default=100_000, help="how many due rows")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--dues", choices=DUES, default="in order", help="how they lie in the table"
+    )
     parser.add_argument("--durable", action="store_true", help="fsync and the like are on")
 
 
@@ -120,7 +123,7 @@ def throughput(options: Namespace, folder: Path) -> list[Figure]:
     with open_server(folder, options.dsn, **durability) as dsn:
         file = folder / "duesweep.toml"
         config = config_of(file, dsn, options.ledger or str(folder / "ledger"))
-        bed = Bed(file, config, Load(options.rows))
+        bed = Bed(file, config, Load(options.rows, dues=options.dues))
         say(f"loading {options.rows:,} due rows")
         bed.prepare()
         say("starting and warming a Spark session")
@@ -218,7 +221,7 @@ CASES = (
     Case("200,000 due, 1 slice", Load(200_000), slices=1),
     Case("200,000 due, 2 slices", Load(200_000), slices=2),
     Case("200,000 due, 4 slices", Load(200_000), slices=4),
-    Case("200,000 due, all with one Due", Load(200_000, one_due=True)),
+    Case("200,000 due, all with one Due", Load(200_000, dues="one")),
     Case("200,000 due, one destination", Load(200_000, _QUEUES[:1])),
     Case("200,000 due, a thousand destinations", Load(200_000, _QUEUES)),
     Case("200,000 due, no bodies", Load(200_000, body_bytes=0)),
