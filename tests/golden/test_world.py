@@ -1,6 +1,7 @@
 """One world of 300 messages on PostgreSQL: the output of each command, and its changes."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -107,13 +108,20 @@ def _errors(recorder: Recorder) -> None:
     recorder.change("queue-create-5", "pipe", "queue", "create", world.MISSING)
     recorder.change("replay-1", "terminal", "errors", "replay", world.message_id(one))
     recorder.change("replay-no", "terminal", "errors", "replay", *nowhere, *why, answer="n\n")
-    later = ["--due", "+50h", *why, "--yes"]
-    recorder.change("replay-2", "pipe", "errors", "replay", world.message_id(other), *later)
+    soon = ["--due", "+50h", *why, "--yes"]
+    recorder.change("replay-2", "pipe", "errors", "replay", world.message_id(other), *soon)
     recorder.change("replay-3", "terminal", "errors", "replay", *nowhere, *why, answer="y\n")
     refused = ["--error", "*RefusedMessageError"]
     recorder.change(
         "replay-4", "json", "errors", "replay", *refused, *why, "--to", "Billing", "--yes"
     )
+    # They became due when they were replayed. How long ago that is depends on the machine: a plan
+    # would count them under "1 minute" here and under "1 hour" there.
+    endpoint, ago = recorder.endpoint, recorder.base - timedelta(days=2, minutes=15)
+    later = (
+        f"UPDATE {endpoint.delayed} SET due = '{ago}' WHERE due BETWEEN '{recorder.base}' AND now()"
+    )
+    recorder.happen("two-days-later", lambda: endpoint.execute(later))
     recorder.look("discard-dry-run", "errors", "discard", "--all", "--dry-run")
     discard = ["errors", "discard", "--reason", "of a load test", "--yes"]
     unreadable = [recorder.key(b"unreadable %d" % number) for number in range(3)]
@@ -174,10 +182,6 @@ def _look_after(recorder: Recorder) -> None:
     recorder.change("maintain-2", "pipe", "maintain")
     recorder.change("maintain-3", "json", "maintain", "--set", "ledger.keep_days=1")
     recorder.look("maintain-forget", "maintain", "--forget", "nsb/public.Gone.Delayed")
-    # Replayed messages became due when they were replayed. How long ago that is depends on the
-    # machine, so that a plan would count them under "1 minute" here and under "1 hour" there.
-    ago = f"UPDATE {endpoint.delayed} SET due = due - interval '2 hours' WHERE due < now()"
-    recorder.happen("two-hours-later", lambda: endpoint.execute(ago))
     recorder.look("plan-with-rates", "plan", forms=("json",))
     recorder.write("metrics", "sales.prom", "sweep")
 
