@@ -57,7 +57,7 @@ class Functions:
         return getattr(self._importing, "depth", 0) > 0
 
     def follow(self) -> None:
-        """From now on, in this thread and in new ones."""
+        """Follow this thread, and new ones."""
         threading.setprofile(self.profile)
         sys.setprofile(self.profile)
 

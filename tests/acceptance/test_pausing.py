@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from duesweep import Duesweep
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import RateLimit, RateLimits
-from duesweep.operations.look import look_ahead
 from duesweep_testing.builders import DelayedRow
 from support.commands import NO_JAVA_PACKAGE
 from support.diagnosis import diagnosed
@@ -200,7 +200,10 @@ def test_plan_counts_what_has_a_limit(endpoint: Endpoint) -> None:
     endpoint.delay_many(3, ["Billing", "Shipping"])
     limits = RateLimits((RateLimit("Bill*", 5),), endpoint.name)
 
-    found = look_ahead(replace(endpoint.context(), rate_limits=limits))
+    one = Duesweep(endpoint.config())
+    vars(one)["context"] = replace(endpoint.context(), rate_limits=limits)
+
+    found = one.plan()
 
     assert {one.destination: one.limited for one in found.destinations} == {
         "Billing": 2,

@@ -19,7 +19,7 @@ from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.operations.change import Changed
-from duesweep.operations.handover import handover
+from duesweep.operations.handover import hand_over
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine
@@ -101,7 +101,7 @@ def test_handover_that_is_killed_continues_when_it_is_run_again(
     until(lambda: broker.count(level) == broker.count(level))
 
     context = handover_context(endpoint.config(**settings(broker, **config)))
-    done = handover(InProcessEngine(), context)
+    done = hand_over(InProcessEngine(), context)
 
     assert (done.left, endpoint.waiting()) == (0, [])
     times = Counter(one.message_id for one in broker.drain(level))

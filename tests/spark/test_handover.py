@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from duesweep import Duesweep
 from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode
-from duesweep.operations.handover import Destined, handover, preview
+from duesweep.operations.handover import Destined, hand_over
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
@@ -38,7 +39,7 @@ def test_due_messages_are_dispatched_and_the_others_deferred(
     beyond = endpoint.delay(due_in_seconds=_BEYOND_SECONDS)
     context = handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(engine, context)
+    done = hand_over(engine, context)
 
     assert (done.report.dispatched, done.report.failed, done.left) == (51, 0, 1)
     assert done.exit_code is ExitCode.WORK_LEFT
@@ -66,7 +67,7 @@ def test_preview_counts_by_destination_and_level_and_moves_nothing(
     endpoint.delay(headers="{")
     waiting = endpoint.waiting()
 
-    found = preview(handover_context(endpoint.config(**settings(broker))))
+    found = Duesweep(endpoint.config(**settings(broker))).preview_handover()
 
     assert found.exit_code is ExitCode.MESSAGES_FAILED
     placed = [one for one in found.destinations if not one.problem]
@@ -89,7 +90,7 @@ def test_what_is_due_before_the_cutoff_is_left(
     context = handover_context(endpoint.config(**settings(broker)))
     cutoff = datetime.now(UTC) + timedelta(hours=1)
 
-    done = handover(engine, context, cutoff)
+    done = hand_over(engine, context, cutoff)
 
     assert (done.report.dispatched, done.left, done.exit_code) == (4, 0, ExitCode.DONE)
     assert sorted(endpoint.waiting()) == sorted(before)
@@ -102,7 +103,7 @@ def test_messages_that_are_not_due_are_not_charged_for_a_missing_queue(
     early = endpoint.delay("Nowhere", due_in_seconds=600)
     context = handover_context(endpoint.config(**settings(broker)))
 
-    done = handover(engine, context)
+    done = hand_over(engine, context)
 
     assert (done.report.failed, done.left, done.exit_code) == (0, 1, ExitCode.WORK_LEFT)
     assert endpoint.waiting() == [early]
@@ -113,7 +114,7 @@ def test_queues_that_hold_nothing_back_are_refused(engine: Engine, endpoint: End
     endpoint.set_up("Billing")
 
     with pytest.raises(ConfigError, match="rabbitmq"):
-        handover(engine, handover_context(endpoint.config()))
+        hand_over(engine, handover_context(endpoint.config()))
 
 
 def test_broker_without_a_ladder_is_refused_before_anything_is_moved(

@@ -16,7 +16,8 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention  # noqa: N812 - Spark's own convention
 
-from duesweep.core.change import Command, CommandName, MessageFilter
+from duesweep import Duesweep
+from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import instant_of, micros
@@ -33,13 +34,7 @@ from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
-from duesweep.operations.change import (
-    cancel_chosen,
-    reschedule_chosen,
-    run_command,
-)
-from duesweep.operations.messages import Chosen, choose_messages
-from duesweep.operations.restore import CancelledId, CancelledMessages, Restore
+from duesweep.operations.change import Changed, given_by
 from duesweep.stores.base import DriverSession
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.spark import SparkEngine
@@ -151,36 +146,24 @@ def test_commands_are_in_the_ledger_with_all_that_they_changed(
     endpoint.set_up("Billing")
     (row,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, 3, 4, 5, 678901, tzinfo=UTC))])
     (other,) = endpoint.load([delayed_row(due=datetime(2027, 1, 2, tzinfo=UTC), body=None)])
-    context = endpoint.context(ledger__writer=writer)
     session = spark if writer == "spark" else None
-    tables = open_ledger(context.ledger_root, context.ledger_writer, session)
+    swept = Duesweep(endpoint.config(ledger__writer=writer), session)
 
-    def run(name: CommandName, work) -> str:  # type: ignore[no-untyped-def]
-        report = run_command(context, tables, Command(name, "me@here", "why"), work)
-        assert (report.ledger_error, report.command_id is None) == (None, False)
-        return str(report.command_id)
+    def command_of(changed: Changed) -> str:
+        assert (changed.changed, changed.ledger_error) == (1, None)
+        return str(changed.command_id)
 
-    limits = context.limits
-
-    def chosen(key: str, name: CommandName) -> Chosen:
-        return choose_messages(context, MessageFilter(keys=(key,)), name)
-
-    cancelled = run(CommandName.CANCEL, cancel_chosen(chosen(row.key, CommandName.CANCEL), limits))
-    moved = run(
-        CommandName.RESCHEDULE,
-        reschedule_chosen(
-            chosen(other.key, CommandName.RESCHEDULE), limits, None, timedelta(hours=1)
-        ),
-    )
-    kept = CancelledMessages(tables, context.store.source)
-    ids = [CancelledId(cancelled, row.key)]
-    restored = run(CommandName.RESTORE, Restore(kept, ids, limits))
+    keys = MessageFilter(keys=(row.key,)), MessageFilter(keys=(other.key,))
+    cancelled = command_of(swept.cancel(keys[0], reason="why"))
+    moved = command_of(swept.reschedule(keys[1], by=timedelta(hours=1), reason="why"))
+    again = swept.choose_cancelled(command=cancelled)
+    restored = command_of(swept.restore(again, reason="why"))
 
     key = next(key for key in endpoint.waiting() if key != other.key)
     headers = json.loads(row.headers)
     same = {
-        "source": context.store.source,
-        "given_by": "me@here",
+        "source": swept.source,
+        "given_by": given_by(),
         "reason": "why",
         "message_type": "Sales.Messages.CancelOrder",
         "destination": "Billing",
@@ -233,7 +216,7 @@ def test_commands_are_in_the_ledger_with_all_that_they_changed(
         [
             {
                 "sweep_id": cancelled,
-                "source": context.store.source,
+                "source": swept.source,
                 "message_key": row.key,
                 "message_id": headers["NServiceBus.MessageId"],
                 "message_type": "Sales.Messages.CancelOrder",

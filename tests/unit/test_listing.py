@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage
-from duesweep.operations.messages import Listing, Show, list_messages, opened_choice
+from duesweep.operations.messages import Listing, Show, opened_choice, read_listing
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_driver import MemoryDriverSession
@@ -52,7 +52,7 @@ def _listed(
     show: Show | None = None,
 ) -> Listing:
     chosen, own_name = wanted or MessageFilter(), "Sales.Orders"
-    return list_messages(look, chosen, own_name, NOW, most=most, scan_limit=scan_limit, show=show)
+    return read_listing(look, chosen, own_name, NOW, most=most, scan_limit=scan_limit, show=show)
 
 
 def _counts(listing: Listing) -> dict[str, int]:

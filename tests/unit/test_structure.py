@@ -58,13 +58,6 @@ def test_figures_of_the_structure_count_by_the_same_layers() -> None:
 _CIRCLES: list[set[str]] = [
     # Only a table loads rich.
     {"duesweep.report.text", "duesweep.report.tables"},
-    {
-        f"duesweep.operations.{name}"
-        for name in (
-            *("audit", "change", "doctor", "doctor_spark", "duesweep", "handover", "look"),
-            *("maintain", "opening", "pauses", "put_back", "replay", "restore", "run", "status"),
-        )
-    },
 ]
 
 

@@ -29,9 +29,9 @@ from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
     from duesweep.config import Config
-    from duesweep.operations.change import Changed
+    from duesweep.operations.change import Changed, Chosen
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.operations.messages import AnyChosen, Tell
+    from duesweep.operations.messages import Tell
 
 # The sentences of a command that is interrupted or terminated.
 NOTHING = "nothing was changed"
@@ -437,7 +437,7 @@ class Act:
     def on(
         self,
         common: Common,
-        chosen: "AnyChosen",
+        chosen: "Chosen",
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
@@ -451,7 +451,7 @@ class Act:
         return Result(changed, views.changed(changed))
 
     def agrees(
-        self, chosen: "AnyChosen", question: str, show: Callable[[], object] = lambda: None
+        self, chosen: "Chosen", question: str, show: Callable[[], object] = lambda: None
     ) -> bool:
         """Whether the change is meant: it is if each message is named, or with `--yes`; others are
         shown the choice, and asked.
@@ -464,7 +464,7 @@ class Act:
         show()
         return confirm(question)
 
-    def do(self, chosen: "AnyChosen", do: "Callable[..., Changed]") -> "Changed":
+    def do(self, chosen: "Chosen", do: "Callable[..., Changed]") -> "Changed":
         """Do it, until the first signal, with a line that counts."""
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 

@@ -200,10 +200,10 @@ def _act(
     question: str,
     do: "Callable[..., Changed]",
 ) -> Result:
-    from duesweep.operations.change import Changed, CommandReport  # noqa: PLC0415 - loads the pipeline
+    from duesweep.operations.change import Unchanged  # noqa: PLC0415 - loads the pipeline
 
     common.print(views.chosen(chosen))
-    undone = Changed.of(chosen, CommandReport())
+    undone: Changed = Unchanged.by(chosen)
     if act.dry_run:
         would_be_done = chosen.is_done(chosen.would_change, 0)
         code = ExitCode.DONE if would_be_done else ExitCode.MESSAGES_FAILED

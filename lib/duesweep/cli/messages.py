@@ -29,8 +29,9 @@ from duesweep.report.bodies import BodyForm
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
+    from duesweep.operations.change import ChosenMessages
     from duesweep.operations.duesweep import Duesweep
-    from duesweep.operations.messages import Chosen, Shown, Waiting
+    from duesweep.operations.messages import Shown, Waiting
 
 app = typer.Typer()
 
@@ -310,7 +311,9 @@ def paused(*, common: Common) -> Result:
     return Result(found, views.pauses(found))
 
 
-def _chosen(common: Common, choose: "Callable[..., Chosen]", scan_limit: int) -> "Chosen":
+def _chosen(
+    common: Common, choose: "Callable[..., ChosenMessages]", scan_limit: int
+) -> "ChosenMessages":
     """The messages to be changed, with a count while they are looked for."""
     with counting("looked at") as tell:
         chosen = choose(scan_limit=scan_limit, tell=tell)

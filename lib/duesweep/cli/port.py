@@ -28,7 +28,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError
-from duesweep.operations.duesweep import Duesweep
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.health import Health
 from duesweep.report.metrics import Metrics, exposed_text
 
@@ -67,7 +67,7 @@ def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
 
 
 def pages_of(
-    endpoints: Sequence[Duesweep], healths: Sequence[Health], counted: Sequence[Metrics]
+    endpoints: Sequence[Endpoint], healths: Sequence[Health], counted: Sequence[Metrics]
 ) -> Pages:
     """The pages of a watcher."""
 
@@ -99,7 +99,7 @@ class FreshPage:
     however long the services take, and clients wait a few seconds for it.
     """
 
-    def __init__(self, endpoints: Sequence[Duesweep]) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = endpoints
         self._lock = threading.Lock()
         self._waiting = threading.Semaphore(_MOST_WAITING)
@@ -144,9 +144,11 @@ class FreshPage:
             page.set_result(made)
 
     def _make(self) -> Page:
-        from duesweep.report.page import render  # noqa: PLC0415 - few look at it
+        # Few look at it.
+        from duesweep.operations.status import status  # noqa: PLC0415
+        from duesweep.report.page import render  # noqa: PLC0415
 
-        facts = [each.status(days=_DAYS) for each in self._endpoints]
+        facts = [status(each, days=_DAYS) for each in self._endpoints]
         page = render(facts, datetime.now(UTC), refresh_seconds=_REFRESH_SECONDS)
         kind = "text/html; charset=utf-8"
         return Page(page.encode(), kind, refresh_seconds=_REFRESH_SECONDS)

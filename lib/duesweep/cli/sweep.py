@@ -11,7 +11,7 @@ from typing import Any
 from duesweep import config as configuration
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import make_printable, worst
-from duesweep.operations.duesweep import Duesweep, Stop
+from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.look import Look
 from duesweep.operations.opening import endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
@@ -47,7 +47,7 @@ def run(
 _Ended = tuple[int, Callable[[], dict[str, Any]]]
 
 
-def _run_one(endpoint: Duesweep, stop: Stop, *, as_json: bool) -> _Ended:
+def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
     """Run, print and tell."""
     began = time.monotonic()
     watch = partial(_watch, endpoint)
@@ -85,7 +85,7 @@ def _run_all(
     return code, partial(runs.fleet_document, everything, code)
 
 
-def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool = False) -> None:
+def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool = False) -> None:
     """Report the looks."""
     for endpoint, look in looks:
         for notice in look.notices:
@@ -93,7 +93,7 @@ def _tell_looks(looks: Sequence[tuple[Duesweep, Look]], *, names_sources: bool =
             _tell(f"{endpoint.source}: {said}" if names_sources else said)
 
 
-def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[object]:
+def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[object]:
     """Show the progress of the dispatch. Who is not at a terminal loads nothing for that."""
     if not sys.stderr.isatty():
         return nullcontext()
@@ -103,7 +103,7 @@ def _watch(endpoint: Duesweep, *dispatched: Any) -> AbstractContextManager[objec
     return nullcontext() if shown is None else shown(*dispatched)
 
 
-def _tell_monitoring(ran: Sequence[tuple[Duesweep, Run]]) -> None:
+def _tell_monitoring(ran: Sequence[tuple[Endpoint, Run]]) -> None:
     """Pass runs that have ended, with whatever result, to the outputs."""
     silent = configuration.MetricsConfig()
     if not configuration.otlp_settings("metrics"):

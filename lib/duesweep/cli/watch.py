@@ -12,7 +12,7 @@ from duesweep.cli.signals import stop_on_signals
 from duesweep.core import logs
 from duesweep.core.errors import make_printable, worst
 from duesweep.core.world import Waits
-from duesweep.operations.duesweep import Duesweep, Stop
+from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.health import Health, HealthFile, Systemd
 from duesweep.operations.opening import endpoints_of
 from duesweep.operations.watch import Log, Observer, Ticker, watch, watch_all
@@ -46,7 +46,7 @@ def run(
     return worst([*(error.exit_code for _, error in failures), *codes])
 
 
-def _watch(endpoints: Sequence[Duesweep], stop: Stop, options: WatchOptions) -> Sequence[int]:
+def _watch(endpoints: Sequence[Endpoint], stop: Stop, options: WatchOptions) -> Sequence[int]:
     """Watch all of them."""
     watched = [_watched(each, stop, options) for each in endpoints]
     healths, tickers = [each.health for each in watched], [each.ticker for each in watched]
@@ -86,7 +86,7 @@ class _Watched:
     metrics: Metrics
 
 
-def _watched(endpoint: Duesweep, stop: Stop, options: WatchOptions) -> _Watched:
+def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
     own, waits = stop.part(), Waits()
     own.waits = waits
     health = Health(endpoint.source, options.max_wait, waits)

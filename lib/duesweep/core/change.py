@@ -13,6 +13,7 @@ from duesweep.core.errors import MessageError
 from duesweep.core.headers import Headers
 from duesweep.core.message import Message
 from duesweep.core.routing import fits_any, fits_destination
+from duesweep.core.world import micros
 
 SAGA_ID = "NServiceBus.SagaId"
 # Under it a deferred message names the saga that it is for.
@@ -54,6 +55,15 @@ class DueSpan:
 
     start: datetime | None = None
     end: datetime | None = None
+
+    def has(self, instant_us: int | None) -> bool:
+        """Whether an instant is in it; None: never. In microseconds, since a Due may be beyond
+        Python's times.
+        """
+        if instant_us is None:
+            return self.end is None
+        starts = self.start is None or instant_us >= micros(self.start)
+        return starts and (self.end is None or instant_us < micros(self.end))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from duesweep.core.errors import (
 from duesweep.core.world import World
 
 NOT_SET_UP = "The command `setup` has not run"
+# What findings on Spark are about.
+SESSION = "the Spark session"
 _READINGS = 3
 # No message is early or late by this machine's clock: it is only for logs and fault headers.
 _SKEW = timedelta(seconds=5)

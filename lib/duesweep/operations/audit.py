@@ -22,13 +22,13 @@ from duesweep.core.quantities import time_text
 from duesweep.core.result import Result
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
-from duesweep.sweep.job import SweepContext
 from duesweep.sweep.settle import find_older_copy, require_own
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _KEYS_AT_ONCE = 200_000
 _MOST_COUNTERS = 10_000
@@ -200,12 +200,14 @@ class LedgerCount:
         return sum(one.rows for one in self.sweeps.values())
 
 
-def audit(context: SweepContext, spark: "SparkSession | None" = None) -> AuditReport:
-    """Compare store, journal and ledger. Changes and locks nothing. Raises `ConfigError` if the
+def audit(endpoint: Endpoint) -> AuditReport:
+    """Compare store, journal and ledger; differences are in `suspects`. Changes and locks nothing.
+    Raises `ConfigError` if the
     store cannot be audited, and where its journal belongs to another ledger, or to none.
     """
+    context = endpoint.context
     operators = operators_of(context.store, "an audit")
-    with operators.open_driver() as session, reading_ledger(context, spark) as ledger:
+    with operators.open_driver() as session, reading_ledger(context, endpoint.spark) as ledger:
         session.check_reading()
         return _audit(session, ledger)
 

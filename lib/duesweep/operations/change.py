@@ -1,5 +1,5 @@
-"""An operator's command from start to end: settle old work, change messages, settle; and the
-changes by `cancel` and `reschedule`.
+"""An operator's command from start to end: choose messages, settle old work, change them, settle;
+and `cancel` and `reschedule`. For `restore` and commands on errors see `replay`.
 
 The changes to messages are its `Work`: it gets a session and the open command, and does
 one batch after another, each in a transaction of its own. A command that dies is closed and settled
@@ -9,14 +9,23 @@ by the next sweep or command, as a sweep is: its committed batches are in the jo
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from duesweep.core.change import Command, CommandName, DueSpan
+from duesweep.core.change import (
+    SCAN_LIMIT,
+    Command,
+    CommandName,
+    MessageFilter,
+    WaitingMessage,
+    spelled_alike,
+)
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -24,16 +33,25 @@ from duesweep.core.errors import (
     LedgerError,
     StoreError,
     SweepClosedError,
+    shorten,
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.result import Result
-from duesweep.core.routing import UnknownDestination
+from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import Moment
-from duesweep.core.world import Patience, exact_instant, micros
+from duesweep.core.world import Patience, exact_instant
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.messages import AnyChosen, Chosen, Tell, tell_nobody
+from duesweep.operations.endpoint import Endpoint, Stop
+from duesweep.operations.messages import (
+    Tell,
+    Waiting,
+    Wanted,
+    open_look,
+    opened_choice,
+    tell_nobody,
+)
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import (
     Claim,
@@ -44,12 +62,11 @@ from duesweep.stores.base import (
     operators_of,
 )
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.queues_check import find_missing_queues
 from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first, settle_one
-from duesweep.sweep.stop import Stop
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+# This many of the messages that a command is to change are shown.
+_SHOWN = 10
 # Another settler holds its locks for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
 # The rest of a message's row, without its body.
@@ -114,18 +131,119 @@ class Tally:
         )
 
 
-# Changes messages that are held, in the transaction that holds them. Returns how many it changed.
-_Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 # Yields after each batch that it has committed.
 Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
 
 
-@dataclass(slots=True)
-class CommandReport:
-    """The state of a command. `ledger_error`: why the ledger has not got it yet; the
-    journal keeps it until the next sweep or command. `is_stopped`: it was stopped between two
-    batches.
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Result, ABC):
+    """The messages or errors of a source that `command` is to change, for these destinations.
+    `gone`: the number of wanted ones that are not there, or were done before.
     """
+
+    command: CommandName
+    source: str
+    would_change: int
+    gone: int
+    destinations: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> int:
+        """How many of the wanted ones cannot be changed."""
+        return self.gone
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether each was named."""
+
+    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without `gone`
+        """Whether all is done that was asked, if these numbers were changed, and gone."""
+        return changed >= self.would_change + self.lacking
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenMessages(Chosen):
+    """Messages that `command` is to change; the first ones are shown. `gone`: the number of given
+    keys or message ids without a message. `unknown_destination`: the filter's, if no message is for
+    it. One that is not due in the `wanted` span any more, because it was rescheduled, counts as
+    gone later.
+    """
+
+    messages: Sequence[Waiting]
+    unknown_destination: UnknownDestination | None
+    now: datetime = field(repr=False)
+    wanted: MessageFilter = field(repr=False)
+    lock_keys: Sequence[str] = field(repr=False)
+    sizes: Sequence[int] = field(repr=False)
+
+    @property
+    def is_exact(self) -> bool:
+        named = MessageFilter(keys=self.wanted.keys, message_ids=self.wanted.message_ids)
+        return self.wanted == named and not self.wanted.is_empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed(Result):
+    """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
+    to change. `left`: the number that it did not look at, because it was stopped between two
+    batches. `ledger_error`: why the ledger has not got it yet; the journal keeps it until the next
+    sweep or command.
+    """
+
+    command: CommandName
+    command_id: str | None = None
+    source: str
+    changed: int = 0
+    held: int = 0
+    gone: int = 0
+    refused: int = 0
+    is_stopped: bool = False
+    ledger_error: str | None = None
+    exit_code: ExitCode
+    error: str | None = None
+    left: int = field(default=0, repr=False)
+    failures: Sequence[Failure] = ()
+
+    @classmethod
+    def of(cls, chosen: Chosen, done: "_Done", **more: Any) -> Self:
+        """The outcome of the choice."""
+        tally = done.tally + Tally(gone=chosen.lacking)
+        is_done = chosen.is_done(done.tally.changed, done.tally.gone)
+        code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
+        asked = chosen.would_change + chosen.lacking
+        left = asked - tally.changed - tally.held - tally.gone - tally.refused
+        return cls(
+            command=chosen.command,
+            command_id=done.command_id,
+            source=chosen.source,
+            **asdict(tally),
+            # One that came after the last batch stopped nothing.
+            is_stopped=done.is_stopped and left > 0,
+            ledger_error=done.ledger_error,
+            exit_code=code if done.ledger_error is None else ExitCode.WORK_LEFT,
+            error=done.ledger_error,
+            left=left,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged(Changed):
+    """An empty choice, or one before anything was done."""
+
+    unknown_destination: UnknownDestination | None = None
+
+    @classmethod
+    def by(cls, chosen: Chosen) -> "Unchanged":
+        """The outcome if nothing is done."""
+        unknown = chosen.unknown_destination if isinstance(chosen, ChosenMessages) else None
+        return cls.of(chosen, _Done(), unknown_destination=unknown)
+
+
+@dataclass(slots=True)
+class _Done:
+    """The progress of a command."""
 
     command_id: str | None = None
     tally: Tally = Tally()
@@ -155,91 +273,138 @@ class CommandReport:
             raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed(Result):
-    """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
-    to change. `left`: the number that it did not look at, because it was stopped. `error` is the
-    ledger's.
+def choose(
+    endpoint: Endpoint,
+    wanted: Wanted,
+    command: CommandName = CommandName.CANCEL,
+    *,
+    everything: bool = False,
+    scan_limit: int = SCAN_LIMIT,
+    tell: Tell = tell_nobody,
+) -> ChosenMessages:
+    """The messages that a filter means, which `command` is to change. `everything` has to be said
+    for a filter without conditions. Raises `ConfigError` if more than `scan_limit` would have to be
+    looked at, and for a destination that neither a message nor a queue has: a typing error.
     """
+    context, own_name = endpoint.context, endpoint.context.own_name
+    lock_keys: list[str] = []
+    sizes: list[int] = []
+    destinations: Counter[str] = Counter()
+    first: list[WaitingMessage] = []
+    with open_look(context.store) as session:
+        now = session.horizon().server_time
+        meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
+        refuse_unclear(is_empty=meant.is_empty, everything=everything)
+        unfound = set(meant.message_ids)
+        with opened_choice(session, meant, own_name, scan_limit) as choice:
+            for page in choice:
+                lock_keys += [one.lock_key for one in page]
+                sizes += [one.body_bytes for one in page]
+                unfound -= {one.message.message_id for one in page}
+                destinations.update(one.destination(own_name) or "" for one in page)
+                first += page[: _SHOWN - len(first)]
+                tell(choice.looked_at)
+    if choice.is_cut:
+        raise ConfigError(
+            f"There are more than {scan_limit:,} messages to look at, so the filter could "
+            "mean more of them; nothing was changed",
+            advice="choose fewer by their Due (--due-after, --due-before), or raise --scan-limit",
+        )
+    unknown = find_unknown(meant.destination, choice.destinations)
+    refuse_unknown(context, unknown, "waiting message", "`duesweep list` shows the messages")
+    keys = {spelled_alike(key) for key in meant.keys}
+    return ChosenMessages(
+        command=command,
+        source=context.store.source,
+        would_change=len(lock_keys),
+        gone=max(0, len(keys) - len(lock_keys), len(unfound)),
+        destinations=dict(destinations.most_common()),
+        messages=[Waiting.of(one, own_name) for one in first],
+        unknown_destination=unknown,
+        now=now,
+        wanted=meant,
+        lock_keys=lock_keys,
+        sizes=sizes,
+    )
 
-    command: CommandName
-    command_id: str | None = None
-    source: str
-    changed: int = 0
-    held: int = 0
-    gone: int = 0
-    refused: int = 0
-    is_stopped: bool = False
-    ledger_error: str | None = None
-    exit_code: ExitCode
-    error: str | None = None
-    left: int = field(default=0, repr=False)
-    failures: Sequence[Failure] = ()
 
-    @classmethod
-    def of(cls, chosen: AnyChosen, report: CommandReport, **more: Any) -> Self:
-        """The outcome of the choice."""
-        tally = report.tally + Tally(gone=chosen.lacking)
-        is_done = chosen.is_done(report.tally.changed, report.tally.gone)
-        code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
-        asked = chosen.would_change + chosen.lacking
-        left = asked - tally.changed - tally.held - tally.gone - tally.refused
-        return cls(
-            command=chosen.command,
-            command_id=report.command_id,
-            source=chosen.source,
-            **asdict(tally),
-            # One that came after the last batch stopped nothing.
-            is_stopped=report.is_stopped and left > 0,
-            ledger_error=report.ledger_error,
-            exit_code=code if report.ledger_error is None else ExitCode.WORK_LEFT,
-            error=report.ledger_error,
-            left=left,
-            **more,
+def refuse_unknown(
+    context: SweepContext, unknown: UnknownDestination | None, what: str, advice: str
+) -> None:
+    """Raise `ConfigError` for a name that neither `what` was chosen from nor a queue has: a typing
+    error. A queue for which nothing is there (any more), and a pattern, may be meant.
+    """
+    if unknown is None:
+        return
+    name = unknown.pattern
+    if "*" not in name and find_missing_queues(context, [name]):
+        raise ConfigError(
+            f"No {what} is for the destination {shorten(name)!r}, and it has no queue",
+            advice=unknown.similar_text or advice,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanged(Changed):
-    """An empty choice. `unknown_destination`: the filter's, if no message is for it."""
-
-    unknown_destination: UnknownDestination | None = None
-
-
-def run_command(
-    context: SweepContext,
-    ledger: Ledger,
-    command: Command,
-    work: Work,
+def act(
+    endpoint: Endpoint,
+    chosen: Chosen,
+    command: CommandName,
+    work: Callable[[Ledger], Work],
     *,
-    stop: Stop | None = None,
-    tell: Tell = tell_nobody,
-) -> CommandReport:
-    """Carry a command out, and settle it into the context's ledger. `tell` gets after each batch
-    how many messages are changed by now.
+    reason: str | None,
+    stop: Stop | None,
+    tell: Tell,
+) -> Changed:
+    """Carry the choice out, and settle it into the ledger. If it is empty, nothing is written
+    anywhere. `tell` gets after each batch how many messages are changed by now.
 
     A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
-    `work` can rely on its reads there. Raises the `DuesweepError`s of its parts; in every case
-    the journal has all changes.
+    `work` can rely on its reads there. Raises `ConfigError` if it was chosen for another command or
+    endpoint, and the `DuesweepError`s of its parts; in every case the journal has all changes.
     """
-    stop = stop or Stop()
-    operators = operators_of(context.store, f"the command `{command.name}`")
-    with operators.open_driver() as session:
+    _refuse_others(endpoint, chosen, command)
+    if not chosen.would_change:
+        return Unchanged.by(chosen)
+    require_reason(reason, chosen.would_change)
+    context, stop = endpoint.context, stop or Stop()
+    operators = operators_of(context.store, f"the command `{command}`")
+    with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
         session.check()
-        with session.undoing() if command.name.undoes else nullcontext():
-            seconds = inf if command.name.undoes else BRIEFLY_SECONDS
+        with session.undoing() if command.undoes else nullcontext():
+            seconds = inf if command.undoes else BRIEFLY_SECONDS
             patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
             earlier = settle_first(session, ledger, patience, seconds)
-            if command.name.undoes:
+            if command.undoes:
                 _refuse_unsettled(session, earlier)
-            run = session.open_command(command)
-            report = CommandReport(str(run.sweep_id))
-            with report.told_with_errors():
+            run = session.open_command(Command(command, given_by(), reason))
+            done = _Done(str(run.sweep_id))
+            with done.told_with_errors():
                 with operators.open_changes() as changing:
-                    report.carry_out(work(changing, run), stop, tell)
+                    done.carry_out(work(ledger)(changing, run), stop, tell)
                 with living_session(context, session, run, stop=stop) as living:
-                    report.ledger_error = _end(living, ledger, run)
-    return report
+                    done.ledger_error = _end(living, ledger, run)
+    return Changed.of(chosen, done)
+
+
+def _refuse_others(endpoint: Endpoint, chosen: Chosen, command: CommandName) -> None:
+    if chosen.command is not command:
+        raise ConfigError(
+            f"These were chosen for `{chosen.command}`, not for `{command}`",
+            advice=f"choose them for `{command}`",
+        )
+    if chosen.source != endpoint.source:
+        raise ConfigError(
+            f"These were chosen in {chosen.source}, not in {endpoint.source}",
+            advice="choose and act with the same endpoint",
+        )
+
+
+def refuse_unclear(*, is_empty: bool, everything: bool) -> None:
+    """Raise `ConfigError` for a filter that means all, unless that is said."""
+    if is_empty and not everything:
+        raise ConfigError(
+            "A filter without conditions means all messages",
+            advice="give it conditions, or everything=True",
+        )
 
 
 def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
@@ -281,43 +446,45 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
     return None
 
 
-def act(
-    context: SweepContext,
-    chosen: AnyChosen,
-    work: Callable[[Ledger], Work],
-    reason: str | None,
+def cancel(
+    endpoint: Endpoint,
+    wanted: MessageFilter | ChosenMessages,
     *,
-    spark: "SparkSession | None" = None,
+    reason: str | None = None,
+    everything: bool = False,
     stop: Stop | None = None,
     tell: Tell = tell_nobody,
 ) -> Changed:
-    """Carry out the choice. If it is empty, nothing is written anywhere."""
-    if not chosen.would_change:
-        unknown = chosen.unknown_destination if isinstance(chosen, Chosen) else None
-        return Unchanged.of(chosen, CommandReport(), unknown_destination=unknown)
-    require_reason(reason, chosen.would_change)
-    command = Command(chosen.command, given_by(), reason)
-    with command_ledger(context, spark) as ledger:
-        report = run_command(context, ledger, command, work(ledger), stop=stop, tell=tell)
-    return Changed.of(chosen, report)
+    """Take messages out of the store, whole into the ledger. `everything` has to be said for a
+    filter without conditions, a reason has to be given for more than one message.
+    """
 
-
-def cancel_chosen(chosen: Chosen, limits: BatchLimits) -> Work:
-    """The work of `cancel`."""
-
-    def cancel(
+    def change(
         session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
     ) -> int:
         session.cancel(run, messages, claim.server_us)
         return len(messages)
 
-    return _in_batches(chosen, limits, cancel)
+    command = CommandName.CANCEL
+    chosen = _chosen(endpoint, wanted, command, everything=everything)
+    work = _in_batches(chosen, endpoint.context.limits, change)
+    return act(endpoint, chosen, command, lambda _: work, reason=reason, stop=stop, tell=tell)
 
 
-def reschedule_chosen(
-    chosen: Chosen, limits: BatchLimits, to: Moment | None, by: timedelta | None
-) -> Work:
-    """The work of `reschedule`: each gets a Due `to` a moment, or its old one moved `by` a time."""
+def reschedule(
+    endpoint: Endpoint,
+    wanted: MessageFilter | ChosenMessages,
+    *,
+    to: Moment | None = None,
+    by: timedelta | None = None,
+    reason: str | None = None,
+    everything: bool = False,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Give messages another Due: at `to`, or moved `by` a time. Otherwise as `cancel`."""
+    if (to is None) == (by is None):
+        raise ConfigError("`reschedule` needs either `to` or `by`", advice="give one of them")
 
     def due_of(message: Message, now: datetime) -> datetime | None:
         """None: it has none that could be moved, or one outside of Python's years."""
@@ -327,7 +494,7 @@ def reschedule_chosen(
             return None
         return exact_instant(message.instant_us + by // timedelta(microseconds=1))
 
-    def reschedule(
+    def change(
         session: OperatorTask, run: SweepRun, claim: Claim, messages: Sequence[Message]
     ) -> int:
         now = run.horizon.server_time
@@ -336,16 +503,35 @@ def reschedule_chosen(
         session.reschedule(run, known, claim.server_us)
         return len(known)
 
-    return _in_batches(chosen, limits, reschedule)
+    command = CommandName.RESCHEDULE
+    chosen = _chosen(endpoint, wanted, command, everything=everything)
+    work = _in_batches(chosen, endpoint.context.limits, change)
+    return act(endpoint, chosen, command, lambda _: work, reason=reason, stop=stop, tell=tell)
 
 
-def _in_batches(chosen: Chosen, limits: BatchLimits, change: _Change) -> Work:
+def _chosen(
+    endpoint: Endpoint,
+    wanted: MessageFilter | ChosenMessages,
+    command: CommandName,
+    *,
+    everything: bool,
+) -> ChosenMessages:
+    if isinstance(wanted, MessageFilter):
+        return choose(endpoint, wanted, command, everything=everything)
+    return wanted
+
+
+# Changes messages that are held, in the transaction that holds them. Returns how many it changed.
+_Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
+
+
+def _in_batches(chosen: ChosenMessages, limits: BatchLimits, change: _Change) -> Work:
     def work(session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         @retry_lost_transactions
         def do(lock_keys: Sequence[str]) -> Tally:
             with session.transaction():
                 claim = session.hold(run, lock_keys)
-                meant = [one for one in claim.messages if _is_in(chosen.wanted.due, one)]
+                meant = [one for one in claim.messages if chosen.wanted.due.has(one.instant_us)]
                 changed = change(session, run, claim, meant)
             return Tally(
                 changed=changed,
@@ -359,11 +545,3 @@ def _in_batches(chosen: Chosen, limits: BatchLimits, change: _Change) -> Work:
             yield do(batch)
 
     return work
-
-
-def _is_in(span: DueSpan, message: Message) -> bool:
-    if message.instant_us is None:
-        return span.end is None
-    # Compared as numbers: a Due may be beyond Python's times.
-    starts = span.start is None or message.instant_us >= micros(span.start)
-    return starts and (span.end is None or message.instant_us < micros(span.end))

@@ -23,6 +23,7 @@ from duesweep.core import logs
 from duesweep.core.errors import DuesweepError, ExitCode, MessageError, Problem, capitalized
 from duesweep.core.finding import (
     NOT_SET_UP,
+    SESSION,
     Check,
     Finding,
     Severity,
@@ -41,6 +42,7 @@ from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import always_needs_spark, open_spark
 from duesweep.stores.base import DriverSession
@@ -56,7 +58,6 @@ _AS_SWEEPS_RUN = (
     "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
     "--no-spark it leaves Spark out"
 )
-SESSION = "the Spark session"
 # A planned pause that is longer says until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
 _OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT, Check.POOLER}
@@ -107,13 +108,17 @@ class Examination:
     needs: Needs
 
 
-def examine(config: Config, *, ignored: Sequence[str] = (), with_spark: bool = True) -> Diagnosis:
-    """All findings. Raises `ConfigError` for an unknown name among the `ignored` checks."""
+def doctor(
+    endpoint: Endpoint, *, ignored: Sequence[str] = (), with_spark: bool = True
+) -> Diagnosis:
+    """Check services and settings, and say what to do about each problem. Raises `ConfigError` for
+    an unknown name among the `ignored` checks.
+    """
     without([], ignored)
-    findings, error = _examine_all(config, with_spark=with_spark)
+    findings, error = _examine_all(endpoint.config, with_spark=with_spark)
     is_accepted = Check.SPARK_START in ignored
-    endpoint = config.store.endpoint
-    return Diagnosis.of(endpoint, without(findings, ignored), None if is_accepted else error)
+    name = endpoint.config.store.endpoint
+    return Diagnosis.of(name, without(findings, ignored), None if is_accepted else error)
 
 
 def _examine_all(

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 import duesweep
 from duesweep.config.adapters import Needs
 from duesweep.core.errors import DuesweepError, capitalized
-from duesweep.core.finding import Check, Finding, fault, ok, skipped, warning
+from duesweep.core.finding import SESSION, Check, Finding, fault, ok, skipped, warning
 from duesweep.drivers.spark import SPARK_ERRORS, cause
-from duesweep.operations.doctor import SESSION
 from duesweep.stores.base import Store
 from duesweep.sweep.spark import SparkEngine, one_row_df
 

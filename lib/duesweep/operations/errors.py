@@ -6,6 +6,7 @@ All is read from the ledger. Unsettled rows of a journal are not in it.
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.endpoint import Endpoint
+from duesweep.operations.opening import command_ledger
+from duesweep.sweep.settle import require_own
 
 _CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
 _ROW = (
@@ -299,52 +303,81 @@ class ShownErrors(Result):
     named: str = field(repr=False)
 
 
-def list_groups(
-    messages: ExhaustedMessages, wanted: ErrorFilter, most: int, *, with_discarded: bool
+@contextmanager
+def open_errors(endpoint: Endpoint) -> Iterator[ExhaustedMessages]:
+    """The exhausted messages of an endpoint. Raises `ConfigError` if the ledger belongs to another
+    journal, and as `ExhaustedMessages.check`.
+    """
+    with command_ledger(endpoint.context, endpoint.spark) as ledger:
+        with endpoint.context.store.open_driver() as session:
+            require_own(session, ledger)
+        messages = ExhaustedMessages(ledger, endpoint.source)
+        messages.check()
+        yield messages
+
+
+def error_groups(
+    endpoint: Endpoint,
+    wanted: ErrorFilter | None = None,
+    *,
+    most: int = 50,
+    with_discarded: bool = False,
 ) -> GroupListing:
-    """The first groups of the errors that a filter means."""
-    found = grouped(messages.seen(wanted, with_discarded=with_discarded))
-    return GroupListing(
-        source=messages.source,
-        groups_in_all=len(found),
-        open=sum(group.open for group in found),
-        groups=found[:most],
-        unknown_destination=None if found else messages.unknown_destination(wanted),
-        is_filtered=not wanted.is_empty,
-    )
+    """Exhausted messages in groups, with the most open ones first."""
+    wanted = wanted or ErrorFilter()
+    with open_errors(endpoint) as messages:
+        found = grouped(messages.seen(wanted, with_discarded=with_discarded))
+        return GroupListing(
+            source=messages.source,
+            groups_in_all=len(found),
+            open=sum(group.open for group in found),
+            groups=found[:most],
+            unknown_destination=None if found else messages.unknown_destination(wanted),
+            is_filtered=not wanted.is_empty,
+        )
 
 
-def list_errors(
-    messages: ExhaustedMessages, wanted: ErrorFilter, most: int, *, with_discarded: bool
+def errors(
+    endpoint: Endpoint,
+    wanted: ErrorFilter | None = None,
+    *,
+    most: int = 50,
+    with_discarded: bool = False,
 ) -> ErrorListing:
-    """The last errors that a filter means. Holds `most` of them."""
+    """Exhausted messages, the last failures first. Holds `most` of them."""
     total = 0
 
-    def counted() -> Iterator[Seen]:
+    def counted(messages: ExhaustedMessages) -> Iterator[Seen]:
         nonlocal total
-        for each in messages.seen(wanted, with_discarded=with_discarded):
+        for each in messages.seen(wanted or ErrorFilter(), with_discarded=with_discarded):
             total += 1
             yield each
 
-    last = heapq.nlargest(most, counted(), key=lambda each: (each[0].last_failed_at, each[0].id))
-    return ErrorListing(messages.source, total, [ListedError(**_facts(*each)) for each in last])
-
-
-def show_errors(messages: ExhaustedMessages, named: str) -> ShownErrors:
-    """The errors of the message with this message id or key. The exit code is 3 if it has none."""
-    rows = list(messages.rows(ErrorFilter(ids=(named,))))
-    rows.sort(key=lambda row: row.last_failed_at, reverse=True)
-    fates = messages.fates() if rows else {}
-    errors = [
-        WholeError(
-            **_facts(row, fates.get(row.id)),
-            **messages.details(row.id),
-            changes=messages.changes(row.id),
+    with open_errors(endpoint) as messages:
+        last = heapq.nlargest(
+            most, counted(messages), key=lambda each: (each[0].last_failed_at, each[0].id)
         )
-        for row in rows
-    ]
+    return ErrorListing(endpoint.source, total, [ListedError(**_facts(*each)) for each in last])
+
+
+def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
+    """All errors of the message with this message id or key, whole. The exit code is 3 if it has
+    none.
+    """
+    with open_errors(endpoint) as messages:
+        rows = list(messages.rows(ErrorFilter(ids=(message,))))
+        rows.sort(key=lambda row: row.last_failed_at, reverse=True)
+        fates = messages.fates() if rows else {}
+        found = [
+            WholeError(
+                **_facts(row, fates.get(row.id)),
+                **messages.details(row.id),
+                changes=messages.changes(row.id),
+            )
+            for row in rows
+        ]
     code = ExitCode.DONE if rows else ExitCode.MESSAGES_FAILED
-    return ShownErrors(messages.source, errors, code, named)
+    return ShownErrors(endpoint.source, found, code, message)
 
 
 def _facts(row: ErrorRow, fate: Fate | None) -> dict[str, Any]:

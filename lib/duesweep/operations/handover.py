@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.account import SweepReport
 from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem
@@ -18,7 +19,9 @@ from duesweep.core.message import Message
 from duesweep.core.policy import Paused, delay_level
 from duesweep.core.result import Result
 from duesweep.core.world import StoreClock, micros
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
+from duesweep.operations.opening import opened_engine
 from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
 from duesweep.stores.base import DriverSession, Horizon, Unsettled
@@ -97,10 +100,11 @@ class Aborted(Result):
     stopped: int
 
 
-def check(context: SweepContext) -> Sequence[Problem]:
+def check_handover(endpoint: Endpoint) -> Sequence[Problem]:
     """Raise an error that would stop a handover, before Spark starts; return notices about the
     store.
     """
+    context = handover_context(endpoint.config)
     longest_delay(context)
     with context.store.open_driver() as session:
         session.check()
@@ -109,6 +113,22 @@ def check(context: SweepContext) -> Sequence[Problem]:
 
 
 def handover(
+    endpoint: Endpoint,
+    *,
+    cutoff: datetime | None = None,
+    stop: Stop | None = None,
+    watch: Watch | None = None,
+) -> Handover:
+    """Move all messages that are due at `cutoff` or later (None: all of them) out of the store,
+    on Spark: due messages to their queues, the rest into RabbitMQ's delay ladder.
+    """
+    context = handover_context(endpoint.config)
+    on_spark = context.spark_from is not None
+    with opened_engine(context, on_spark=on_spark, spark=endpoint.spark) as engine:
+        return hand_over(engine, context, cutoff, watch, stop=stop)
+
+
+def hand_over(
     engine: Engine,
     context: SweepContext,
     cutoff: datetime | None = None,
@@ -116,7 +136,7 @@ def handover(
     *,
     stop: Stop | None = None,
 ) -> Handover:
-    """Hand over the messages that are due at `cutoff` or later (None: all messages).
+    """Hand over with this engine.
 
     Raises `ConfigError` if no queue can hold messages until they are due, and the errors of `sweep`
     raises.
@@ -133,11 +153,9 @@ def handover(
         return Handover(report, session.count_stored(since), engine.without_spark)
 
 
-def preview(context: SweepContext, cutoff: datetime | None = None) -> Preview:
-    """Count how many messages a handover would send to which queue, and how many would stay.
-
-    Moves nothing.
-    """
+def preview_handover(endpoint: Endpoint, *, cutoff: datetime | None = None) -> Preview:
+    """How many messages a handover would send to each destination. Moves nothing."""
+    context = handover_context(endpoint.config)
     longest_delay(context)
     found = count_destinations(context, cutoff)
     destined = [
@@ -152,11 +170,11 @@ def _order(place: Place) -> tuple[bool, str, int, str]:
     return (place.problem is not None, place.destination or "", level, place.problem or "")
 
 
-def abort(context: SweepContext) -> Aborted:
-    """Stop the handovers and sweeps of the store that are running, each before its next batch.
-
-    Moved messages stay in their queues, the others in the store.
+def abort_handover(endpoint: Endpoint) -> Aborted:
+    """Stop the handovers and sweeps that are running, each before its next batch. Moved messages
+    stay in their queues, the others in the store.
     """
+    context = handover_context(endpoint.config)
     with context.store.open_driver() as session:
         session.check()
         remaining = session.count_pending(session.horizon())

@@ -30,6 +30,7 @@ from duesweep.core.result import Result
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import always_needs_spark, can_start_spark, command_ledger
 from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Slices, Store
@@ -392,10 +393,11 @@ def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) ->
 Show = Callable[[Sequence[DestinationOutlook]], None]
 
 
-def look_ahead(
-    context: SweepContext, show: Show | None = None, spark: "SparkSession | None" = None
-) -> Outlook:
-    """A preview of a sweep. Raises `ConfigError` if the store cannot show messages."""
+def plan(endpoint: Endpoint, *, show: Show | None = None) -> Outlook:
+    """A preview of a sweep now. Changes and locks nothing. `show` gets the destinations before all
+    messages are counted. Raises `ConfigError` if the store cannot show messages.
+    """
+    context, spark = endpoint.context, endpoint.spark
     with open_look(context.store) as session:
         horizon = session.horizon()
         now, pauses = horizon.server_time, session.pauses()

@@ -1,16 +1,13 @@
 """Waiting messages: chosen by a filter, listed, and shown whole with their history."""
 
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from duesweep.core.change import (
     SCAN_LIMIT,
-    CommandName,
     DueSpan,
     MessageFilter,
     WaitingMessage,
@@ -24,22 +21,19 @@ from duesweep.core.errors import (
     LedgerError,
     MessageError,
     StoreError,
-    shorten,
 )
 from duesweep.core.headers import Headers
 from duesweep.core.quantities import duration_text, short_time
 from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
+from duesweep.core.world import micros
 from duesweep.ledger.base import Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.endpoint import Endpoint
+from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, Store, operators_of
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.queues_check import find_missing_queues
 from duesweep.sweep.settle import require_own
-
-# This many of the messages that a command is to change are shown.
-_SHOWN = 10
 
 Fits = Callable[[WaitingMessage], bool]
 # A filter, or a function of the server's time that returns it.
@@ -112,123 +106,6 @@ def _facts(found: WaitingMessage, own_name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnyChosen(Result, ABC):
-    """The messages or errors of a source that `command` is to change, for these destinations.
-    `gone`: the number of wanted ones that are not there, or were done before.
-    """
-
-    command: CommandName
-    source: str
-    would_change: int
-    gone: int
-    destinations: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def lacking(self) -> int:
-        """How many of the wanted ones cannot be changed."""
-        return self.gone
-
-    @property
-    @abstractmethod
-    def is_exact(self) -> bool:
-        """Whether each was named."""
-
-    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without `gone`
-        """Whether all is done that was asked, if these numbers were changed, and gone."""
-        return changed >= self.would_change + self.lacking
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen(AnyChosen):
-    """Messages that `command` is to change; the first ones are shown. `gone`: the number of given
-    keys or message ids without a message. `unknown_destination`: the filter's, if no message is for
-    it. One that is not due in the `wanted` span any more, because it was rescheduled, counts as
-    gone later.
-    """
-
-    messages: Sequence[Waiting]
-    unknown_destination: UnknownDestination | None
-    exit_code: ExitCode = ExitCode.DONE
-    now: datetime = field(repr=False)
-    wanted: MessageFilter = field(repr=False)
-    lock_keys: Sequence[str] = field(repr=False)
-    sizes: Sequence[int] = field(repr=False)
-
-    @property
-    def is_exact(self) -> bool:
-        named = MessageFilter(keys=self.wanted.keys, message_ids=self.wanted.message_ids)
-        return self.wanted == named and not self.wanted.is_empty
-
-
-def choose_messages(
-    context: SweepContext,
-    wanted: Wanted,
-    command: CommandName,
-    *,
-    scan_limit: int = SCAN_LIMIT,
-    tell: Tell = tell_nobody,
-) -> Chosen:
-    """The messages that a filter means. Raises `ConfigError` if more than `scan_limit` would have
-    to be looked at, and for a destination that neither a message nor a queue has: a typing error.
-    """
-    own_name = context.own_name
-    lock_keys: list[str] = []
-    sizes: list[int] = []
-    destinations: Counter[str] = Counter()
-    first: list[WaitingMessage] = []
-    with open_look(context.store) as session:
-        now = session.horizon().server_time
-        meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
-        unfound = set(meant.message_ids)
-        with opened_choice(session, meant, own_name, scan_limit) as choice:
-            for page in choice:
-                lock_keys += [one.lock_key for one in page]
-                sizes += [one.body_bytes for one in page]
-                unfound -= {one.message.message_id for one in page}
-                destinations.update(one.destination(own_name) or "" for one in page)
-                first += page[: _SHOWN - len(first)]
-                tell(choice.looked_at)
-    if choice.is_cut:
-        raise ConfigError(
-            f"There are more than {scan_limit:,} messages to look at, so the filter could "
-            "mean more of them; nothing was changed",
-            advice="choose fewer by their Due (--due-after, --due-before), or raise --scan-limit",
-        )
-    unknown = find_unknown(meant.destination, choice.destinations)
-    refuse_unknown(context, unknown, "waiting message", "`duesweep list` shows the messages")
-    keys = {spelled_alike(key) for key in meant.keys}
-    return Chosen(
-        command=command,
-        source=context.store.source,
-        would_change=len(lock_keys),
-        gone=max(0, len(keys) - len(lock_keys), len(unfound)),
-        destinations=dict(destinations.most_common()),
-        messages=[Waiting.of(one, own_name) for one in first],
-        unknown_destination=unknown,
-        now=now,
-        wanted=meant,
-        lock_keys=lock_keys,
-        sizes=sizes,
-    )
-
-
-def refuse_unknown(
-    context: SweepContext, unknown: UnknownDestination | None, what: str, advice: str
-) -> None:
-    """Raise `ConfigError` for a name that neither `what` was chosen from nor a queue has: a typing
-    error. A queue for which nothing is there (any more), and a pattern, may be meant.
-    """
-    if unknown is None:
-        return
-    name = unknown.pattern
-    if "*" not in name and find_missing_queues(context, [name]):
-        raise ConfigError(
-            f"No {what} is for the destination {shorten(name)!r}, and it has no queue",
-            advice=unknown.similar_text or advice,
-        )
-
-
 class Choice:
     """The messages that a filter means, in pages, the earliest Due first; it is read
     once. `looked_at` is how many messages were looked at so far, and `destinations` where they go.
@@ -277,7 +154,11 @@ def opened_choice(
         return wanted.matches(waiting, own_queue)
 
     if wanted.keys:
-        found = [one for one in find_by_keys(session, wanted.keys) if _is_in(one, wanted.due)]
+        found = [
+            one
+            for one in find_by_keys(session, wanted.keys)
+            if wanted.due.has(None if one.due is None else micros(one.due))
+        ]
         yield Choice(iter([found]), fits, destinations)
         return
     with session.look(wanted.due) as pages:
@@ -311,13 +192,6 @@ def open_look(store: Store) -> Iterator[OperatorDriver]:
             raise
 
 
-def _is_in(waiting: WaitingMessage, span: DueSpan) -> bool:
-    if waiting.due is None:
-        return span.end is None
-    starts = span.start is None or waiting.due >= span.start
-    return starts and (span.end is None or waiting.due < span.end)
-
-
 # Called once, with the first messages and the server's time: before all others are counted, which
 # may take its time.
 Show = Callable[[Sequence[Waiting], datetime], None]
@@ -343,6 +217,27 @@ class Listing(Listed):
 
 
 def list_messages(
+    endpoint: Endpoint,
+    wanted: Wanted | None = None,
+    *,
+    most: int = 20,
+    scan_limit: int = SCAN_LIMIT,
+    show: Show | None = None,
+    tell: Tell = tell_nobody,
+) -> Listing:
+    """The `most` first messages that wait, and how many come due how soon. Locks nothing. `show`
+    gets the first messages before all are counted.
+    """
+    with open_look(endpoint.context.store) as session:
+        now = session.horizon().server_time
+        meant = wanted(now) if callable(wanted) else wanted or MessageFilter()
+        name = endpoint.context.own_name
+        return read_listing(
+            session, meant, name, now, most=most, scan_limit=scan_limit, show=show, tell=tell
+        )
+
+
+def read_listing(
     session: OperatorDriver,
     wanted: MessageFilter,
     own_name: str,
@@ -460,15 +355,11 @@ class Shown(Result):
     exit_code: ExitCode = field(repr=False)
 
 
-def show_message(
-    context: SweepContext,
-    key: str | None,
-    message_id: str | None,
-    open_history: Callable[[], AbstractContextManager[Ledger]],
-) -> Shown:
-    """Show a message by its key, or by its message id. The exit code is 3 if neither the store nor
-    the ledger, to be read with `open_history`, knows it.
+def show(endpoint: Endpoint, key: str | None = None, *, message_id: str | None = None) -> Shown:
+    """A message that waits, whole, and its history in the ledger. Locks nothing. The exit code is 3
+    if neither store nor ledger knows it.
     """
+    context = endpoint.context
     if (key is None) == (message_id is None):
         raise ConfigError(
             "A message is shown by its key, or by its message id",
@@ -490,7 +381,7 @@ def show_message(
         events: Sequence[Event] = ()
         problem: DuesweepError | None = None
         try:
-            with open_history() as ledger:
+            with reading_ledger(context, endpoint.spark) as ledger:
                 require_own(session, ledger)
                 events = read_history(ledger, context.store.source, keyed, ids)
         except (ConfigError, LedgerError) as error:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duesweep import config as configuration
 from duesweep.config import Config, EndpointSettings, load
@@ -15,14 +15,15 @@ from duesweep.core.errors import (
     SparkError,
 )
 from duesweep.core.policy import LedgerWriter
-from duesweep.ledger.base import is_path, local_folder
+from duesweep.ledger.base import CHANGES, TABLES, is_path, local_folder, table_name
 from duesweep.ledger.ledger import (
     Ledger,
     can_delta_rs_reach,
     open_for_reading,
+    require_delta_rs_root,
     resolve_writer,
 )
-from duesweep.operations.duesweep import Duesweep
+from duesweep.operations.endpoint import Endpoint
 from duesweep.sweep.job import SweepContext
 
 if TYPE_CHECKING:
@@ -33,18 +34,18 @@ if TYPE_CHECKING:
 _PROCESS = 'set sweep.engine = "process"'
 
 
-def open_endpoint(config: Config, options: Sequence[str] = ()) -> Duesweep:
+def open_endpoint(config: Config, options: Sequence[str] = ()) -> Endpoint:
     """The endpoint of these settings. Raises `ConfigError`."""
-    endpoint = Duesweep(config, options=options)
+    endpoint = Endpoint(config, options=options)
     endpoint.context  # noqa: B018 - it raises their faults
     return endpoint
 
 
 def endpoints_of(
     settings: Sequence[EndpointSettings], overrides: Sequence[str]
-) -> tuple[list[Duesweep], list[tuple[str, DuesweepError]]]:
+) -> tuple[list[Endpoint], list[tuple[str, DuesweepError]]]:
     """The endpoints, and the names of those whose settings are wrong, with the error."""
-    endpoints: list[Duesweep] = []
+    endpoints: list[Endpoint] = []
     failures: list[tuple[str, DuesweepError]] = []
     for each in settings:
         try:
@@ -187,3 +188,19 @@ def reading_ledger(context: SweepContext, spark: "SparkSession | None" = None) -
             return
     with command_ledger(context, spark) as ledger:
         yield ledger
+
+
+def table(endpoint: Endpoint, name: str) -> Any:
+    """A table of the ledger: with `spark` a `pyspark.sql.DataFrame`, which reads nothing yet, else
+    a `pyarrow.Table`. Raises `ConfigError` for a name that no table has.
+    """
+    root, names = endpoint.context.ledger_root, (*TABLES, CHANGES)
+    if name not in names:
+        known = f"one of {', '.join(names)}"
+        raise ConfigError(f"The ledger has no table {name!r}", advice=known)
+    if endpoint.spark is not None:
+        return endpoint.spark.read.table(table_name(root, name))
+    require_delta_rs_root(root)
+    from duesweep.ledger.delta_rs import DeltaRsTables  # noqa: PLC0415 - loads pyarrow
+
+    return DeltaRsTables(root).arrow(name)

@@ -13,7 +13,8 @@ from duesweep.core.result import Listed
 from duesweep.core.routing import fits_destination
 from duesweep.core.times import Moment
 from duesweep.operations.change import given_by
-from duesweep.stores.base import OperatorDriver, Store, operators_of
+from duesweep.operations.endpoint import Endpoint
+from duesweep.stores.base import OperatorDriver, operators_of
 
 # Longer than any address, and short enough for an index.
 _LONGEST_PATTERN = 400
@@ -63,10 +64,12 @@ class Resumed(Pauses):
     pattern: str = field(repr=False)
 
 
-def pause(store: Store, pattern: str, until: Moment | None, reason: str) -> Pauses:
-    """Pause the destinations that fit a pattern; `until` None: until they are resumed."""
-    _refuse_unclear(pattern, reason)
-    with _opened(store, "pause") as session:
+def pause(
+    endpoint: Endpoint, destination: str, *, reason: str, until: Moment | None = None
+) -> Pauses:
+    """Let no sweep deliver to a destination or pattern, `until` a time or until `resume`."""
+    _refuse_unclear(destination, reason)
+    with _opened(endpoint, "pause") as session:
         now = session.horizon().server_time
         end = None if until is None else until.at(now)
         if end is not None and end <= now:
@@ -74,21 +77,21 @@ def pause(store: Store, pattern: str, until: Moment | None, reason: str) -> Paus
                 f"--until is {time_text(end)}, which is over; nothing was paused",
                 advice="give a time to come, as in +2h",
             )
-        session.pause(pattern, end, given_by(), reason.strip())
+        session.pause(destination, end, given_by(), reason.strip())
         return Pauses(session.source, _listed(session))
 
 
-def resume(store: Store, pattern: str) -> Resumed:
-    """End the pause of just this pattern."""
-    with _opened(store, "resume") as session:
-        resumed = session.resume(pattern)
+def resume(endpoint: Endpoint, destination: str) -> Resumed:
+    """End the pause of just this destination or pattern."""
+    with _opened(endpoint, "resume") as session:
+        resumed = session.resume(destination)
         code = ExitCode.DONE if resumed else ExitCode.MESSAGES_FAILED
-        return Resumed(session.source, _listed(session), resumed, code, pattern)
+        return Resumed(session.source, _listed(session), resumed, code, destination)
 
 
-def list_pauses(store: Store) -> Pauses:
+def paused(endpoint: Endpoint) -> Pauses:
     """The pauses in force."""
-    with _opened(store, "paused", is_reading=True) as session:
+    with _opened(endpoint, "paused", is_reading=True) as session:
         return Pauses(session.source, _listed(session))
 
 
@@ -110,8 +113,10 @@ def _refuse_unclear(pattern: str, reason: str) -> None:
 
 
 @contextmanager
-def _opened(store: Store, command: str, *, is_reading: bool = False) -> Iterator[OperatorDriver]:
-    operators = operators_of(store, f"the command `{command}`")
+def _opened(
+    endpoint: Endpoint, command: str, *, is_reading: bool = False
+) -> Iterator[OperatorDriver]:
+    operators = operators_of(endpoint.context.store, f"the command `{command}`")
     with operators.open_driver() as session:
         if is_reading:
             session.check_reading()

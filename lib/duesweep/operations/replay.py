@@ -1,39 +1,303 @@
-"""Replays messages that exhausted their attempts, and discards them: the work of two commands.
+"""Messages of the ledger go back into the store: `restore` has cancelled ones, `replay` messages
+that exhausted their attempts, which `discard` marks as done.
 
-A replayed message goes into the store again, and the next sweep delivers it as any other: pauses,
-limits and outages need no second engine. `put_back` says why each is replayed once.
+Each is stored and journalled in one transaction, so the ledger says of each whether it went back. A
+command that puts messages back reads that when it runs alone, and when the ledger has all that
+earlier ones did (see `change`): so of two such commands, the second one leaves out the messages of
+the first. The next sweep delivers them as any other message: pauses, limits and outages need no
+second engine.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
+from uuid import UUID
 
-from duesweep.core.change import Change, ChangeKind, CommandName, spellings
-from duesweep.core.errors import MessageError
+from duesweep.core.change import Change, ChangeKind, CommandName, spelled_alike, spellings
+from duesweep.core.errors import ConfigError, MessageError, UnreadableHeadersError
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, as_stored
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
+from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
-from duesweep.operations.change import Failure, Tally, settle_earlier
-from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped
-from duesweep.operations.messages import AnyChosen, refuse_unknown
-from duesweep.operations.put_back import Returning, put_back
+from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, LedgerRow
+from duesweep.ledger.ledger import Ledger
+from duesweep.operations.change import (
+    Changed,
+    Chosen,
+    Failure,
+    Tally,
+    act,
+    refuse_unclear,
+    refuse_unknown,
+    settle_earlier,
+)
+from duesweep.operations.endpoint import Endpoint, Stop
+from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped, open_errors
+from duesweep.operations.messages import Tell, tell_nobody
+from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 
+_SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination")
+_DUE_BEFORE = f"due_before{MICROSECONDS}"
+_STORED = (_DUE_BEFORE, "headers", "headers_text", "body")
+_TIMELESS = "it had no Due; set one with --to"
 _LOST = "The ledger does not have it any more"
+
+
+class Returning(NamedTuple):
+    """A message that goes back into the store, and its change; or why it cannot."""
+
+    change: Change
+    new: NewMessage | str
+
+    @property
+    def size(self) -> int:
+        return len(self.change.message.headers_text) + len(self.change.message.body or b"")
+
+    def refused(self, reason: str) -> Failure:
+        return Failure(self.change.message.key, self.change.of or "", reason)
+
+
+def put_back(
+    session: OperatorTask, run: SweepRun, limits: BatchLimits, messages: Iterable[Returning]
+) -> Iterator[Tally]:
+    """Store a stream of messages in batches, except ones that cannot be stored."""
+    for batch in limits.pack(messages, lambda one: one.size):
+        known = [(one, one.new) for one in batch if isinstance(one.new, NewMessage)]
+        unknown = [one.refused(one.new) for one in batch if isinstance(one.new, str)]
+        yield _put_back(session, run, known) + Tally.refusing(unknown)
+
+
+def _put_back(
+    session: OperatorTask, run: SweepRun, batch: Sequence[tuple[Returning, NewMessage]]
+) -> Tally:
+    """All go in one transaction. If a row is refused, so do their halves, each in its own: SQL
+    Server ends the whole transaction for some errors of a row.
+    """
+    if not batch:
+        return Tally()
+    try:
+        _put_back_all(session, run, [(one.change, new) for one, new in batch])
+    except MessageError as error:
+        if len(batch) == 1:
+            return Tally.refusing([batch[0][0].refused(str(error))])
+        half = len(batch) // 2
+        return _put_back(session, run, batch[:half]) + _put_back(session, run, batch[half:])
+    return Tally(changed=len(batch))
+
+
+@retry_lost_transactions
+def _put_back_all(
+    session: OperatorTask, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]]
+) -> None:
+    with session.transaction():
+        session.put_back(run, messages, session.hold(run, ()).server_us)
+
+
+class CancelledId(NamedTuple):
+    """The command that cancelled a message, and the key that the message had."""
+
+    command: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledMessages:
+    """The cancelled messages of a source in the ledger: the ones with these keys, the ones that a
+    command cancelled, or both.
+    """
+
+    ledger: Ledger
+    source: str
+    keys: Sequence[str] = ()
+    command: str | None = None
+
+    def restored(self) -> set[CancelledId]:
+        """The messages of the source that were restored already."""
+        rows = self.ledger.rows(
+            CHANGES,
+            ("of", "message_key"),
+            Among("source", [self.source]),
+            Among("change", [ChangeKind.RESTORED.value]),
+        )
+        return {CancelledId(row["of"], row["message_key"]) for row in rows}
+
+    def rows(self, *more: str) -> Iterator[LedgerRow]:
+        """What tells one from another, and `more` columns."""
+        conditions = [
+            Among("source", [self.source]),
+            Among("change", [ChangeKind.CANCELLED.value]),
+        ]
+        if self.keys:
+            conditions.append(Among("message_key", sorted(spellings(self.keys))))
+        if self.command is not None:
+            conditions.append(Among("sweep_id", [self.command]))
+        return self.ledger.rows(CHANGES, (*_SHOWN, *more), *conditions)
+
+
+def cancelled_id(row: LedgerRow) -> CancelledId:
+    """Which message a row of `CancelledMessages` is."""
+    return CancelledId(row["sweep_id"], row["message_key"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenCancelled(Chosen):
+    """Cancelled messages that are to be restored. `gone`: the number of given keys that lead
+    to none.
+    """
+
+    ids: Collection[CancelledId] = field(repr=False)
+    keys: Sequence[str] = field(repr=False)
+    cancelled_by: str | None = field(repr=False)
+    again: bool = field(repr=False)
+
+    @property
+    def lacking(self) -> int:
+        """A command that cancelled nothing which may be restored also counts as missing."""
+        return self.gone or int(not self.would_change)
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(self.keys)
+
+
+def choose_cancelled(
+    endpoint: Endpoint,
+    keys: Sequence[str] = (),
+    *,
+    command: str | None = None,
+    again: bool = False,
+) -> ChosenCancelled:
+    """Cancelled messages to restore: the ones with these keys, the ones that `command` cancelled,
+    or both; `again`: also ones that were restored already.
+    """
+    _refuse_no_choice(keys, command)
+    context = endpoint.context
+    with command_ledger(context, endpoint.spark) as ledger:
+        settle_earlier(context, ledger)
+        messages = CancelledMessages(ledger, context.store.source, keys, command)
+        restored = set() if again else messages.restored()
+        destinations: dict[CancelledId, str] = {
+            cancelled_id(row): row["destination"] or ""
+            for row in messages.rows()
+            if cancelled_id(row) not in restored
+        }
+    found = {spelled_alike(one.key) for one in destinations}
+    return ChosenCancelled(
+        command=CommandName.RESTORE,
+        source=context.store.source,
+        would_change=len(destinations),
+        gone=len({spelled_alike(key) for key in keys} - found),
+        destinations=dict(Counter(destinations.values()).most_common()),
+        ids=set(destinations),
+        keys=keys,
+        cancelled_by=command,
+        again=again,
+    )
+
+
+def restore(
+    endpoint: Endpoint,
+    chosen: ChosenCancelled,
+    *,
+    due: Moment | None = None,
+    reason: str | None = None,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Store cancelled messages again as they were, due when they were or at `due`, each once. A
+    reason has to be given for more than one message.
+    """
+
+    def work(ledger: Ledger) -> Restore:
+        messages = CancelledMessages(ledger, chosen.source, chosen.keys, chosen.cancelled_by)
+        return Restore(messages, chosen.ids, endpoint.context.limits, due, again=chosen.again)
+
+    return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop, tell=tell)
+
+
+def _refuse_no_choice(keys: Sequence[str], command: str | None) -> None:
+    if not keys and command is None:
+        raise ConfigError(
+            "`restore`: no messages are selected",
+            advice="give the keys that they had, or --command with the id of the command that "
+            "cancelled them",
+        )
+    if command is not None:
+        try:
+            UUID(command)
+        except ValueError as error:
+            raise ConfigError(
+                f"--command {command!r} is not the id of a command",
+                advice="`cancel` prints its id, and the ledger's `changes` has it as sweep_id",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The work of `restore`: these of the messages, due as before or at `due`. Messages that were
+    restored before count as gone, unless they are wanted `again`.
+    """
+
+    messages: CancelledMessages
+    chosen: Collection[CancelledId]
+    limits: BatchLimits
+    due: Moment | None = None
+    again: bool = False
+
+    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+        todo = set(self.chosen)
+        if not self.again:
+            todo -= self.messages.restored()
+        yield Tally(gone=len(self.chosen) - len(todo))
+        due = None if self.due is None else micros(self.due.at(run.horizon.server_time))
+        yield from put_back(session, run, self.limits, self._taken(todo, due))
+        yield Tally(gone=len(todo))
+
+    def _taken(self, todo: set[CancelledId], due_us: int | None) -> Iterator[Returning]:
+        """The messages to restore, each once; takes them out of `todo`."""
+        for row in self.messages.rows(*_STORED):
+            if cancelled_id(row) in todo:
+                todo.remove(cancelled_id(row))
+                due = row[_DUE_BEFORE] if due_us is None else due_us
+                yield Returning(_restored(row), _TIMELESS if due is None else _as_it_was(row, due))
+
+
+def _restored(row: LedgerRow) -> Change:
+    headers = row["headers"]
+    if headers is None:
+        headers = UnreadableHeadersError("The headers could not be read when it was cancelled")
+    text, body = row["headers_text"] or "", row["body"]
+    message = Message(row["message_key"], None, headers, text, body, row["destination"])
+    return Change(ChangeKind.RESTORED, message, of=row["sweep_id"])
+
+
+def _as_it_was(row: LedgerRow, due_us: int) -> NewMessage:
+    due = instant_of(due_us)
+    return NewMessage(
+        row["destination"],
+        row["headers"] or {},
+        row["body"],
+        due,
+        row["headers_text"],
+        None if micros(due) == due_us else due_us,
+    )
+
 
 # Errors by their keys and message ids.
 _ByName = dict[str, list[ErrorRow]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenErrors(AnyChosen):
+class ChosenErrors(Chosen):
     """Errors that `command` is about: `rows` are to be done, unless another command does them
     before. `done_rows` are left out, because they are `done`; with `again` none are. `ids` are the
     given ones. `copies`: how many have a copy in an error queue, by queue. `unknown_destination`:
@@ -100,18 +364,32 @@ def _named(rows: _ByName, wanted: str) -> Sequence[ErrorRow]:
 
 
 def choose_errors(
-    context: SweepContext,
+    endpoint: Endpoint,
+    wanted: ErrorFilter,
+    command: CommandName = CommandName.REPLAY,
+    *,
+    again: bool = False,
+    everything: bool = False,
+) -> ChosenErrors:
+    """The errors that a filter means, which `command` is about; `again`: also ones that were
+    replayed or discarded before. What dead commands did with them is settled before: the ledger
+    would call them open. Raises `ConfigError` for a destination that neither an error nor a queue
+    has: a typing error.
+    """
+    refuse_unclear(is_empty=wanted.is_empty, everything=everything)
+    with open_errors(endpoint) as messages:
+        settle_earlier(endpoint.context, messages.ledger)
+        return _choose(endpoint, messages, wanted, command, again=again)
+
+
+def _choose(
+    endpoint: Endpoint,
     messages: ExhaustedMessages,
     wanted: ErrorFilter,
     command: CommandName,
     *,
-    again: bool = False,
+    again: bool,
 ) -> ChosenErrors:
-    """The errors that a filter means. What dead commands did with them is settled before: the
-    ledger would call them open. Raises `ConfigError` for a destination that neither an error nor a
-    queue has: a typing error.
-    """
-    settle_earlier(context, messages.ledger)
     done = messages.fates()
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
@@ -124,7 +402,7 @@ def choose_errors(
         (done_rows if is_left_out else rows)[row.id] = row
     is_replay = command is CommandName.REPLAY
     unknown = None if rows or done_rows else messages.unknown_destination(wanted)
-    refuse_unknown(context, unknown, "error", "`duesweep errors list` shows the errors")
+    refuse_unknown(endpoint.context, unknown, "error", "`duesweep errors list` shows the errors")
     return ChosenErrors(
         command=command,
         source=messages.source,
@@ -138,6 +416,59 @@ def choose_errors(
         copies=messages.in_error_queues(rows) if is_replay and rows else {},
         unknown_destination=unknown,
     )
+
+
+def replay(
+    endpoint: Endpoint,
+    wanted: ErrorFilter | ChosenErrors,
+    *,
+    to: str | None = None,
+    due: Moment | None = None,
+    reason: str | None = None,
+    everything: bool = False,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Store errors again, each once, for the next sweep: to their destinations or `to` another
+    one, due now or at `due`. Otherwise as `cancel`.
+    """
+    chosen = _chosen(endpoint, wanted, CommandName.REPLAY, everything=everything)
+
+    def work(ledger: Ledger) -> Replay:
+        messages = ExhaustedMessages(ledger, chosen.source)
+        return Replay(endpoint.context, messages, chosen, to, due)
+
+    return act(endpoint, chosen, CommandName.REPLAY, work, reason=reason, stop=stop, tell=tell)
+
+
+def discard(
+    endpoint: Endpoint,
+    wanted: ErrorFilter | ChosenErrors,
+    *,
+    reason: str | None = None,
+    everything: bool = False,
+    stop: Stop | None = None,
+    tell: Tell = tell_nobody,
+) -> Changed:
+    """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
+    chosen = _chosen(endpoint, wanted, CommandName.DISCARD, everything=everything)
+
+    def work(ledger: Ledger) -> Discard:
+        return Discard(ExhaustedMessages(ledger, chosen.source), chosen, endpoint.context.limits)
+
+    return act(endpoint, chosen, CommandName.DISCARD, work, reason=reason, stop=stop, tell=tell)
+
+
+def _chosen(
+    endpoint: Endpoint,
+    wanted: ErrorFilter | ChosenErrors,
+    command: CommandName,
+    *,
+    everything: bool,
+) -> ChosenErrors:
+    if isinstance(wanted, ErrorFilter):
+        return choose_errors(endpoint, wanted, command, everything=everything)
+    return wanted
 
 
 def _still_open(

@@ -32,7 +32,7 @@ from duesweep.core.errors import (
 from duesweep.core.result import Result
 from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import open_for_reading
-from duesweep.operations.duesweep import Duesweep
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import (
     Due,
     Look,
@@ -64,7 +64,7 @@ _ON_SPARK_AT_ONCE = 4
 _GIVES_UP_AFTER = 2
 
 # Called with the looks, before anything is swept. Its errors end the run.
-Before = Callable[[Sequence[tuple[Duesweep, Look]]], object]
+Before = Callable[[Sequence[tuple[Endpoint, Look]]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
     return Run(source, "idle" if is_idle else "error", int(code), seconds=seconds, error=str(error))
 
 
-def with_due(endpoint: Duesweep, run: Run) -> Run:
+def with_due(endpoint: Endpoint, run: Run) -> Run:
     """The run with the messages due now. A store that was out of reach just now would cost another
     wait, so it is not asked.
     """
@@ -149,18 +149,27 @@ def _tell_nobody(_: object) -> None:
     """For a run without such a call."""
 
 
+def sweep(
+    endpoint: Endpoint, *, max_seconds: float | None = None, max_messages: int | None = None
+) -> Run:
+    """Move the messages that are due now. If messages failed or work is left, this does not
+    raise: see the run's `exit_code`, `error` and `report`. `report` None: nothing was due.
+    """
+    at = None if max_seconds is None else time.time() + max_seconds
+    return run_once(endpoint, Stop(at, max_messages))
+
+
 def run_once(
-    endpoint: Duesweep,
+    endpoint: Endpoint,
     stop: Stop | None = None,
     *,
     before: Before = _tell_nobody,
     watch: "Watch | None" = None,
-    spark: "SparkSession | None" = None,
 ) -> Run:
-    """Look, and sweep if there is work, on Spark if that is much or `spark` is given. Raises its
-    errors.
+    """Look, and sweep if there is work, on Spark if that is much or the endpoint has a session.
+    Raises its errors.
     """
-    began, stop = time.monotonic(), stop or Stop()
+    began, stop, spark = time.monotonic(), stop or Stop(), endpoint.spark
     is_given = spark is not None and endpoint.context.spark_from is not None
     look = _look(endpoint, stop, plans=not is_given)
     before([(endpoint, look)])
@@ -170,7 +179,7 @@ def run_once(
 
 
 def _look(
-    endpoint: Duesweep, stop: Stop, for_spark: NeedsSpark | None = None, *, plans: bool = False
+    endpoint: Endpoint, stop: Stop, for_spark: NeedsSpark | None = None, *, plans: bool = False
 ) -> Look:
     """A look, with notices about the settings."""
     look = look_at(endpoint.context, stop, for_spark, plans=plans)
@@ -271,7 +280,7 @@ def misses_objective(
 class _Turn:
     """An endpoint of several. `seconds` are the time of its own work, not of its waiting."""
 
-    endpoint: Duesweep
+    endpoint: Endpoint
     look: Look | None = None
     seconds: float = 0.0
 
@@ -310,8 +319,8 @@ class _Turn:
 
 
 def run_all(
-    endpoints: Sequence[Duesweep], stop: Stop, *, before: Before = _tell_nobody
-) -> list[tuple[Duesweep, Run]]:
+    endpoints: Sequence[Endpoint], stop: Stop, *, before: Before = _tell_nobody
+) -> list[tuple[Endpoint, Run]]:
     """Run for each endpoint; an error of one does not affect the others."""
     turns = [_Turn(each) for each in endpoints]
     looked = side_by_side([(each.server, partial(each.look_at, stop)) for each in turns])

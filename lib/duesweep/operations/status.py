@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
 from duesweep.core import logs
@@ -22,6 +22,7 @@ from duesweep.core.result import Result
 from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
 from duesweep.operations.look import (
     DestinationOutlook,
@@ -33,9 +34,6 @@ from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.settle import find_older_copy, require_own
-
-if TYPE_CHECKING:
-    from duesweep.operations.duesweep import Duesweep
 
 T = TypeVar("T")
 
@@ -215,17 +213,17 @@ def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], day
     endpoints, failures = endpoints_of(settings, overrides)
     if not endpoints:
         raise failures[0][1]
-    found = [status(each, days) for each in endpoints]
+    found = [status(each, days=days) for each in endpoints]
     code = ExitCode.DONE if all(each.is_known for each in found) else ExitCode.WORK_LEFT
     found += [Status(name, None, None, problems=[str(error)]).judged() for name, error in failures]
     return Statuses(datetime.now(UTC), found, ExitCode.CONFIGURATION if failures else code)
 
 
-def status(of: "Duesweep", days: int) -> Status:
-    """The facts of an endpoint; its history of this many days. Changes nothing."""
+def status(endpoint: Endpoint, *, days: int = 7) -> Status:
+    """The sweeps of these days, the waiting messages, and the problems. Changes nothing."""
     problems: list[str] = []
-    context = of.context
-    source, objective = of.source, context.objective_seconds
+    context = endpoint.context
+    source, objective = endpoint.source, context.objective_seconds
 
     def history() -> History:
         with reading_ledger(context) as ledger:
@@ -241,10 +239,10 @@ def status(of: "Duesweep", days: int) -> Status:
         source=source,
         waiting=_try(lambda: read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
-        findings=_try(lambda: _findings(of.config), "The doctor's checks", problems) or (),
+        findings=_try(lambda: _findings(endpoint.config), "The doctor's checks", problems) or (),
         problems=problems,
         objective_seconds=objective,
-        options=of.options,
+        options=endpoint.options,
     ).judged()
 
 

@@ -19,7 +19,7 @@ from duesweep.config import otlp_settings
 from duesweep.core.errors import Problem
 from duesweep.core.world import Patience
 from duesweep.drivers.lock import open_lock, try_lock
-from duesweep.operations.duesweep import Duesweep
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.run import Run, with_due
 from duesweep.report.metrics import (
     LABEL,
@@ -53,7 +53,7 @@ class Output(NamedTuple):
     send: Callable[[Sequence[Run]], Iterable[Problem]]
 
 
-def tell_of(ran: Sequence[tuple[Duesweep, Run]]) -> Iterator[Problem]:
+def tell_of(ran: Sequence[tuple[Endpoint, Run]]) -> Iterator[Problem]:
     """Give the metrics of runs to the outputs that their configurations name, and to a collector
     that the environment names. Yields errors.
     """

@@ -10,12 +10,12 @@ import pyarrow as pa
 from duesweep.core.result import Listed, Result
 from duesweep.operations import errors as exhausted
 from duesweep.operations.audit import AuditReport
-from duesweep.operations.change import Changed
+from duesweep.operations.change import Changed, Chosen, ChosenMessages
 from duesweep.operations.doctor import Diagnosis
 from duesweep.operations.handover import Aborted, Handover, Preview
 from duesweep.operations.look import Outlook
 from duesweep.operations.maintain import MaintainReport
-from duesweep.operations.messages import AnyChosen, Chosen, Listing, Shown, Waiting
+from duesweep.operations.messages import Listing, Shown, Waiting
 from duesweep.operations.pauses import ListedPause, Pauses, Resumed
 from duesweep.operations.replay import ChosenErrors
 from duesweep.operations.run import Run
@@ -68,8 +68,8 @@ _VIEWS: Mapping[type, Callable[[Any], Iterable[Block]]] = {
     ],
     Shown: messages.shown,
     ChosenErrors: lambda one: [*errors.chosen(one), *errors.would_change(one)],
-    Chosen: lambda one: [*messages.chosen_messages(one), *messages.would_change(one)],
-    AnyChosen: lambda one: [*messages.chosen(one), *messages.would_change(one)],
+    ChosenMessages: lambda one: [*messages.chosen_messages(one), *messages.would_change(one)],
+    Chosen: lambda one: [*messages.chosen(one), *messages.would_change(one)],
     Changed: messages.changed,
     Resumed: messages.resumed,
     Pauses: messages.pauses,

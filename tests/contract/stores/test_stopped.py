@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from duesweep import Duesweep
 from duesweep.core.errors import ExitCode, SweepClosedError
 from duesweep.core.policy import Pause
 from duesweep.core.world import micros
-from duesweep.operations.handover import Place, abort, count_destinations
+from duesweep.operations.handover import Place, count_destinations
 from duesweep.stores.due import SqlDriver
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
@@ -118,7 +119,7 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     with context.store.open_driver() as session:
         run = session.open_sweep(session.horizon())
 
-        assert abort(context).stopped == 1
+        assert Duesweep(endpoint.config()).abort_handover().stopped == 1
 
         assert [one.is_closed for one in session.unsettled()] == [True]
         with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
@@ -130,9 +131,9 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
 
 
 def test_abort_of_nothing_does_nothing(endpoint: Endpoint) -> None:
-    context = endpoint.set_up("Billing").context()
+    config = endpoint.set_up("Billing").config()
 
-    assert abort(context).stopped == 0
+    assert Duesweep(config).abort_handover().stopped == 0
 
 
 def test_each_message_is_counted_once_and_none_is_moved_nor_what_is_paused_or_in_back_off() -> None:

@@ -12,10 +12,8 @@ from duesweep.report.bodies import BodyForm, view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
 
 if TYPE_CHECKING:
-    from duesweep.operations.change import Changed
+    from duesweep.operations.change import Changed, Chosen, ChosenMessages
     from duesweep.operations.messages import (
-        AnyChosen,
-        Chosen,
         Event,
         Listing,
         Shown,
@@ -102,7 +100,7 @@ def counts(listing: "Listing", *, is_failing: bool = False) -> Iterator[Block]:
         yield Note(f"{left:,} more: raise --limit to see them")
 
 
-def unknown_message(found: "Chosen") -> Iterator[Block]:
+def unknown_message(found: "ChosenMessages") -> Iterator[Block]:
     """That no message is for the filter's destination."""
     yield from unknown(found.unknown_destination, "waiting message", with_json=True)
 
@@ -149,7 +147,7 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
         yield Note(f"the history is not shown: {found.history_error}", with_json=True)
 
 
-def chosen(found: "AnyChosen") -> Iterator[Block]:
+def chosen(found: "Chosen") -> Iterator[Block]:
     """The destinations of the messages that a command is to change."""
     names = list(found.destinations.items())
     others = sum(count for _, count in names[_MOST_DESTINATIONS:])
@@ -158,7 +156,7 @@ def chosen(found: "AnyChosen") -> Iterator[Block]:
     yield Line()
 
 
-def chosen_messages(found: "Chosen") -> Iterator[Block]:
+def chosen_messages(found: "ChosenMessages") -> Iterator[Block]:
     """The same, and the first of the messages."""
     yield from chosen(found)
     yield Table(COLUMNS, [_row(one, found.now) for one in found.messages])
@@ -166,12 +164,12 @@ def chosen_messages(found: "Chosen") -> Iterator[Block]:
         yield Note(f"and {more:,} more")
 
 
-def question(found: "AnyChosen") -> str:
+def question(found: "Chosen") -> str:
     """The question before the messages are changed."""
     return f"{found.command.capitalize()} {count_text(found.would_change, 'message')}"
 
 
-def would_change(found: "AnyChosen") -> Iterator[Block]:
+def would_change(found: "Chosen") -> Iterator[Block]:
     """The last line of a dry run."""
     yield Line(f"{found.would_change:,} would be {found.command.done}; nothing was changed.")
 
