@@ -24,7 +24,8 @@ from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_prin
 from duesweep.core.passing import passing_line
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain, whole
-from duesweep.report.text import Block, Line, Note, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Block, Line, Note
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import typer
 from duesweep.cli.commands import Result, command
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode, SparkError
-from duesweep.report.text import Column, Table, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Column, Table
 
 if TYPE_CHECKING:
     from duesweep.core.account import SweepReport

@@ -39,7 +39,8 @@ from duesweep.core.message import (
 )
 from duesweep.core.quantities import duration_text
 from duesweep.core.times import parse_duration
-from duesweep.report.text import Block, Line, Note, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Block, Line, Note
 from duesweep.report.views import queues as views
 from duesweep.report.views import upkeep
 

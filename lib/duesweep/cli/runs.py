@@ -18,7 +18,7 @@ from duesweep.cli.commands import (
 )
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core.errors import ConfigError
-from duesweep.report.text import print_blocks
+from duesweep.report.tables import print_blocks
 
 # A day: due messages should not wait longer.
 _MOST_SECONDS = 86_400.0

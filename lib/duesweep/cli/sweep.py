@@ -15,7 +15,7 @@ from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.look import Look
 from duesweep.operations.opening import endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
-from duesweep.report.text import print_blocks
+from duesweep.report.tables import print_blocks
 
 
 def run(

@@ -1,16 +1,15 @@
-"""Tables on standard output: on a terminal they fit its width, elsewhere they are plain and whole.
+"""Blocks on standard output: tables fit a terminal, elsewhere they are plain and whole.
 
-Cells may hold texts of others: control characters of a terminal are shown as escapes. Colours
-are for a terminal only, and NO_COLOR turns them off (https://no-color.org).
+Texts may be others': control characters of a terminal are shown as escapes. Colours are for a
+terminal only, and NO_COLOR turns them off (https://no-color.org).
 """
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from rich.cells import cell_len, set_cell_size
-
 from duesweep.core.errors import make_printable
-from duesweep.report.text import Cell, Column, Row
+from duesweep.core.passing import printing
+from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table, Wrapped
 
 _GAP = "  "
 _CUT = "…"
@@ -19,6 +18,34 @@ _WIDEST_NAME = 50
 _WIDEST_KEY = 64
 # Longer than any line; rich has no width that means "as wide as it is".
 _WHOLE_LINES = 1_000_000
+
+
+def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
+    """Print them and flush: more may take its time. `as_json`: the result is printed as a document,
+    so that only notes are left.
+    """
+    for block in blocks:
+        if isinstance(block, Note):
+            if block.with_json or not as_json:
+                with printing():
+                    sys.stdout.flush()
+                    print(make_printable(f"duesweep: {block.text}"), file=sys.stderr)
+        elif not as_json:
+            with printing():
+                _print_block(block)
+    sys.stdout.flush()
+
+
+def _print_block(block: Line | Table | Wrapped | Facts) -> None:
+    if isinstance(block, Line):
+        print(make_printable(block.text))
+    elif isinstance(block, Table):
+        print_table(block.columns, block.rows)
+    elif isinstance(block, Wrapped):
+        print_wrapped(block.rows)
+    else:
+        for line in fact_lines(block.values, block.indent):
+            print(line)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
@@ -69,7 +96,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
     """
     title = [Cell(column.title, "bold") for column in columns]
     cells = [[_shown(cell) for cell in row] for row in (title, *rows)]
-    widths = [max(cell_len(row[i].text) for row in cells) for i in range(len(columns))]
+    widths = [max(_width(row[i].text) for row in cells) for i in range(len(columns))]
     values = [{row[i].text for row in cells[1:]} for i in range(len(columns))]
     shown = list(range(len(columns))) if width is None else _fit(columns, widths, width, values)
     return [_line(columns, row, widths, shown) for row in cells]
@@ -78,11 +105,18 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -
 def fact_lines(values: Mapping[str, str], indent: str) -> list[str]:
     """A line for each name with its value, the values under each other."""
     names = {name: make_printable(name) for name in values}
-    width = min(_WIDEST_NAME, max(map(cell_len, names.values()), default=0))
+    width = min(_WIDEST_NAME, max(map(_width, names.values()), default=0))
     return [
-        f"{indent}{shown}{' ' * (width - cell_len(shown))}  {make_printable(values[name])}".rstrip()
+        f"{indent}{shown}{' ' * (width - _width(shown))}  {make_printable(values[name])}".rstrip()
         for name, shown in names.items()
     ]
+
+
+def _width(text: str) -> int:
+    """The width of a text in a terminal."""
+    from rich import cells  # noqa: PLC0415 - what prints no table does without rich
+
+    return cells.cell_len(text)
 
 
 def _shown(cell: Cell | str) -> Cell:
@@ -102,7 +136,7 @@ def _fit(
         if _is_key(column):
             widths[i] = min(widths[i], _WIDEST_KEY)
     least = [
-        own if _is_key(column) else min(own, max(column.least or 0, cell_len(column.title)))
+        own if _is_key(column) else min(own, max(column.least or 0, _width(column.title)))
         for column, own in zip(columns, widths, strict=True)
     ]
     shown = list(range(len(columns)))
@@ -140,7 +174,7 @@ def _line(
         if not _is_key(columns[i]):
             text = _cut(text, widths[i])
         gap = _GAP if line else ""
-        space = " " * (widths[i] - cell_len(text))
+        space = " " * (widths[i] - _width(text))
         if columns[i].is_number:
             line += [Cell(gap + space), Cell(text, style)]
         else:
@@ -151,6 +185,8 @@ def _line(
 
 
 def _cut(text: str, width: int) -> str:
-    if cell_len(text) <= width:
+    if _width(text) <= width:
         return text
+    from rich.cells import set_cell_size  # noqa: PLC0415 - see `_width`
+
     return set_cell_size(text, width - 1).rstrip() + _CUT

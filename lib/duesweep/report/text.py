@@ -1,16 +1,10 @@
-"""Blocks, the output for people, and their text on a terminal or in a pipe.
-
-Views (`report/views`) make blocks of the texts as they are, also texts of others. Only here they
-are escaped: control characters of a terminal are shown as escapes.
+"""Blocks, the output for people. Views (`report/views`) make them of the texts as they are, also
+texts of others; `tables` prints them, and `page` draws them.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-from duesweep.core.errors import make_printable
-from duesweep.core.passing import printing
 
 
 class Column(NamedTuple):
@@ -87,34 +81,3 @@ class Facts:
 
 
 Block = Line | Note | Table | Wrapped | Facts
-
-
-def print_blocks(blocks: Iterable[Block], *, as_json: bool = False) -> None:
-    """Print them and flush: more may take its time. `as_json`: the result is printed as a document,
-    so that only notes are left.
-    """
-    for block in blocks:
-        if isinstance(block, Note):
-            if block.with_json or not as_json:
-                with printing():
-                    sys.stdout.flush()
-                    print(make_printable(f"duesweep: {block.text}"), file=sys.stderr)
-        elif not as_json:
-            with printing():
-                _print_block(block)
-    sys.stdout.flush()
-
-
-def _print_block(block: Line | Table | Wrapped | Facts) -> None:
-    if isinstance(block, Line):
-        print(make_printable(block.text))
-        return
-    from duesweep.report import tables  # noqa: PLC0415 - loads rich
-
-    if isinstance(block, Table):
-        tables.print_table(block.columns, block.rows)
-    elif isinstance(block, Wrapped):
-        tables.print_wrapped(block.rows)
-    else:
-        for line in tables.fact_lines(block.values, block.indent):
-            print(line)

@@ -9,7 +9,8 @@ import pytest
 from duesweep.cli.commands import counting
 from duesweep.core import passing
 from duesweep.core.passing import passing_line, printing
-from duesweep.report.text import Column, Facts, Line, Note, Table, Wrapped, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Column, Facts, Line, Note, Table, Wrapped
 from support.waiting import until
 
 

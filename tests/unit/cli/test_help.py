@@ -67,6 +67,8 @@ def test_command_on_an_endpoint_is_a_method_of_duesweep() -> None:
 
     assert len(names) > 15
     assert {name for name in names if not callable(getattr(Duesweep, name, None))} == set()
+    named = [name for name in vars(Duesweep) if not name.startswith("_")]
+    assert [name for name in named if not getattr(Duesweep, name).__doc__] == []
 
 
 def test_results_can_be_had_as_json() -> None:

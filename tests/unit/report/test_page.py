@@ -12,7 +12,8 @@ from duesweep.core.finding import Check, Severity, fault, warning
 from duesweep.core.policy import Pause
 from duesweep.operations.status import Status
 from duesweep.report.page import render
-from duesweep.report.text import Cell, Column, Table, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Cell, Column, Table
 from duesweep.report.views.status import headline, verdict, worst_first
 from support.statuses import AGO, NOW, SWEEP, due, history, status, waiting
 

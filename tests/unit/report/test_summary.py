@@ -16,7 +16,8 @@ from duesweep.operations.run import Run
 from duesweep.operations.status import Step, SweepLine, TimeSteps, lateness_steps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
-from duesweep.report.text import Note, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Note
 from duesweep.report.views.runs import run_blocks
 from duesweep.report.views.runs import summary as shown
 

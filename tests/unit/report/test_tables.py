@@ -19,8 +19,8 @@ from duesweep.core.errors import make_printable
 from duesweep.core.quantities import duration_text, size_text, time_text
 from duesweep.operations.handover import Destined, Preview
 from duesweep.report.progress import create_watch
-from duesweep.report.tables import lay_out, print_table
-from duesweep.report.text import Cell, Column, Row, print_blocks
+from duesweep.report.tables import lay_out, print_blocks, print_table
+from duesweep.report.text import Cell, Column, Row
 from duesweep.report.views import errors, messages, runs, status, upkeep
 from duesweep.report.views.runs import preview_blocks
 

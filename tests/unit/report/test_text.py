@@ -5,7 +5,8 @@ import pytest
 from duesweep.core.errors import ExitCode
 from duesweep.core.quantities import count_text
 from duesweep.operations.audit import AuditReport
-from duesweep.report.text import Block, Column, Facts, Line, Note, Table, print_blocks
+from duesweep.report.tables import print_blocks
+from duesweep.report.text import Block, Column, Facts, Line, Note, Table
 from duesweep.report.views.upkeep import audited
 
 _HARM = "a\x1b[2J\u202eb"
