@@ -1,7 +1,7 @@
 """An operator's command from start to end: choose messages, settle old work, change them, settle;
 and `cancel` and `reschedule`. For `restore` and commands on errors see `replay`.
 
-The changes to messages are its `Work`: it gets a session and the open command, and does
+The changes to messages are its `Work`: it gets ledger, session and the open command, and does
 one batch after another, each in a transaction of its own. A command that dies is closed and settled
 by the next sweep or command, as a sweep is: its committed batches are in the journal.
 """
@@ -132,7 +132,7 @@ class Tally:
 
 
 # Yields after each batch that it has committed.
-Work = Callable[[OperatorTask, SweepRun], Iterator[Tally]]
+Work = Callable[[Ledger, OperatorTask, SweepRun], Iterator[Tally]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,7 +348,7 @@ def act(
     endpoint: Endpoint,
     chosen: Chosen,
     command: CommandName,
-    work: Callable[[Ledger], Work],
+    work: Work,
     *,
     reason: str | None,
     stop: Stop | None,
@@ -379,7 +379,7 @@ def act(
             done = _Done(str(run.sweep_id))
             with done.told_with_errors():
                 with operators.open_changes() as changing:
-                    done.carry_out(work(ledger)(changing, run), stop, tell)
+                    done.carry_out(work(ledger, changing, run), stop, tell)
                 with living_session(context, session, run, stop=stop) as living:
                     done.ledger_error = _end(living, ledger, run)
     return Changed.of(chosen, done)
@@ -468,7 +468,7 @@ def cancel(
     command = CommandName.CANCEL
     chosen = _chosen(endpoint, wanted, command, everything=everything)
     work = _in_batches(chosen, endpoint.context.limits, change)
-    return act(endpoint, chosen, command, lambda _: work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
 def reschedule(
@@ -506,7 +506,7 @@ def reschedule(
     command = CommandName.RESCHEDULE
     chosen = _chosen(endpoint, wanted, command, everything=everything)
     work = _in_batches(chosen, endpoint.context.limits, change)
-    return act(endpoint, chosen, command, lambda _: work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
 def _chosen(
@@ -526,7 +526,7 @@ _Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 
 
 def _in_batches(chosen: ChosenMessages, limits: BatchLimits, change: _Change) -> Work:
-    def work(session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+    def work(_: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         @retry_lost_transactions
         def do(lock_keys: Sequence[str]) -> Tally:
             with session.transaction():

@@ -143,7 +143,7 @@ class CancelledMessages:
         return self.ledger.rows(CHANGES, (*_SHOWN, *more), *conditions)
 
 
-def cancelled_id(row: LedgerRow) -> CancelledId:
+def _cancelled_id(row: LedgerRow) -> CancelledId:
     """Which message a row of `CancelledMessages` is."""
     return CancelledId(row["sweep_id"], row["message_key"])
 
@@ -186,9 +186,9 @@ def choose_cancelled(
         messages = CancelledMessages(ledger, context.store.source, keys, command)
         restored = set() if again else messages.restored()
         destinations: dict[CancelledId, str] = {
-            cancelled_id(row): row["destination"] or ""
+            _cancelled_id(row): row["destination"] or ""
             for row in messages.rows()
-            if cancelled_id(row) not in restored
+            if _cancelled_id(row) not in restored
         }
     found = {spelled_alike(one.key) for one in destinations}
     return ChosenCancelled(
@@ -217,9 +217,17 @@ def restore(
     reason has to be given for more than one message.
     """
 
-    def work(ledger: Ledger) -> Restore:
+    def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         messages = CancelledMessages(ledger, chosen.source, chosen.keys, chosen.cancelled_by)
-        return Restore(messages, chosen.ids, endpoint.context.limits, due, again=chosen.again)
+        todo = set(chosen.ids)
+        if not chosen.again:
+            # Another command may have restored some since they were chosen.
+            todo -= messages.restored()
+        yield Tally(gone=len(chosen.ids) - len(todo))
+        due_us = None if due is None else micros(due.at(run.horizon.server_time))
+        taken = _taken(messages, todo, due_us)
+        yield from put_back(session, run, endpoint.context.limits, taken)
+        yield Tally(gone=len(todo))
 
     return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop, tell=tell)
 
@@ -241,34 +249,15 @@ def _refuse_no_choice(keys: Sequence[str], command: str | None) -> None:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """The work of `restore`: these of the messages, due as before or at `due`. Messages that were
-    restored before count as gone, unless they are wanted `again`.
-    """
-
-    messages: CancelledMessages
-    chosen: Collection[CancelledId]
-    limits: BatchLimits
-    due: Moment | None = None
-    again: bool = False
-
-    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
-        todo = set(self.chosen)
-        if not self.again:
-            todo -= self.messages.restored()
-        yield Tally(gone=len(self.chosen) - len(todo))
-        due = None if self.due is None else micros(self.due.at(run.horizon.server_time))
-        yield from put_back(session, run, self.limits, self._taken(todo, due))
-        yield Tally(gone=len(todo))
-
-    def _taken(self, todo: set[CancelledId], due_us: int | None) -> Iterator[Returning]:
-        """The messages to restore, each once; takes them out of `todo`."""
-        for row in self.messages.rows(*_STORED):
-            if cancelled_id(row) in todo:
-                todo.remove(cancelled_id(row))
-                due = row[_DUE_BEFORE] if due_us is None else due_us
-                yield Returning(_restored(row), _TIMELESS if due is None else _as_it_was(row, due))
+def _taken(
+    messages: CancelledMessages, todo: set[CancelledId], due_us: int | None
+) -> Iterator[Returning]:
+    """The messages to restore, each once, due as before or then; takes them out of `todo`."""
+    for row in messages.rows(*_STORED):
+        if _cancelled_id(row) in todo:
+            todo.remove(_cancelled_id(row))
+            due = row[_DUE_BEFORE] if due_us is None else due_us
+            yield Returning(_restored(row), _TIMELESS if due is None else _as_it_was(row, due))
 
 
 def _restored(row: LedgerRow) -> Change:
@@ -434,9 +423,9 @@ def replay(
     """
     chosen = _chosen(endpoint, wanted, CommandName.REPLAY, everything=everything)
 
-    def work(ledger: Ledger) -> Replay:
+    def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         messages = ExhaustedMessages(ledger, chosen.source)
-        return Replay(endpoint.context, messages, chosen, to, due)
+        return Replay(endpoint.context, messages, chosen, to, due)(session, run)
 
     return act(endpoint, chosen, CommandName.REPLAY, work, reason=reason, stop=stop, tell=tell)
 
@@ -453,8 +442,14 @@ def discard(
     """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
     chosen = _chosen(endpoint, wanted, CommandName.DISCARD, everything=everything)
 
-    def work(ledger: Ledger) -> Discard:
-        return Discard(ExhaustedMessages(ledger, chosen.source), chosen, endpoint.context.limits)
+    def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
+        todo, done_before = _still_open(ExhaustedMessages(ledger, chosen.source), chosen)
+        yield done_before
+        changes, most = [_discarded(row) for row in todo.values()], endpoint.context.limits.rows
+        for start in range(0, len(changes), most):
+            batch = changes[start : start + most]
+            _discard(session, run, batch)
+            yield Tally(changed=len(batch))
 
     return act(endpoint, chosen, CommandName.DISCARD, work, reason=reason, stop=stop, tell=tell)
 
@@ -527,24 +522,6 @@ class Replay:
             else:
                 new = NewMessage(message.destination, message.headers, message.body, due, text)
                 yield Returning(change, new)
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """The work of `errors discard`."""
-
-    messages: ExhaustedMessages
-    chosen: ChosenErrors
-    limits: BatchLimits
-
-    def __call__(self, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
-        todo, done_before = _still_open(self.messages, self.chosen)
-        yield done_before
-        changes, most = [_discarded(row) for row in todo.values()], self.limits.rows
-        for start in range(0, len(changes), most):
-            batch = changes[start : start + most]
-            _discard(session, run, batch)
-            yield Tally(changed=len(batch))
 
 
 @retry_lost_transactions
