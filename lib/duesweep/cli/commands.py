@@ -442,7 +442,7 @@ class Act:
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
-        """The dialogue before a change, and the change; `show` is the choice."""
+        """The dialogue before a change, and the change, which `do` does; `show` is the choice."""
         if self.dry_run:
             shown = show if chosen.would_change else ()
             return Result(chosen, chain(shown, views.would_change(chosen)))
@@ -471,7 +471,7 @@ class Act:
 
         done = chosen.command.done
         with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
-            return do(stop=stop, tell=tell)
+            return do(chosen, reason=self.reason, stop=stop, tell=tell)
 
 
 def confirm(question: str) -> bool:

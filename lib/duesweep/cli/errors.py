@@ -153,7 +153,7 @@ def replay(
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
     chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
-    do = partial(duesweep.replay, chosen, to=to, due=due, reason=act.reason)
+    do = partial(duesweep.replay, to=to, due=due)
     return _act(common, act, chosen, question=views.replay_question(chosen, to), do=do)
 
 
@@ -173,8 +173,8 @@ def discard(
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
     chosen = duesweep.choose_errors(wanted, CommandName.DISCARD, everything=everything)
-    do = partial(duesweep.discard, chosen, reason=act.reason)
-    return _act(common, act, chosen, question=views.discard_question(chosen), do=do)
+    question = views.discard_question(chosen)
+    return _act(common, act, chosen, question=question, do=duesweep.discard)
 
 
 def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> ErrorFilter:

@@ -188,8 +188,7 @@ def cancel(
     duesweep = common.duesweep()
     choose = partial(duesweep.choose, wanted, CommandName.CANCEL, everything=everything)
     chosen = _chosen(common, choose, scan_limit)
-    do = partial(duesweep.cancel, chosen, reason=act.reason)
-    return act.on(common, chosen, views.chosen_messages(chosen), do)
+    return act.on(common, chosen, views.chosen_messages(chosen), duesweep.cancel)
 
 
 @command(app, "reschedule", ending=CHANGES, short="Change the due time of messages.")
@@ -221,7 +220,7 @@ def reschedule(
     duesweep = common.duesweep()
     choose = partial(duesweep.choose, wanted, CommandName.RESCHEDULE, everything=everything)
     chosen = _chosen(common, choose, scan_limit)
-    do = partial(duesweep.reschedule, chosen, to=to, by=moved, reason=act.reason)
+    do = partial(duesweep.reschedule, to=to, by=moved)
     return act.on(common, chosen, views.chosen_messages(chosen), do)
 
 
@@ -260,7 +259,7 @@ def restore(
     """
     duesweep = common.duesweep()
     chosen = duesweep.choose_cancelled(keys or (), command=cancelled_by, again=again)
-    do = partial(duesweep.restore, chosen, due=to, reason=act.reason)
+    do = partial(duesweep.restore, due=to)
     return act.on(common, chosen, views.chosen(chosen), do)
 
 
