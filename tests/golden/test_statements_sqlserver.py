@@ -42,7 +42,7 @@ def _rendered(name: str, kind: str) -> str:
         "catalog": bracket_name("nsb"),
         "index": bracket_name(SQL_SERVER_KINDS[kind].index),
         **dict.fromkeys(("horizon", "source", "sweep_id", "first_id", "last_id"), "N''"),
-        **dict.fromkeys(("paused", "query", "slice", "key", "chunk", "most"), "<sql>"),
+        **dict.fromkeys(("bounds", "paused", "query", "slice", "key", "chunk", "most"), "<sql>"),
         "format": "<format>",
         **SQL_SERVER_KINDS[kind].names,
     }

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -337,11 +336,9 @@ class Dialect(ABC):
         """A pattern of paused destinations, as statements test it in JSON."""
 
     @abstractmethod
-    def bounds(
-        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
-    ) -> str:
-        """Each slice's number, and the (Due, place) from which and before which it goes: from
-        `since` on, and from each of `firsts` on.
+    def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
+        """Each slice's number, and the (Due, place) from which and before which it goes. `ends` are
+        rows of `plan_bounds`, one for each slice and the last; none: one slice from `since` on.
         """
 
     # Batches.
@@ -414,7 +411,6 @@ def sweep_lock(sweep_id: UUID) -> str:
     return f"duesweep/sweep/{sweep_id}"
 
 
-def numbered(bounds: Iterable[str]) -> str:
+def numbered(spans: Iterable[str]) -> str:
     """Slices as rows of a VALUES list: the number, and where each begins and ends."""
-    spans = enumerate(pairwise(bounds))
-    return ", ".join(f"({number}, {first}, {end})" for number, (first, end) in spans)
+    return ", ".join(f"({number}, {span})" for number, span in enumerate(spans))

@@ -39,8 +39,6 @@ _ROUNDING = timedelta(milliseconds=10)
 _PAGE_ROWS = 1_000
 # How many messages a row of a plan has.
 _CHUNK_ROWS = 1_000
-# The mark in `plan_claim_keys` for the slices' bounds.
-_BOUNDS = "/* bounds */"
 _KEYS_PER_PAGE = 20_000
 
 
@@ -194,8 +192,11 @@ class SqlDriver(SqlJournal, OperatorDriver):
                 least_rows=slicing.least_rows,
                 most_rows=slicing.most_rows,
             )
-        firsts = [(row.due, row.place) for row in rows[1:]]
-        return Slices(self._claim_keys_query(horizon, firsts), _slice_sizes(rows))
+        if not rows:
+            return Slices(self._claim_keys_query(horizon), ())
+        planned = _cut(rows[0].total, rows[0].size)
+        ends = (*rows[: len(planned)], rows[-1])
+        return Slices(self._claim_keys_query(horizon, ends), planned)
 
     def plan_at_once(self, horizon: Horizon, slicing: Slicing, most: int) -> Slices | None:
         """In one statement, which stops reading after one message more than `most`."""
@@ -203,7 +204,7 @@ class SqlDriver(SqlJournal, OperatorDriver):
         # It would read in vain.
         if stored > most and self.count_pending(horizon, most + 1) > most:
             return None
-        query = self._claim_keys_query(horizon, (), most + 1)
+        query = self._claim_keys_query(horizon, most=most + 1)
         with self._patient(stored):
             rows = self._session.named({"query": query, "slice": "0"}).rows("read_slice")
         found = rows[0].total or 0
@@ -226,11 +227,8 @@ class SqlDriver(SqlJournal, OperatorDriver):
     def plan_sql(self, horizon: Horizon) -> str:
         """The query of a plan with one slice, and below it the values that its names stand for."""
         values = self._of_claim_keys(horizon)
-        named = self._session.named(
-            {**self._session.names, **{name: f":{name}" for name in values}}
-        )
-        values["bounds"] = self._dialect.bounds(self._kind, horizon.since, ())
-        query = named.query("plan_claim_keys").replace(_BOUNDS, ":bounds")
+        values["bounds"] = self._dialect.bounds(self._kind, horizon.since)
+        query = self._naming({name: f":{name}" for name in values}).query("plan_claim_keys")
         return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
@@ -241,11 +239,14 @@ class SqlDriver(SqlJournal, OperatorDriver):
             return self._session.named(names).rows("read_slice")
 
     def _claim_keys_query(
-        self, horizon: Horizon, firsts: Sequence[tuple[str, str]], most: int = _ALL
+        self, horizon: Horizon, ends: Sequence[Any] = (), most: int = _ALL
     ) -> str:
+        bounds = self._dialect.bounds(self._kind, horizon.since, ends)
         values = self._of_claim_keys(horizon, most)
-        query = self._session.query("plan_claim_keys", **values)
-        return query.replace(_BOUNDS, self._dialect.bounds(self._kind, horizon.since, firsts))
+        return self._naming({"bounds": bounds}).query("plan_claim_keys", **values)
+
+    def _naming(self, names: dict[str, str]) -> Session:
+        return self._session.named({**self._session.names, **names})
 
     def _of_claim_keys(self, horizon: Horizon, most: int = _ALL) -> dict[str, str]:
         return {
@@ -338,13 +339,6 @@ def _earliest(
 ) -> Any:
     dialect = location.dialect
     return statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
-
-
-def _slice_sizes(bounds: Sequence[Any]) -> tuple[int, ...]:
-    """The number of messages of each slice. `bounds` are the rows of `plan_bounds`, one where each
-    slice begins.
-    """
-    return _cut(bounds[0].total, -(-bounds[0].total // len(bounds))) if bounds else ()
 
 
 def _cut(total: int, size: int) -> tuple[int, ...]:

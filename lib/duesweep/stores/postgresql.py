@@ -3,10 +3,12 @@
 
 import hashlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -247,15 +249,25 @@ class PostgreSql(Dialect):
     def pausing(self, location: Location, pattern: str) -> list[object]:
         return list(location.kind.pausing(pattern, location.addresses.default_schema))
 
-    def bounds(
-        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
-    ) -> str:
-        first, end = (self.due_in(since), _FIRST_PLACE), ("infinity", _LAST_PLACE)
-        pairs = [
-            f"{literal(due)}::{kind.names['due_type']}, {literal(place)}::tid"
-            for due, place in (first, *firsts, end)
-        ]
-        return numbered(pairs)
+    def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
+        """And whether the slice is read by place: all of it is in one Due, and on fewer pages than
+        this Due has messages, all of which the index would lead to.
+        """
+        bounds = [(self.due_in(since), _FIRST_PLACE), ("infinity", _LAST_PLACE)]
+        if ends:
+            firsts = [(row.due, row.place) for row in ends[:-1]]
+            bounds = [*firsts, (ends[-1].due, f"({_page(ends[-1].place) + 1},0)")]
+        begun = Counter(row.due for row in ends[:-1] if row.has_ranges)
+        spans = []
+        for (due, first), (end_due, end) in pairwise(bounds):
+            pages = _page(end) - _page(first)
+            by_place = due == end_due and pages < begun[due] * ends[0].size
+            at = [
+                f"{literal(each)}::{kind.names['due_type']}, {literal(place)}::tid"
+                for each, place in ((due, first), (end_due, end))
+            ]
+            spans.append(f"{', '.join(at)}, {str(by_place).lower()}")
+        return numbered(spans)
 
     def zone(self, session: Session, location: Location) -> str | None:
         return zone_of(session, location)
@@ -303,6 +315,10 @@ class PostgreSql(Dialect):
 
 
 POSTGRESQL = PostgreSql()
+
+
+def _page(place: str) -> int:
+    return int(place[1:].partition(",")[0])
 
 
 def _moved(move: Move, row: Any) -> Tombstones:

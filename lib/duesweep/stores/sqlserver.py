@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -105,16 +106,16 @@ class SqlServer(Dialect):
     def pausing(self, location: Location, pattern: str) -> list[object]:
         return [{"fits": like} for like in location.kind.pausing(pattern, None)]
 
-    def bounds(
-        self, kind: TableKind, since: datetime | None, firsts: Sequence[tuple[str, str]]
-    ) -> str:
+    def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
+        """No index leads to a part of one Due."""
+        firsts = [(row.due, row.place) for row in ends[1:-1]]
         first, end = (self.due_in(since), kind.lowest_key), (_END, kind.lowest_key)
-        pairs = [
+        texts = [
             f"CAST(CONVERT(datetime2(7), {literal(due)}, 121) AS datetime), "
             f"CONVERT({kind.names['key_type']}, {literal(key)})"
             for due, key in (first, *firsts, end)
         ]
-        return numbered(pairs)
+        return numbered(map(", ".join, pairwise(texts)))
 
     def horizon(self, session: Session, zone: str | None) -> Horizon:
         now = due_of(session.row("horizon").horizon)

@@ -350,15 +350,20 @@ def test_table_with_parts_is_moved_by_keys(endpoint: Endpoint, parent: str) -> N
         *(f"CREATE TABLE part{n} {(part if parent else child) % n}" for n in range(2)),
     ]:
         endpoint.execute(statement)
-    endpoint.delay_many(20)
+    keys = endpoint.delay_many(20)
     if not parent:
         endpoint.execute(f"INSERT INTO part0 SELECT * FROM ONLY {delayed} ORDER BY id LIMIT 10")
         endpoint.execute(f"DELETE FROM ONLY {delayed} WHERE id IN (SELECT id FROM part0)")
 
+    with endpoint.context().store.open_driver() as session:
+        plan = session.plan(session.horizon(), Slicing(7))
+        slices = [session.claim_keys(plan, number) for number in range(len(plan.planned))]
     groups = _planned(endpoint)
     lengths = {len(key) for group in groups for key in group.keys}
     moved = _move(endpoint, *groups)
 
+    read = [key[:36] for rows in slices for key in read_claim_keys(rows).keys]
+    assert sorted(read) == sorted(keys)
     assert len(moved.tombstones.keys) == len(endpoint.queue_rows("Billing")) == 20
     assert 36 in lengths
     assert endpoint.waiting() == []

@@ -326,6 +326,37 @@ def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: st
     assert told["loginTimeout"] == told["cancelSignalTimeout"] == "10"
 
 
+@pytest.mark.parametrize(("rows", "every", "pages"), [(2_000, 1, 60), (8_000, 125, 90)])
+def test_slice_of_one_due_reads_its_own_part_or_by_the_index_if_that_is_less(
+    subject: DelayedTableUnderTest, rows: int, every: int, pages: int
+) -> None:
+    """The tables have 286 pages and 1,143; there are 8 slices."""
+    endpoint = subject.endpoint
+    endpoint.execute(
+        f"INSERT INTO {endpoint.delayed} (headers, body, due)"
+        " SELECT '{}', convert_to(repeat('x', 1000), 'UTF8'), timestamptz '2026-01-01 00:00Z'"
+        f" + CASE WHEN n % {every} = 0 THEN interval '0' ELSE interval '90 years' END"
+        f" FROM generate_series(1, {rows}) AS n"
+    )
+    with subject.store.open_driver() as session:
+        query = session.plan(session.horizon(), Slicing(8)).claim_keys_query
+    read = []
+    for number in range(8):
+        slice_of = f"SELECT * FROM ({query}) AS due_messages WHERE slice = {number}"
+        ((explained,),) = endpoint.fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {slice_of}")
+        read.append(sum(_pages_of_messages(explained[0]["Plan"])))
+
+    assert max(read) <= pages, read
+
+
+def _pages_of_messages(node: Any) -> Iterator[int]:
+    """The pages of the delayed table, and of its index, that were read."""
+    if node.get("Relation Name") == "Sales.Orders.Delayed":
+        yield node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+    for child in node.get("Plans", ()):
+        yield from _pages_of_messages(child)
+
+
 def test_plan_at_once_is_cut_into_slices_that_fit_into_memory(
     subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

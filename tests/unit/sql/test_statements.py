@@ -30,7 +30,7 @@ POSTGRESQL_NAMES = {
     ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
     **dict.fromkeys(("forward", "headers_before", "headers_end", "planned_forward"), "'text'"),
-    "is_whole": "true",
+    **{"is_whole": "true", "bounds": "(0, now(), 'a', now(), 'b', true)"},
     **{"text_begin": "replace(", "text_end": r", chr(129), E'\\x81')"},
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }
@@ -132,8 +132,7 @@ def test_statement_of_postgresql_parses_with_ugly_names_and_names_these_tables_o
     literals = dict.fromkeys(LITERALS, "''")
 
     def fault(each: SqlStatement) -> str | None:
-        text = each.text.replace("/* bounds */", "(0, now(), 'a', now(), 'b')")
-        marked = re.sub(r"%\(\w+\)s", "$1", text).replace("%%", "%")
+        marked = re.sub(r"%\(\w+\)s", "$1", each.text).replace("%%", "%")
         try:
             parsed = sqlglot.parse(marked.format(**POSTGRESQL_NAMES, **literals), read="postgres")
         except (KeyError, ValueError, sqlglot.errors.SqlglotError) as error:

@@ -35,6 +35,7 @@ def _names(kind: str) -> dict[str, str]:
         "catalog": bracket_name(UGLY.catalog),
         **dict.fromkeys(LITERALS, "N''"),
         **{"query": "SELECT 1 AS id", "key": "id", "slice": "0", "format": "1"},
+        "bounds": "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)",
         "index": bracket_name(SQL_SERVER_KINDS[kind].index),
         **SQL_SERVER_KINDS[kind].names,
         **table_names(**dict.fromkeys(TABLES, UGLY)),
@@ -42,8 +43,7 @@ def _names(kind: str) -> dict[str, str]:
 
 
 def _text(name: str, kind: str = "sqlserver") -> str:
-    bounds = "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)"
-    return statement("sqlserver", name).replace("/* bounds */", bounds).format(**_names(kind))
+    return statement("sqlserver", name).format(**_names(kind))
 
 
 def _texts(name: str) -> set[str]:

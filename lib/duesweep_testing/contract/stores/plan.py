@@ -69,24 +69,24 @@ class PlanContract:
         assert abs(found - instant - 2 * _HOUR) < steps.MINUTE
 
     def test_slices_are_equal_and_hold_each_claim_key_once(self, subject: StoreUnderTest) -> None:
+        """Also where several slices have one Due only, or one message."""
         rows = _load_with_shared_dues(subject)
-        with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), Slicing(4))
-            slices = [
-                read_claim_keys(session.claim_keys(plan, number))
-                for number in range(len(plan.planned))
-            ]
+        for number, planned in (4, [7, 7, 7, 4]), (8, [4] * 6 + [1]), (_MESSAGES, [1] * _MESSAGES):
+            with subject.store.open_driver() as session:
+                plan = session.plan(session.horizon(), Slicing(number))
+                slices = [
+                    read_claim_keys(session.claim_keys(plan, number))
+                    for number in range(len(plan.planned))
+                ]
 
-        assert plan.planned == (7, 7, 7, 4)
-        assert (
-            [keys.total for keys in slices] == [len(keys.keys) for keys in slices] == [7, 7, 7, 4]
-        )
-        assert all(keys.fault is None for keys in slices)
-        read = sorted(key for keys in slices for key in keys.keys)
-        # In a plan the place of the message may follow them.
-        for found, wanted in zip(read, sorted(subject.claim_keys(rows)), strict=True):
-            assert found.startswith(wanted)
-        assert all(size > 0 for keys in slices for size in keys.sizes)
+            assert [*plan.planned] == planned
+            assert [keys.total for keys in slices] == [len(keys.keys) for keys in slices] == planned
+            assert all(keys.fault is None for keys in slices)
+            read = sorted(key for keys in slices for key in keys.keys)
+            # In a plan the place of the message may follow them.
+            for found, wanted in zip(read, sorted(subject.claim_keys(rows)), strict=True):
+                assert found.startswith(wanted)
+            assert all(size > 0 for keys in slices for size in keys.sizes)
 
     def test_part_of_a_plan_has_its_slices_in_another_session(
         self, subject: StoreUnderTest

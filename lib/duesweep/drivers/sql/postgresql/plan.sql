@@ -169,16 +169,19 @@ SELECT coalesce(sum(greatest(c.reltuples, pg_relation_size(c.oid) / 2000)), 0)::
 FROM parts p JOIN pg_class c ON c.oid = p.oid;
 
 -- name: plan_bounds
--- Returns the first Due and place of each slice, and how many messages are due and eligible in all. Slices are
--- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
-SELECT due::text AS due, place::text AS place, total
+-- Returns the first Due and place of each slice and the last of all, and how many messages are eligible in all and in
+-- a slice. Slices are equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`.
+SELECT due::text AS due, place::text AS place, total, size,
+       -- In PostgreSQL 13 a range of places costs a scan of the table; in each part of one, it costs a range.
+       current_setting('server_version_num')::int >= 140000
+           AND part NOT IN (SELECT inhrelid FROM pg_inherits) AS has_ranges
 FROM (
-    SELECT pending.*, greatest(
+    SELECT pending.*, (total - 1) / greatest(
         least(%(slices)s::bigint, (total - 1) / %(least_rows)s::bigint + 1),
         (total - 1) / %(most_rows)s::bigint + 1
-    ) AS slices
+    ) + 1 AS size
     FROM (
-        SELECT d.{due} AS due, d.ctid AS place,
+        SELECT d.{due} AS due, d.ctid AS place, d.tableoid AS part,
                row_number() OVER (ORDER BY d.{due}, d.ctid) - 1 AS position,
                count(*) OVER () AS total
         FROM {delayed} d
@@ -186,14 +189,28 @@ FROM (
           AND {{eligible: statement_timestamp()}}
     ) pending
 ) sliced
-WHERE position %% ((total - 1) / slices + 1) = 0
+WHERE position %% size = 0 OR position = total - 1
 ORDER BY position;
+
+-- fragment: planned
+SELECT d.{due} AS due, d.ctid AS place, d.{id} AS id, {{readable: {forward}}} AS forward,
+       -- A row in a part of the table has no place in all of it.
+       d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+       coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes
+FROM {delayed} d
+WHERE $1
+  AND {{not_paused: {paused}}}
+  AND NOT EXISTS (
+    SELECT FROM {attempts} a
+    WHERE a.source = {source} AND a.message_key = d.{id}
+      AND a.next_attempt_at > statement_timestamp()
+  )
 
 -- name: plan_claim_keys
 -- Returns keys (of `most` messages at most) with places, bytes and destinations, by Due and place, in numbered rows of
 -- `chunk`, and how many the slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards, chunk.chunk
-FROM (VALUES /* bounds */) AS s (slice, first_due, first_place, end_due, end_place)
+FROM (VALUES {bounds}) AS s (slice, first_due, first_place, end_due, end_place, by_place)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
                       ',' ORDER BY k.position) AS claim_keys,
@@ -207,19 +224,16 @@ LEFT JOIN LATERAL (
                -- Rows of one page come into one batch, so that few pages change twice.
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d.{due} AS due, d.ctid AS place, d.{id} AS id, {{readable: {forward}}} AS forward,
-                   -- A row in a part of the table has no place in all of it.
-                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
-                   coalesce(octet_length(d.{headers}), 0)::bigint + coalesce(octet_length(d.{body}), 0) AS bytes
-            FROM {delayed} d
-            WHERE d.{due} < {horizon}::timestamptz{utc}
-              AND (d.{due}, d.ctid) >= (s.first_due, s.first_place) AND (d.{due}, d.ctid) < (s.end_due, s.end_place)
-              AND {{not_paused: {paused}}}
-              AND NOT EXISTS (
-                SELECT FROM {attempts} a
-                WHERE a.source = {source} AND a.message_key = d.{id}
-                  AND a.next_attempt_at > statement_timestamp()
-              )
+            {{planned
+                NOT s.by_place AND d.{due} < {horizon}::timestamptz{utc}
+                  AND (d.{due}, d.ctid) >= (s.first_due, s.first_place) AND (d.{due}, d.ctid) < (s.end_due, s.end_place)
+            }}
+            UNION ALL
+            -- No index serves this comparison of Dues: one would lead to all rows of the Due.
+            {{planned
+                s.by_place AND d.{due} IS NOT DISTINCT FROM s.first_due
+                  AND d.ctid >= s.first_place AND d.ctid < s.end_place
+            }}
             -- Without it the planner would look at the sizes last, and sort headers and bodies.
             LIMIT {most}::bigint
         ) pending

@@ -131,14 +131,14 @@ FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
--- Returns the first Due and place (the key) of each slice, and how many messages are due and eligible in all. Slices are
--- equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`. A Due can span several.
+-- Returns the first Due and place (the key) of each slice and the last of all, and how many messages are eligible in
+-- all and in a slice. Slices are equal: `slices` at most, fewer if below `least_rows`, more if above `most_rows`.
 SELECT {{tick_text: sliced.due}} AS due,
-       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total
+       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total, sliced.size
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
-           CASE WHEN useful.slices < (useful.total - 1) / @most_rows + 1
-                THEN (useful.total - 1) / @most_rows + 1 ELSE useful.slices END AS slices
+           (useful.total - 1) / CASE WHEN useful.slices < (useful.total - 1) / @most_rows + 1
+                                     THEN (useful.total - 1) / @most_rows + 1 ELSE useful.slices END + 1 AS size
     FROM (
         SELECT pending.due, pending.message_key, pending.position, pending.total,
                CASE WHEN @slices < (pending.total - 1) / @least_rows + 1
@@ -154,14 +154,14 @@ FROM (
         ) pending
     ) useful
 ) sliced
-WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
+WHERE sliced.position % sliced.size = 0 OR sliced.position = sliced.total - 1
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
 -- Returns the Dues and bytes (of `most` messages at most), oldest first, in numbered rows of `chunk`, and how many the
 -- slice has. An empty slice has a row: so a task can tell it from a read that broke off.
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
-FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
+FROM (VALUES {bounds}) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), {{tick_text: k.due}}), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
