@@ -311,7 +311,7 @@ WHERE d."Id" = ANY($2::uuid[]);
 -- name: read_slice with plan_claim_keys
 SELECT claim_keys, sizes, total, forwards FROM (
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.forwards, chunk.chunk
-FROM (VALUES (0, '<instant>'::timestamp, '(0,0)'::tid, 'infinity'::timestamp, '(4294967295,65535)'::tid)) AS s (slice, first_due, first_place, end_due, end_place)
+FROM (VALUES (0, '<instant>'::timestamp, '(0,0)'::tid, 'infinity'::timestamp, '(4294967295,65535)'::tid, false)) AS s (slice, first_due, first_place, end_due, end_place, by_place)
 LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
                       ',' ORDER BY k.position) AS claim_keys,
@@ -327,8 +327,23 @@ LEFT JOIN LATERAL (
                    d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                    coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
             FROM "public"."Sales_Orders_TimeoutData" d
-            WHERE d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
+            WHERE NOT s.by_place AND d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
               AND (d."Time", d.ctid) >= (s.first_due, s.first_place) AND (d."Time", d.ctid) < (s.end_due, s.end_place)
+              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
+              )))
+              AND NOT EXISTS (
+                SELECT FROM "public"."duesweep_attempts" a
+                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
+                  AND a.next_attempt_at > statement_timestamp()
+              )
+            UNION ALL
+            SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
+                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+                   coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
+            FROM "public"."Sales_Orders_TimeoutData" d
+            WHERE s.by_place AND d."Time" IS NOT DISTINCT FROM s.first_due
+              AND d.ctid >= s.first_place AND d.ctid < s.end_place
               AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
                 SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
               )))

@@ -1077,11 +1077,11 @@ FROM (
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
 SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
-       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total
+       CONVERT(nvarchar(250), sliced.message_key) AS place, sliced.total, sliced.size
 FROM (
     SELECT useful.due, useful.message_key, useful.position, useful.total,
-           CASE WHEN useful.slices < (useful.total - 1) / ? + 1
-                THEN (useful.total - 1) / ? + 1 ELSE useful.slices END AS slices
+           (useful.total - 1) / CASE WHEN useful.slices < (useful.total - 1) / ? + 1
+                                     THEN (useful.total - 1) / ? + 1 ELSE useful.slices END + 1 AS size
     FROM (
         SELECT pending.due, pending.message_key, pending.position, pending.total,
                CASE WHEN ? < (pending.total - 1) / ? + 1
@@ -1105,12 +1105,12 @@ FROM (
         ) pending
     ) useful
 ) sliced
-WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
+WHERE sliced.position % sliced.size = 0 OR sliced.position = sliced.total - 1
 ORDER BY sliced.position;
 
 -- name: plan_claim_keys
 SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
-FROM (VALUES /* bounds */) AS s (slice, first_due, first_key, end_due, end_key)
+FROM (VALUES <sql>) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
