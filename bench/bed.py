@@ -30,7 +30,7 @@ _NOT_DUE_SHARE = 50
 _SETTINGS = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers")
 
 
-# How Dues lie in the table: in the order of storing, all the same, or anywhere. As SQL, if the rows
+# How Dues lie in the table: in the order of storing, one for all, or anywhere. As SQL, if the rows
 # that are made have to be changed for it.
 DUES = {
     "in order": None,
