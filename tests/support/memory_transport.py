@@ -10,16 +10,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.address import PostgreSqlAddresses, TableName
+from duesweep.core.message import ReceivedMessage
 from duesweep.drivers.statements import FoundTable
 from duesweep.queues.base import Destination
-from duesweep.queues.transport import (
-    Handle,
-    ReceivedMessage,
-    Receiver,
-    ReceiverOptions,
-    TransportSession,
-)
 from duesweep.stores.postgresql import POSTGRESQL
+from duesweep_transport.receiver import Handle, Receiver, ReceiverOptions
+from duesweep_transport.tables import TransportSession
 
 ENDPOINT = "Sales.Orders"
 # No connection to a database.

@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 from duesweep.config.adapters import transport
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.queues.base import Destination
-from duesweep.queues.transport import OutgoingMessage, QueueTable, ReceivedMessage
 from duesweep_testing.builders import BODY
+from duesweep_transport.tables import QueueTable
 from support.endpoint import Endpoint
 
 HAS_SERVER = bool(os.environ.get("DUESWEEP_TEST_SQLSERVER"))

@@ -36,5 +36,5 @@ def test_each_is_there_for_programs_and_for_checkers_of_types(name: str) -> None
 
 
 def test_types_are_shipped() -> None:
-    for package in (_PACKAGE, _PACKAGE.with_name("duesweep_testing")):
-        assert (package / "py.typed").is_file()
+    for name in ("duesweep", "duesweep_testing", "duesweep_transport"):
+        assert (_PACKAGE.with_name(name) / "py.typed").is_file()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
+from importlib import import_module  # noqa: TID251 - of this table only
 from io import StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -34,6 +35,13 @@ from duesweep.core.errors import (
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
 _LOG_LEVEL = "--log-level"
+
+# Groups of commands of another package, by name: nothing else here knows it.
+_TOOLS = {
+    "queue": ("duesweep_transport.commands", "Create, fill, read and purge queues."),
+    "rabbitmq": ("duesweep_transport.rabbitmq_commands", "Create and check queues on RabbitMQ."),
+    "subscriptions": ("duesweep_transport.commands", "Read and change subscriptions."),
+}
 
 # A sweep may start each minute, so it loads the options of no other command.
 _SWEEPING = {
@@ -87,16 +95,13 @@ def _duesweep(
 
 def all_commands() -> typer.Typer:
     """The application."""
-    from duesweep.cli import demo, errors, messages, queues, upkeep
+    from duesweep.cli import demo, errors, messages, upkeep
 
     app = _application(runs.app, demo.app, messages.app, upkeep.app)
     shown = "Show, replay and discard exhausted messages."
     app.add_typer(errors.app, name="errors", short_help=shown)
-    app.add_typer(queues.queue, name="queue", short_help="Create, fill, read and purge queues.")
-    ladder = "Create and check queues on RabbitMQ."
-    app.add_typer(queues.rabbitmq, name="rabbitmq", short_help=ladder)
-    changed = "Read and change subscriptions."
-    app.add_typer(queues.subscriptions, name="subscriptions", short_help=changed)
+    for name, (module, shown) in _TOOLS.items():
+        app.add_typer(getattr(import_module(module), name), name=name, short_help=shown)
     return app
 
 

@@ -187,13 +187,11 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
 
 def _create_queues(stored: "Duesweep", addresses: Sequence[str | None]) -> Sequence[str]:
     """Create the queues at these addresses; the names of their tables."""
-    from duesweep.config.adapters.transport import transport_of
+    from duesweep.config.adapters.roles import queue_step
 
-    with transport_of(stored.config).connect() as session:
-        queues = [session.queue(address) for address in addresses]
-        for queue in queues:
-            queue.create()
-    return [str(queue.destination) for queue in queues]
+    step = queue_step(stored.config, addresses)
+    step.install(rebind=False)
+    return [str(queue.table) for queue in step.queues]
 
 
 def _sweep(one: "Duesweep") -> "SweepReport":

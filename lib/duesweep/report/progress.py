@@ -2,16 +2,14 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -19,9 +17,6 @@ from rich.progress import (
 from duesweep.core.errors import StoreError
 from duesweep.stores.base import Store, SweepRun
 from duesweep.sweep.sweep import Watch
-
-if TYPE_CHECKING:
-    from duesweep.config.adapters.rabbitmq import LevelReport
 
 _POLL_SECONDS = 0.5
 
@@ -38,30 +33,6 @@ def create_watch(store: Store) -> Watch | None:
         return _progress_bar(store, run, found)
 
     return watch
-
-
-@contextmanager
-def level_bars() -> "Iterator[Callable[[LevelReport], None]]":
-    """What shows a bar for each level of a migration, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-
-        def tell(level: "LevelReport") -> None:
-            if level.waiting:
-                if level.queue not in tasks:
-                    tasks[level.queue] = bar.add_task(level.queue, total=level.waiting)
-                bar.update(tasks[level.queue], completed=level.moved + level.poison)
-
-        yield tell
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import pytest
 
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import link
-from duesweep.queues.rabbitmq.migration import POISON_QUEUE
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
+from duesweep_transport.migration import POISON_QUEUE
 from support.proxy import Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer

@@ -19,12 +19,12 @@ from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq.checks import examine_ladder
-from duesweep.queues.rabbitmq.migration import Migration
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry
+from duesweep_transport.migration import Migration
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (

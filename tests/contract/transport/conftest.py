@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.queues.transport import TransportSession
+from duesweep_transport.tables import TransportSession
 from support.endpoint import Endpoint
 from support.transport import HAS_SERVER, transport_of
 

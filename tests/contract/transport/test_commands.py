@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duesweep.queues.transport import TransportSession
+from duesweep_transport.tables import TransportSession
 from support.commands import Ran
 from support.transport import BILLING, Subject, change, fill, receive_all, rows, transport_of
 

@@ -14,13 +14,10 @@ from duesweep.core.errors import (
     QueueNotFoundError,
     UnreadableAddressError,
 )
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.drivers.statements import statement
-from duesweep.queues.transport import (
-    OutgoingMessage,
-    ReceivedMessage,
-    TransportSession,
-)
 from duesweep_testing.builders import BODY
+from duesweep_transport.tables import TransportSession
 from support.endpoint import Endpoint
 from support.transport import (
     BILLING,

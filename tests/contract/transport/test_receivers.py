@@ -4,13 +4,9 @@ import threading
 from collections import Counter
 from datetime import timedelta
 
-from duesweep.queues.transport import (
-    OutgoingMessage,
-    ReceivedMessage,
-    Receiver,
-    ReceiverOptions,
-    TransportSession,
-)
+from duesweep.core.message import OutgoingMessage, ReceivedMessage
+from duesweep_transport.receiver import Receiver, ReceiverOptions
+from duesweep_transport.tables import TransportSession
 from support.transport import (
     BILLING,
     Subject,

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from duesweep.config.adapters.transport import transport_of
 from duesweep.core.errors import ConfigError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.queues.transport import OutgoingMessage, TransportSession
+from duesweep.core.message import OutgoingMessage
 from duesweep_testing.builders import BODY, ENDPOINT
+from duesweep_transport.configured import transport_of
+from duesweep_transport.tables import TransportSession
 from support.endpoint import Endpoint
 from support.transport import BILLING, Subject, fill, message, receive_all
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from duesweep.config.adapters.transport import transport_of
 from duesweep.core.errors import StoreError
-from duesweep.queues.transport import TransportSession
+from duesweep_transport.configured import transport_of
+from duesweep_transport.tables import TransportSession
 from support.sqlserver_server import SqlServerEndpoint
 from support.transport import BILLING, HAS_SERVER, HOUR, fill, message, receive_all
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from duesweep.core.errors import ConfigError
-from duesweep.queues.transport import Subscriptions, TransportSession
+from duesweep_transport.tables import Subscriptions, TransportSession
 from support.transport import Subject, address, transport_of
 
 PLACED, BILLED = "Sales.Messages.OrderPlaced", "Sales.Messages.OrderBilled"

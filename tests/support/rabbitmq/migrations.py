@@ -10,8 +10,8 @@ import pika
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.migration import LevelReport, Migration
 from duesweep.queues.rabbitmq.topology import BrokerQueue, Style, Topology
+from duesweep_transport.migration import LevelReport, Migration
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import run
 

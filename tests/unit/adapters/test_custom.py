@@ -10,7 +10,6 @@ import pytest
 from duesweep.config import Config, load
 from duesweep.config.adapters.endpoint import store_of, sweep_context
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
-from duesweep.config.adapters.transport import transport_of
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.operations.setup import set_up, setup_script
@@ -18,6 +17,7 @@ from duesweep.queues.postgresql import postgresql_queue
 from duesweep.queues.tables import ERROR, OWN
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.setup import SqlSetup
+from duesweep_transport.configured import transport_of
 from support.acme_stores import AcmeStore
 from support.commands import run
 

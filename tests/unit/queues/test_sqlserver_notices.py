@@ -8,8 +8,8 @@ import pytest
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.queues.sqlserver import SqlServerQueueTable, queue_table_notices
-from duesweep.queues.transport import TransportSession
 from duesweep.stores.sqlserver import SQL_SERVER
+from duesweep_transport.tables import TransportSession
 
 
 class Catalog:

@@ -109,7 +109,9 @@ def test_comment_says_in_two_lines_what_a_statement_does_and_which_locks_it_asks
 
 
 def test_every_statement_is_used() -> None:
-    sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    tools = PACKAGE.with_name("duesweep_transport")
+    files = [*PACKAGE.rglob("*.py"), *tools.rglob("*.py")]
+    sources = (path.read_text(encoding="utf-8") for path in files)
     named = {name for source in sources for name in re.findall(r'"(\w+)"', source)}
 
     assert broken(lambda each: each.name not in named and "is not used") == []

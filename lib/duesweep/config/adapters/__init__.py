@@ -20,7 +20,6 @@ from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
     from duesweep.queues.rabbitmq.topology import RabbitMqSetup
-    from duesweep.queues.transport.session import Transport
     from duesweep.stores.setup import SqlSetup
     from duesweep.stores.store import SqlStore
     from duesweep.stores.tables import WantedTable
@@ -94,7 +93,7 @@ class Needs:
 
 
 class Adapter(ABC):
-    """A kind of server. A broker has no `store`, no `wanted` tables and no `transport`."""
+    """A kind of server. A broker has no `store` and no `wanted` tables."""
 
     def store(self, config: Config) -> "SqlStore":
         """The store of this dialect that the configuration names."""
@@ -136,12 +135,6 @@ class Adapter(ABC):
     @abstractmethod
     def needs(self, dsns: Sequence[str]) -> Needs:
         """What executors have to load for these dsns."""
-
-    def transport(self, connection: QueueConnection) -> "Transport":
-        """The queue tables of a connection, with the endpoint's delayed table if it is in their
-        database.
-        """
-        raise NotImplementedError
 
 
 def adapter(kind: str) -> Adapter:

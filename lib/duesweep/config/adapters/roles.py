@@ -177,6 +177,16 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     return [step, *steps]
 
 
+def queue_step(config: Config, addresses: Iterable[str | None]) -> SqlSetup:
+    """What creates the queue tables at these addresses, next to the store; None: the own queue."""
+    (connection,) = connections(config).values()
+    kind = adapter(connection.kind)
+    queues = {kind.queue_table(connection, address): WAITED_FOR for address in addresses}
+    step = kind.setup_step(connection, queues)
+    assert isinstance(step, SqlSetup)  # next to a store are tables
+    return step
+
+
 def refuse_misspelt(steps: "Sequence[SetupStep]", *, needs_store: bool = True) -> None:
     """Raise `ConfigError` if the store's delayed table would be new next to one that may be meant.
     Unless it `needs_store`, nothing if that cannot be asked.

@@ -5,7 +5,7 @@ the doctor's checks.
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
@@ -16,9 +16,6 @@ from duesweep.queues.tables import Addresses, QueueTables
 from duesweep.stores.dialect import Dialect
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.tables import WantedTable
-
-if TYPE_CHECKING:
-    from duesweep.queues.transport.session import Transport
 
 
 class SqlAdapter(Adapter):
@@ -38,7 +35,7 @@ class SqlAdapter(Adapter):
 
     def queue(self, connection: QueueConnection) -> QueueTables:
         store = connection.config.store
-        self._refuse_without_server(connection)
+        self.refuse_without_server(connection)
         return self.tables(
             self.addresses(connection),
             store.dsn.get_secret_value(),
@@ -78,21 +75,7 @@ class SqlAdapter(Adapter):
         )
         return Service(setting, findings)
 
-    def transport(self, connection: QueueConnection) -> "Transport":
-        from duesweep.queues.transport.session import Transport  # noqa: PLC0415 - no sweep
-
-        config = connection.config
-        self._refuse_without_server(connection)
-        is_beside = connection.dsn is None and config.store.kind == connection.kind
-        return Transport(
-            self.dialect,
-            connection.server_dsn,
-            self.addresses(connection),
-            self.store(config) if is_beside else None,
-            connection.timeouts,
-        )
-
-    def _refuse_without_server(self, connection: QueueConnection) -> None:
+    def refuse_without_server(self, connection: QueueConnection) -> None:
         """Raise `ConfigError` if queues of this kind cannot be on the store's server."""
         dialect, kind = connection.config.store.dialect, self.dialect.statements
         if connection.dsn is None and dialect in SERVERS.keys() - {kind}:

@@ -1,13 +1,6 @@
-"""Endpoints on RabbitMQ as queues: a task's session with them, and a sender of single messages.
-
-brokers = Brokers(("amqps://sales:secret@broker.example/vhost",), "url")
-message = OutgoingMessage({ENCLOSED_MESSAGE_TYPES: "Sales.Remind"}, body, delay=timedelta(days=2))
-with open_sender(brokers, Style.CONVENTIONAL) as sender:
-    message_id = sender.send("Billing", message)
-"""
+"""Endpoints on RabbitMQ as queues: a task's session with them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +9,10 @@ from duesweep.core.errors import (
     ConfigError,
     DestinationError,
     MessageError,
-    QueueError,
     QueueNotFoundError,
     RefusedMessageError,
 )
-from duesweep.core.message import Message, OutgoingMessage
+from duesweep.core.message import Message
 from duesweep.core.world import StoreClock, World
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel
 from duesweep.drivers.rabbitmq.errors import NOT_FOUND, ChannelClosedError
@@ -34,7 +26,6 @@ from duesweep.queues.rabbitmq.wire import (
     Punctuality,
     delayed_publication,
     direct_publication,
-    prepare,
 )
 from duesweep.stores.base import TaskSession
 
@@ -297,74 +288,3 @@ class RabbitMqQueueSession(QueueSession):
 def _hold_seconds(message: Message) -> float:
     may_be_refused = message.attempts or message.body_bytes > _LONG_BYTES
     return _LATER_SECONDS if may_be_refused else 0.0
-
-
-class RabbitMqSender:
-    """One connection; not thread-safe. `open_sender` makes it."""
-
-    def __init__(self, session: RabbitMqQueueSession, confirm_seconds: float, world: World) -> None:
-        self._session = session
-        self._world = world
-        self._confirm_seconds = confirm_seconds
-
-    def send(self, name: str, message: OutgoingMessage) -> str:
-        """Send a message to the endpoint `name`, and wait until the broker has confirmed it.
-        Returns its id: from its headers, or a new one.
-
-        A delayed message enters the ladder only if the endpoint's queue exists and is bound to the
-        ladder; a missing binding is made. It arrives after `message.delay`, never earlier.
-
-        Raises `ConfigError` for a message or a broker that cannot be used, `QueueNotFoundError` or
-        `UnreadableAddressError` for the name, `RefusedMessageError` if the broker refuses the
-        message. After these, nothing was sent. After any other `QueueError`, it may have been sent.
-        """
-        prepared = prepare(name, message, self._world)
-        closed_before = set(self._session.closed_exchanges)
-        refused = self._publish(self._session.resolve(name), prepared)
-        confirmation = self._session.confirm(self._confirm_seconds)
-        for error in (*refused.values(), *confirmation.refused.values()):
-            raise error
-        if confirmation.unconfirmed:
-            self._raise_unconfirmed(name, closed_before)
-        return prepared.key
-
-    def _publish(self, destination: Destination, message: Message) -> Mapping[str, MessageError]:
-        if not message.due_us:
-            return self._session.deliver(destination, [message])
-        if not self._session.longest_delay(destination):
-            raise ConfigError(
-                f"The name {destination} is too long for the delay ladder",
-                advice="send the message without a delay",
-            )
-        try:
-            return self._session.defer(destination, [message], StoreClock(0))
-        except LadderMissingError as error:
-            raise ConfigError(error.text, advice=error.advice) from error
-
-    def _raise_unconfirmed(self, name: str, closed_before: AbstractSet[str]) -> None:
-        for exchange, reason in self._session.closed_exchanges.items():
-            if exchange not in closed_before:
-                raise ConfigError(f"The message for {name} was not sent: {reason}")
-        raise QueueError(
-            f"RabbitMQ has not confirmed the message for {name}: it may have arrived or not",
-            transient=True,
-            advice="look whether it is there before you send it again",
-        )
-
-
-@contextmanager
-def open_sender(
-    brokers: Brokers, style: Style, world: World | None = None
-) -> Iterator[RabbitMqSender]:
-    """A sender to endpoints of this topology, with one connection to the first broker that answers.
-
-    Raises `ConfigError` for a setting that is wrong, `QueueError` if no broker answers.
-    """
-    world = world or World()
-    with closing(Link(brokers, 1, world.clock)) as link:
-        try:
-            link.connect()
-        except DestinationError as error:
-            raise service_error(error) from error
-        session = RabbitMqQueueSession(link, style, "", Punctuality(is_wanted=False))
-        yield RabbitMqSender(session, link.longest_wait_seconds, world)

@@ -8,24 +8,20 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from duesweep.core.errors import ConfigError, MessageError, RefusedMessageError
+from duesweep.core.errors import MessageError, RefusedMessageError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import (
     ENCLOSED_MESSAGE_TYPES,
     FAILED_QUEUE,
-    MESSAGE_ID,
     TIME_TO_BE_RECEIVED,
     Message,
-    OutgoingMessage,
 )
 from duesweep.core.policy import delay_level
-from duesweep.core.times import read_time_span, write_time_span
-from duesweep.core.world import World
+from duesweep.core.times import read_time_span
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq.topology import (
     BROKER_HEADERS,
     DELAY_HEADER,
-    LONGEST_DELAY_SECONDS,
     Style,
     entry,
     level_name,
@@ -143,29 +139,3 @@ class Punctuality:
 
     def end_batch(self) -> None:
         self._batches_left = max(0, self._batches_left - 1)
-
-
-def prepare(name: str, message: OutgoingMessage, world: World) -> Message:
-    """The message with an id, by a clock that shows 0: it is due after its delay, which is rounded
-    up to seconds, as NServiceBus does.
-
-    Raises `ConfigError` for a delay that the ladder cannot hold, or with a time to be received.
-    """
-    seconds = 0 if message.delay is None else -(-message.delay // _SECOND)
-    if seconds > LONGEST_DELAY_SECONDS:
-        raise ConfigError(
-            f"The delay ladder cannot hold a message for {seconds:,} s",
-            advice=f"give a delay of at most {LONGEST_DELAY_SECONDS:,} s, which is 8.5 years",
-        )
-    headers = dict(message.headers)
-    headers[MESSAGE_ID] = message_id = headers.get(MESSAGE_ID) or str(world.new_id())
-    if message.delay is not None and headers.get(TIME_TO_BE_RECEIVED) is not None:
-        raise ConfigError(
-            f"A message with the header {TIME_TO_BE_RECEIVED} cannot have a delay: the transports "
-            "refuse that",
-            advice="leave one of the two out",
-        )
-    if message.time_to_be_received is not None:
-        headers[TIME_TO_BE_RECEIVED] = write_time_span(message.time_to_be_received)
-    due_us = seconds * _SECOND_US
-    return Message(message_id, due_us, headers, "", message.body, name, instant_us=due_us)

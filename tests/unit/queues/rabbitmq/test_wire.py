@@ -1,24 +1,20 @@
 """A message as it is published: each property's rule, its delay, and refusals."""
 
-import uuid
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.errors import ConfigError, RefusedMessageError
+from duesweep.core.errors import RefusedMessageError
 from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import (
     ENCLOSED_MESSAGE_TYPES,
     MESSAGE_ID,
     TIME_TO_BE_RECEIVED,
     Message,
-    OutgoingMessage,
     make_error_message,
 )
-from duesweep.core.world import World
 from duesweep.drivers.rabbitmq.publisher import Publication
 from duesweep.queues.rabbitmq import topology
 from duesweep.queues.rabbitmq.topology import Style
@@ -26,7 +22,6 @@ from duesweep.queues.rabbitmq.wire import (
     Punctuality,
     delayed_publication,
     direct_publication,
-    prepare,
 )
 from duesweep_testing.builders import delayed_row, message
 from support.recordings import cases
@@ -227,53 +222,3 @@ def test_only_the_first_batches_are_held() -> None:
 
     assert held == 10
     assert punctuality.entry(1_500_000) == (2, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("delay", "seconds"),
-    [
-        (None, 0),
-        (timedelta(), 0),
-        (timedelta(microseconds=1), 1),
-        (timedelta(seconds=1), 1),
-        (timedelta(seconds=1, microseconds=1), 2),
-        (timedelta(seconds=268_435_455), 268_435_455),
-    ],
-)
-def test_delay_is_rounded_up_to_seconds(delay: timedelta | None, seconds: int) -> None:
-    prepared = prepare("Billing", OutgoingMessage({}, b"", delay=delay), World())
-
-    assert prepared.due_us == prepared.instant_us == seconds * 1_000_000
-
-
-def test_delay_that_the_ladder_cannot_hold_is_refused() -> None:
-    message = OutgoingMessage({}, b"", delay=timedelta(seconds=268_435_455, microseconds=1))
-
-    with pytest.raises(ConfigError, match=r"at most 268,435,455 s, which is 8\.5 years"):
-        prepare("Billing", message, World())
-
-
-@pytest.mark.parametrize("headers", [{}, {MESSAGE_ID: None}, {MESSAGE_ID: ""}])
-def test_message_without_an_id_gets_one_in_its_headers(headers: dict[str, str | None]) -> None:
-    message = prepare("Billing", OutgoingMessage(headers, b""), World())
-
-    assert isinstance(message.headers, dict)
-    assert message.key == message.message_id == message.headers[MESSAGE_ID]
-    assert uuid.UUID(message.key).version == 4
-
-
-def test_id_of_the_sender_is_kept() -> None:
-    message = prepare("Billing", OutgoingMessage({MESSAGE_ID: "order/42"}, b""), World())
-
-    assert message.key == message.message_id == "order/42"
-
-
-@pytest.mark.parametrize("delay", [timedelta(), timedelta(seconds=1)])
-def test_delay_and_the_header_of_a_time_to_be_received_are_refused_together(
-    delay: timedelta,
-) -> None:
-    headers = {TIME_TO_BE_RECEIVED: "00:00:30"}
-
-    with pytest.raises(ConfigError, match="cannot have a delay"):
-        prepare("Billing", OutgoingMessage(headers, b"", delay=delay), World())
-    assert prepare("Billing", OutgoingMessage(headers, b""), World()).due_us == 0

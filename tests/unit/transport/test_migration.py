@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from duesweep.drivers.rabbitmq.exact import Delivery, Encoded
 from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.migration import PlannedDelay, Poison, decide
+from duesweep_transport.migration import PlannedDelay, Poison, decide
 
 _SENT = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)
 _TEXT = "2026-11-21 08:00:00:123456 Z"
 _HEADERS: dict[str, Any] = {"NServiceBus.TimeSent": _TEXT, topology.DELAY_HEADER: 10}
-_RECORDED = Path(__file__).parents[3] / "fixtures" / "rabbitmq" / "migrated.jsonl"
+_RECORDED = Path(__file__).parents[2] / "fixtures" / "rabbitmq" / "migrated.jsonl"
 
 
 def _delivery(

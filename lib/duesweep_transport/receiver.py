@@ -21,7 +21,7 @@ from duesweep.core.headers import (
     write_json,
 )
 from duesweep.core.message import ReceivedMessage, fault_headers
-from duesweep.queues.transport.session import Transport, TransportSession
+from duesweep_transport.tables import Transport, TransportSession
 
 # Messages that it sends on the session are sent in the transaction of the received message.
 Handle = Callable[[ReceivedMessage, TransportSession], None]

@@ -8,13 +8,9 @@ from structlog.testing import capture_logs
 
 from duesweep.core.errors import ConfigError, QueueNotFoundError, StoreError
 from duesweep.core.headers import FORWARD_DESTINATION, read_json, write_json
-from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE
-from duesweep.queues.transport import (
-    OutgoingMessage,
-    ReceivedMessage,
-    ReceiverOptions,
-    TransportSession,
-)
+from duesweep.core.message import EXCEPTION_TYPE, FAILED_QUEUE, OutgoingMessage, ReceivedMessage
+from duesweep_transport.receiver import ReceiverOptions
+from duesweep_transport.tables import TransportSession
 from support.memory_transport import (
     CountedStop,
     Handler,
