@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from duesweep.config.adapters import transport
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.queues.base import Destination
 from duesweep_testing.builders import BODY
+from duesweep_transport import configured
 from duesweep_transport.tables import QueueTable
 from support.endpoint import Endpoint
 
@@ -64,7 +64,7 @@ def held(queue: QueueTable) -> Iterator[int | None]:
 
 
 def transport_of(endpoint: Subject) -> Any:
-    return transport.transport_of(endpoint.config())
+    return configured.transport_of(endpoint.config())
 
 
 def address(endpoint: Subject, name: str) -> str:
