@@ -51,11 +51,12 @@ def installed(
     return install(folder / "venv", "--resolution", resolution, wheel)
 
 
-def test_wheel_holds_all_files_of_the_package(wheel: Path) -> None:
+def test_wheel_holds_all_files_of_the_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         found = set(archive.namelist())
 
-    files = {path for path in (ROOT / "lib" / "duesweep").rglob("*") if path.is_file()}
+    packages = [ROOT / "lib" / name for name in ("duesweep", "duesweep_transport")]
+    files = {path for folder in packages for path in folder.rglob("*") if path.is_file()}
     there = {str(path.relative_to(ROOT / "lib")) for path in files if path.suffix != ".pyc"}
     assert {name for name in found if ".dist-info/" not in name} == there
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in found)
