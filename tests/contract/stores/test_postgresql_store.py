@@ -349,6 +349,36 @@ def test_slice_of_one_due_reads_its_own_part_or_by_the_index_if_that_is_less(
     assert max(read) <= pages, read
 
 
+def test_slice_of_one_due_reads_the_counters_once_also_without_statistics(
+    subject: DelayedTableUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    endpoint.execute(
+        f"INSERT INTO {endpoint.delayed} (headers, body, due)"
+        " SELECT '{}', 'x', timestamptz '2026-01-01 00:00Z' FROM generate_series(1, 12000)"
+    )
+    endpoint.execute(
+        f"INSERT INTO {endpoint.own_table('attempts')} (source, message_key, attempts,"
+        " first_failed_at, last_failed_at, next_attempt_at, error_class, error_text)"
+        f" SELECT '{subject.store.source}', id, 1, now(), now(), now() + interval '1 hour', '', ''"
+        f" FROM {endpoint.delayed} LIMIT 6000"
+    )
+    with subject.store.open_driver() as session:
+        plan = session.plan(session.horizon(), Slicing(3))
+    slice_of = f"SELECT * FROM ({plan.claim_keys_query}) AS due_messages WHERE slice = 1"
+    ((explained,),) = endpoint.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {slice_of}")
+
+    assert plan.planned == (2_000, 2_000, 2_000)
+    assert max(node["Actual Loops"] for node in _nodes(explained[0])) == 1
+
+
+def _nodes(explained: Any) -> Iterator[Any]:
+    """The nodes of a recorded plan."""
+    for node in explained.get("Plans", (explained["Plan"],) if "Plan" in explained else ()):
+        yield node
+        yield from _nodes(node)
+
+
 def _pages_of_messages(node: Any) -> Iterator[int]:
     """The pages of the delayed table, and of its index, that were read."""
     if node.get("Relation Name") == "Sales.Orders.Delayed":

@@ -200,11 +200,6 @@ SELECT d.{due} AS due, d.ctid AS place, d.{id} AS id, {{readable: {forward}}} AS
 FROM {delayed} d
 WHERE $1
   AND {{not_paused: {paused}}}
-  AND NOT EXISTS (
-    SELECT FROM {attempts} a
-    WHERE a.source = {source} AND a.message_key = d.{id}
-      AND a.next_attempt_at > statement_timestamp()
-  )
 
 -- name: plan_claim_keys
 -- Returns keys (of `most` messages at most) with places, bytes and destinations, by Due and place, in numbered rows of
@@ -224,16 +219,26 @@ LEFT JOIN LATERAL (
                -- Rows of one page come into one batch, so that few pages change twice.
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            {{planned
-                NOT s.by_place AND d.{due} < {horizon}::timestamptz{utc}
-                  AND (d.{due}, d.ctid) >= (s.first_due, s.first_place) AND (d.{due}, d.ctid) < (s.end_due, s.end_place)
-            }}
-            UNION ALL
-            -- No index serves this comparison of Dues: one would lead to all rows of the Due.
-            {{planned
-                s.by_place AND d.{due} IS NOT DISTINCT FROM s.first_due
-                  AND d.ctid >= s.first_place AND d.ctid < s.end_place
-            }}
+            SELECT planned.*
+            FROM (
+                {{planned
+                    NOT s.by_place AND d.{due} < {horizon}::timestamptz{utc}
+                      AND (d.{due}, d.ctid) >= (s.first_due, s.first_place)
+                      AND (d.{due}, d.ctid) < (s.end_due, s.end_place)
+                }}
+                UNION ALL
+                -- No index serves this comparison of Dues: one would lead to all rows of the Due.
+                {{planned
+                    s.by_place AND d.{due} IS NOT DISTINCT FROM s.first_due
+                      AND d.ctid >= s.first_place AND d.ctid < s.end_place
+                }}
+            ) planned
+            -- Of both: the planner takes a range of places for few rows, and would read all counters for each.
+            WHERE NOT EXISTS (
+                SELECT FROM {attempts} a
+                WHERE a.source = {source} AND a.message_key = planned.id
+                  AND a.next_attempt_at > statement_timestamp()
+            )
             -- Without it the planner would look at the sizes last, and sort headers and bodies.
             LIMIT {most}::bigint
         ) pending

@@ -1145,35 +1145,34 @@ LEFT JOIN LATERAL (
         SELECT pending.*,
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
-                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
-                   coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
-            FROM "public"."Sales.Orders.Delayed" d
-            WHERE NOT s.by_place AND d.due < '<instant>'::timestamptz
-              AND (d.due, d.ctid) >= (s.first_due, s.first_place) AND (d.due, d.ctid) < (s.end_due, s.end_place)
-              AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
-              )))
-              AND NOT EXISTS (
+            SELECT planned.*
+            FROM (
+                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
+                       d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+                       coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
+                FROM "public"."Sales.Orders.Delayed" d
+                WHERE NOT s.by_place AND d.due < '<instant>'::timestamptz
+                  AND (d.due, d.ctid) >= (s.first_due, s.first_place)
+                  AND (d.due, d.ctid) < (s.end_due, s.end_place)
+                  AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+                    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
+                  )))
+                UNION ALL
+                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
+                       d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+                       coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
+                FROM "public"."Sales.Orders.Delayed" d
+                WHERE s.by_place AND d.due IS NOT DISTINCT FROM s.first_due
+                  AND d.ctid >= s.first_place AND d.ctid < s.end_place
+                  AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+                    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
+                  )))
+            ) planned
+            WHERE NOT EXISTS (
                 SELECT FROM "public"."duesweep_attempts" a
-                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d.id
+                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = planned.id
                   AND a.next_attempt_at > statement_timestamp()
-              )
-            UNION ALL
-            SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
-                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
-                   coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
-            FROM "public"."Sales.Orders.Delayed" d
-            WHERE s.by_place AND d.due IS NOT DISTINCT FROM s.first_due
-              AND d.ctid >= s.first_place AND d.ctid < s.end_place
-              AND ( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
-              )))
-              AND NOT EXISTS (
-                SELECT FROM "public"."duesweep_attempts" a
-                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d.id
-                  AND a.next_attempt_at > statement_timestamp()
-              )
+            )
             LIMIT '2000000'::bigint
         ) pending
     ) k

@@ -323,35 +323,34 @@ LEFT JOIN LATERAL (
         SELECT pending.*,
                row_number() OVER (ORDER BY pending.due, pending.place) - 1 AS position
         FROM (
-            SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
-                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
-                   coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
-            FROM "public"."Sales_Orders_TimeoutData" d
-            WHERE NOT s.by_place AND d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
-              AND (d."Time", d.ctid) >= (s.first_due, s.first_place) AND (d."Time", d.ctid) < (s.end_due, s.end_place)
-              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
-              )))
-              AND NOT EXISTS (
+            SELECT planned.*
+            FROM (
+                SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
+                       d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+                       coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
+                FROM "public"."Sales_Orders_TimeoutData" d
+                WHERE NOT s.by_place AND d."Time" < '<instant>'::timestamptz AT TIME ZONE 'UTC'
+                  AND (d."Time", d.ctid) >= (s.first_due, s.first_place)
+                  AND (d."Time", d.ctid) < (s.end_due, s.end_place)
+                  AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+                    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
+                  )))
+                UNION ALL
+                SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
+                       d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
+                       coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
+                FROM "public"."Sales_Orders_TimeoutData" d
+                WHERE s.by_place AND d."Time" IS NOT DISTINCT FROM s.first_due
+                  AND d.ctid >= s.first_place AND d.ctid < s.end_place
+                  AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+                    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
+                  )))
+            ) planned
+            WHERE NOT EXISTS (
                 SELECT FROM "public"."duesweep_attempts" a
-                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
+                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = planned.id
                   AND a.next_attempt_at > statement_timestamp()
-              )
-            UNION ALL
-            SELECT d."Time" AS due, d.ctid AS place, d."Id" AS id, coalesce(d."Destination", '') AS forward,
-                   d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
-                   coalesce(octet_length(d."Headers"), 0)::bigint + coalesce(octet_length(d."State"), 0) AS bytes
-            FROM "public"."Sales_Orders_TimeoutData" d
-            WHERE s.by_place AND d."Time" IS NOT DISTINCT FROM s.first_due
-              AND d.ctid >= s.first_place AND d.ctid < s.end_place
-              AND ( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
-                SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping", "Shipping@%", "\\"Shipping\\"", "\\"public\\".\\"Shipping\\""]'::jsonb) p
-              )))
-              AND NOT EXISTS (
-                SELECT FROM "public"."duesweep_attempts" a
-                WHERE a.source = 'nsb/Sales.Orders.Delayed' AND a.message_key = d."Id"
-                  AND a.next_attempt_at > statement_timestamp()
-              )
+            )
             LIMIT '2000000'::bigint
         ) pending
     ) k
