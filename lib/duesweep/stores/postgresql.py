@@ -251,20 +251,22 @@ class PostgreSql(Dialect):
 
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """And whether the slice is read by place: all of it is in one Due, and on fewer pages than
-        this Due has messages, all of which the index would lead to.
+        this Due has messages, all of which the index would lead to. The first and the last slice
+        are open: a row that an UPDATE or VACUUM FULL moves is still in a slice.
         """
-        bounds = [(self.due_in(since), _FIRST_PLACE), ("infinity", _LAST_PLACE)]
-        if ends:
-            firsts = [(row.due, row.place) for row in ends[:-1]]
-            bounds = [*firsts, (ends[-1].due, f"({_page(ends[-1].place) + 1},0)")]
+        inner = [(row.due, row.place) for row in ends[1:-1]]
+        bounds = [(self.due_in(since), _FIRST_PLACE), *inner, ("infinity", _LAST_PLACE)]
         begun = Counter(row.due for row in ends[:-1] if row.has_ranges)
+        page_bounds = [0, *(_page(place) for _, place in inner), ends[-1].pages if ends else 0]
         spans = []
-        for (due, first), (end_due, end) in pairwise(bounds):
-            pages = _page(end) - _page(first)
-            by_place = due == end_due and pages < begun[due] * ends[0].size
+        for number, ((due, first), (end_due, end)) in enumerate(pairwise(bounds)):
+            pages = page_bounds[number + 1] - page_bounds[number]
+            in_one = bool(ends) and ends[number].due == ends[number + 1].due
+            by_place = in_one and pages < begun[ends[number].due] * ends[0].size
+            start = ends[number].due if by_place else due
             at = [
                 f"{literal(each)}::{kind.names['due_type']}, {literal(place)}::tid"
-                for each, place in ((due, first), (end_due, end))
+                for each, place in ((start, first), (end_due, end))
             ]
             spans.append(f"{', '.join(at)}, {str(by_place).lower()}")
         return numbered(spans)

@@ -372,6 +372,27 @@ def test_slice_of_one_due_reads_the_counters_once_also_without_statistics(
     assert max(node["Actual Loops"] for node in _nodes(explained[0])) == 1
 
 
+@pytest.mark.parametrize("moves", ["UPDATE {} SET headers = headers || ' '", "VACUUM FULL {}"])
+@pytest.mark.parametrize("step", ["0 s", "1 us"])
+def test_row_that_moves_before_it_is_read_is_in_a_slice_nevertheless(
+    subject: DelayedTableUnderTest, moves: str, step: str
+) -> None:
+    endpoint = subject.endpoint
+    load = (
+        f"INSERT INTO {endpoint.delayed} (headers, body, due) SELECT '{{}}', 'x',"
+        f" timestamptz '2026-01-01 00:00Z' + n * interval '{step}' FROM generate_series(1, 600) n"
+    )
+    for statement in (load, f"DELETE FROM {endpoint.delayed}", load):
+        endpoint.execute(statement)
+    with subject.store.open_driver() as session:
+        plan = session.plan(session.horizon(), Slicing(3))
+        endpoint.execute(moves.format(endpoint.delayed))
+        slices = [read_claim_keys(session.claim_keys(plan, number)).keys for number in range(3)]
+
+    assert ("true)" in plan.claim_keys_query) is (step == "0 s")
+    assert sorted(key[:36] for keys in slices for key in keys) == endpoint.waiting()
+
+
 def _nodes(explained: Any) -> Iterator[Any]:
     """The nodes of a recorded plan."""
     for node in explained.get("Plans", (explained["Plan"],) if "Plan" in explained else ()):

@@ -174,7 +174,9 @@ FROM parts p JOIN pg_class c ON c.oid = p.oid;
 SELECT due::text AS due, place::text AS place, total, size,
        -- In PostgreSQL 13 a range of places costs a scan of the table; in each part of one, it costs a range.
        current_setting('server_version_num')::int >= 140000
-           AND part NOT IN (SELECT inhrelid FROM pg_inherits) AS has_ranges
+           AND part NOT IN (SELECT inhrelid FROM pg_inherits) AS has_ranges,
+       -- Of the table.
+       pg_relation_size(part) / current_setting('block_size')::int AS pages
 FROM (
     SELECT pending.*, (total - 1) / greatest(
         least(%(slices)s::bigint, (total - 1) / %(least_rows)s::bigint + 1),
