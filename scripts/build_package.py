@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "lib"
-PACKAGE = "duesweep"
+# As in a wheel: the commands of a driver on a cluster are in both.
+PACKAGES = ("duesweep", "duesweep_transport")
 ARCHIVE = ROOT / "build" / "duesweep.zip"
 SUFFIXES = {".py", ".sql", ".toml"}
 
@@ -19,7 +20,7 @@ def package() -> bytes:
     """The archive's content."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        for file in sorted((LIB / PACKAGE).rglob("*")):
+        for file in sorted(file for name in PACKAGES for file in (LIB / name).rglob("*")):
             if file.suffix in SUFFIXES:
                 # A ZipInfo of its own has a fixed date; stored, not packed, it imports faster.
                 name = file.relative_to(LIB).as_posix()

@@ -49,7 +49,9 @@ def test_archive_tells_its_version_without_spark_and_has_all_statements(
     archive.write_bytes(package())
 
     # Isolated: neither the checkout on the path nor its settings.
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); " + (
+    lib = str(ROOT / "lib")
+    paths = f"{str(archive)!r}, *(path for path in sys.path if path != {lib!r})"
+    code = f"import sys; sys.path = [{paths}]; " + (
         "from duesweep.cli.app import main; print(sys.modules['duesweep'].__file__); "
         "main(['--version']); print('pyspark' in sys.modules); import json; "
         "from duesweep.drivers.statements import statements; "
