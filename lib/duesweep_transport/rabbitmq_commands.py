@@ -53,12 +53,12 @@ def send_to_endpoint(
 
     Example: duesweep rabbitmq send Billing --body '{}' --delay 1h
     """
-    from duesweep_transport import configured as broker
+    from duesweep_transport import brokers
 
     if delay is not None and delay.isdecimal():
         delay += "s"
     message = content.message(delay)
-    with broker.sender(on.loaded(), on.connection) as sender:
+    with brokers.sender(on.loaded(), on.connection) as sender:
         try:
             sent_id = sender.send(name, message)
         except RefusedMessageError:
@@ -94,10 +94,10 @@ def verify(*, on: On) -> Result:
     Example: duesweep rabbitmq delays verify
     """
     from duesweep.operations.doctor import Diagnosis
-    from duesweep_transport import configured as broker
+    from duesweep_transport import brokers
 
     config = on.loaded()
-    found = Diagnosis.of(config.store.endpoint, broker.ladder_findings(config, on.connection))
+    found = Diagnosis.of(config.store.endpoint, brokers.ladder_findings(config, on.connection))
     return Result(found, upkeep.diagnosis(found, is_verbose=True))
 
 
@@ -132,10 +132,10 @@ def migrate(
     Example: duesweep rabbitmq delays migrate --dry-run
     """
     from duesweep.operations.duesweep import Stop
-    from duesweep_transport import configured as broker
+    from duesweep_transport import brokers
     from duesweep_transport.migration import MigrationReport
 
-    migration = broker.migration(on.loaded(), on.connection)
+    migration = brokers.migration(on.loaded(), on.connection)
     if dry_run:
         found = migration.count()
         levels = [{"queue": one.queue, "waiting": one.waiting} for one in found.levels]
@@ -167,9 +167,9 @@ def create_endpoint(
 
 
 def _create_on_broker(on: On, endpoints: Sequence[str]) -> Result:
-    from duesweep_transport import configured as broker
+    from duesweep_transport import brokers
 
-    installer = broker.installer(on.loaded(), on.connection, endpoints)
+    installer = brokers.installer(on.loaded(), on.connection, endpoints)
     created = [str(one) for one in installer.install(rebind=False)]
     # A broker does not say whether a binding was new, so bindings are never listed.
     told = [f"created {one}" for one in created] or ["Everything exists."]

@@ -12,7 +12,7 @@ results of a sweep. A new column that an older version may leave empty is no suc
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -123,13 +123,44 @@ def close_slice(planned: int, claimed: int, ends: Sequence[SliceEnd]) -> SliceEn
         seen = _without_claimed(last_end.account, planned, claimed)
         return replace(last_end, account=_close(planned, claimed, replace(seen, left=planned)))
     last = complete[-1]
-    # The journal has the claims of other runs of the task. This run may have seen it as gone.
-    by_others = max(0, claimed - last.claimed)
-    # The read was complete. So messages that it did not find left after the plan was made.
-    before = max(0, planned - last.given - by_others)
+    # The read was complete. So messages that it did not find left the slice after the plan.
+    before = _missing(planned, claimed, last)
     seen = _without_claimed(last, planned, claimed)
     account = _close(max(planned, last.given), claimed, replace(seen, gone=seen.gone + before))
     return replace(last_end, account=account, reason=None)
+
+
+def _missing(planned: int, claimed: int, last: Account) -> int:
+    """How many planned messages the last complete run did not find, and no other run claimed."""
+    # The journal has the claims of other runs of the task. This run may have seen it as gone.
+    by_others = max(0, claimed - last.claimed)
+    return max(0, planned - last.given - by_others)
+
+
+def close_slices(
+    planned: Sequence[int], claimed: Mapping[int, int], ends: Mapping[int, Sequence[SliceEnd]]
+) -> SliceEnd:
+    """The end of a sweep from its slices, whose values are as for `close_slice`.
+
+    A row that moves in the table after the plan may leave one slice for another: what one lacks
+    and another was given in addition is counted once, and is not gone.
+    """
+    closed = [
+        close_slice(wanted, claimed.get(number, 0), ends.get(number, ()))
+        for number, wanted in enumerate(planned)
+    ]
+    total = add_ends(closed)
+    missing = sum(
+        _missing(wanted, claimed.get(number, 0), complete[-1])
+        for number, wanted in enumerate(planned)
+        if (complete := [end.account for end in ends.get(number, ()) if end.reason is None])
+    )
+    added = total.account.given - sum(planned)
+    twice = max(0, min(missing, added, total.account.gone))
+    account = replace(
+        total.account, given=total.account.given - twice, gone=total.account.gone - twice
+    )
+    return replace(total, account=account)
 
 
 def add_ends(ends: Iterable[SliceEnd]) -> SliceEnd:

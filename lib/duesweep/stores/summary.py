@@ -11,9 +11,8 @@ from duesweep.core.account import (
     Account,
     SliceEnd,
     SweepSummary,
-    add_ends,
     careful_from_text,
-    close_slice,
+    close_slices,
     report_from_text,
 )
 
@@ -100,10 +99,7 @@ def _closed(row: Any, totals: Sequence[Any], ends: Sequence[Any]) -> SliceEnd:
         breakers = tuple(report_from_text(end.breakers))
         careful = careful_from_text(end.careful_batches)
         ended.setdefault(end.slice, []).append(SliceEnd(counts, end.reason, breakers, careful))
-    return add_ends(
-        close_slice(int(wanted), claimed.get(number, 0), ended.get(number, ()))
-        for number, wanted in enumerate(planned_slices(row))
-    )
+    return close_slices([int(wanted) for wanted in planned_slices(row)], claimed, ended)
 
 
 def _sum(totals: Sequence[Any], name: str) -> int:

@@ -15,6 +15,7 @@ from duesweep.core.account import (
     SliceEnd,
     add_ends,
     close_slice,
+    close_slices,
 )
 
 COUNTS = st.integers(0, 50)
@@ -100,6 +101,44 @@ def test_account_of_a_slice(case: str) -> None:
     assert close_slice(planned, claimed, ends) == expected
 
 
+# The messages that were planned for two slices, the claims from them, the ends of their tasks, and
+# the end of the sweep.
+_MOVED: dict[str, tuple[list[int], list[int], list[SliceEnd], SliceEnd]] = {
+    "rows that moved into another slice are neither new nor gone": (
+        *([300, 300], [600, 0], [end(given=600, claimed=600), end()]),
+        end(given=600, claimed=600),
+    ),
+    "rows that left both slices are gone": (
+        *([300, 300], [290, 280], [end(given=290, claimed=290), end(given=280, claimed=280)]),
+        end(given=600, claimed=570, gone=30),
+    ),
+    "more moved than the other slice was given": (
+        *([300, 300], [310, 200], [end(given=310, claimed=310), end(given=200, claimed=200)]),
+        end(given=600, claimed=510, gone=90),
+    ),
+    "rows that became eligible after the plan are given in addition": (
+        *([300, 300], [310, 300], [end(given=310, claimed=310), end(given=300, claimed=300)]),
+        end(given=610, claimed=610),
+    ),
+    "what was read and then gone stays gone": (
+        *(
+            [300, 300],
+            [310, 295],
+            [end(given=310, claimed=310), end(given=300, claimed=295, gone=5)],
+        ),
+        end(given=610, claimed=605, gone=5),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _MOVED)
+def test_row_that_moved_from_slice_to_slice_counts_once(case: str) -> None:
+    planned, claimed, ends, expected = _MOVED[case]
+    closed = close_slices(planned, dict(enumerate(claimed)), {0: ends[:1], 1: ends[1:]})
+
+    assert closed == expected
+
+
 def test_sweep_is_complete_only_if_all_its_slices_are() -> None:
     slices = [end(given=5, claimed=5), end("locked", given=6, claimed=2, left=4)]
 
@@ -143,6 +182,21 @@ def test_account_adds_up_whatever_was_seen(
     assert a.given >= planned
     assert min(a.skipped, a.gone, a.later, a.held, a.left, a.unexplained) >= 0
     assert (closed.reason is None) == any(e.reason is None for e in ends)
+
+
+@given(slices=st.lists(st.tuples(COUNTS, COUNTS, ENDS), max_size=4))
+def test_account_of_a_sweep_adds_up_whatever_was_seen(
+    slices: list[tuple[int, int, list[SliceEnd]]],
+) -> None:
+    planned, claimed, ends = ([one[at] for one in slices] for at in range(3))
+    closed = close_slices(planned, dict(enumerate(claimed)), dict(enumerate(ends)))
+
+    a, alone = closed.account, add_ends(close_slice(*one) for one in slices).account
+    assert a.claimed == sum(claimed)
+    assert a.given >= sum(planned)
+    assert a.gone >= 0
+    assert a.unexplained == alone.unexplained
+    assert alone.given - a.given == alone.gone - a.gone >= 0
 
 
 def test_sum_of_accounts_is_that_of_each_count() -> None:
