@@ -142,8 +142,8 @@ def close_slices(
 ) -> SliceEnd:
     """The end of a sweep from its slices, whose values are as for `close_slice`.
 
-    A row that moves in the table after the plan may leave one slice for another: what one lacks
-    and another was given in addition is counted once, and is not gone.
+    A row that moves in the table after the plan may leave one slice for another. It counts once,
+    and is not gone.
     """
     closed = [
         close_slice(wanted, claimed.get(number, 0), ends.get(number, ()))
