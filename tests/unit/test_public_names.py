@@ -2,10 +2,13 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import duesweep
+from duesweep.config import Config
+from duesweep.operations import duesweep as contents
 
 _PACKAGE = Path(duesweep.__file__).parent
 
@@ -38,3 +41,28 @@ def test_each_is_there_for_programs_and_for_checkers_of_types(name: str) -> None
 def test_types_are_shipped() -> None:
     for name in ("duesweep", "duesweep_testing", "duesweep_transport"):
         assert (_PACKAGE.with_name(name) / "py.typed").is_file()
+
+
+def test_method_of_a_subclass_stays_although_it_calls_the_one_of_its_base(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(
+        "duesweep.operations.pauses.resume", lambda _, destination: calls.append(destination)
+    )
+
+    class Guarded(duesweep.Duesweep):
+        def resume(self, destination: str) -> Any:
+            calls.append("guarded")
+            return super().resume(destination)
+
+    # As before the first use, whatever other tests did.
+    method = contents._Method("pauses", "resume")  # noqa: SLF001 - a method that is not used yet
+    method.__set_name__(duesweep.Duesweep, "resume")
+    monkeypatch.setattr(duesweep.Duesweep, "resume", method)
+    endpoint = Guarded(Config.model_construct())
+
+    endpoint.resume("A")
+    endpoint.resume("B")
+
+    assert calls == ["guarded", "A", "guarded", "B"]

@@ -63,12 +63,13 @@ else:
             self._file, self._function = file, function
 
         def __set_name__(self, owner: type, name: str) -> None:
-            self._name = name
+            self._owner, self._name = owner, name
 
         def __get__(self, one: object, owner: type) -> Callable[..., Any]:
             module = import_module(f"duesweep.operations.{self._file}")
             function = getattr(module, self._function)
-            setattr(owner, self._name, function)
+            # Not in `owner`, which may be a subclass with a method of its own that called this.
+            setattr(self._owner, self._name, function)
             return function.__get__(one, owner)
 
     class _File:
