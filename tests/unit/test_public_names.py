@@ -47,6 +47,10 @@ def test_method_of_a_subclass_stays_although_it_calls_the_one_of_its_base(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
+    # As before the first use, whatever other tests did.
+    method = contents._Method("pauses", "resume")  # noqa: SLF001 - a method that is not used yet
+    method.__set_name__(duesweep.Duesweep, "resume")
+    monkeypatch.setattr(duesweep.Duesweep, "resume", method)
     monkeypatch.setattr(
         "duesweep.operations.pauses.resume", lambda _, destination: calls.append(destination)
     )
@@ -56,10 +60,6 @@ def test_method_of_a_subclass_stays_although_it_calls_the_one_of_its_base(
             calls.append("guarded")
             return super().resume(destination)
 
-    # As before the first use, whatever other tests did.
-    method = contents._Method("pauses", "resume")  # noqa: SLF001 - a method that is not used yet
-    method.__set_name__(duesweep.Duesweep, "resume")
-    monkeypatch.setattr(duesweep.Duesweep, "resume", method)
     endpoint = Guarded(Config.model_construct())
 
     endpoint.resume("A")
