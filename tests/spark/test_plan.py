@@ -1,5 +1,8 @@
 """Slices of a plan."""
 
+import sys
+from zipimport import zipimporter
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -88,3 +91,22 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     assert found.application_name == "duesweep plan"
     assert found.idle_in_transaction_session_timeout == "10min"
     assert found.statement_timeout == "9s"
+
+
+def test_worker_that_has_swept_looks_into_no_archive_before_its_next_task(
+    spark: SparkSession, endpoint: Endpoint
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(2)
+
+    summary = run_sweep(endpoint, SparkEngine(spark), sweep__slices=1)
+
+    def archives(_: object) -> list[tuple[bool, list[str]]]:
+        finders = sys.path_importer_cache.items()
+        has_swept = "duesweep.sweep.slice" in sys.modules
+        return [(has_swept, [path for path, one in finders if isinstance(one, zipimporter)])]
+
+    # More tasks than workers, which are reused.
+    found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(archives).collect()
+    assert summary.dispatched == 2
+    assert (True, []) in found
