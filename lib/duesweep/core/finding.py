@@ -53,8 +53,6 @@ class Check(StrEnum):
     SERVER_TIME_ZONE = "server-time-zone"
     WRITER_TIME_ZONE = "writer-time-zone"
     READ_COMMITTED_SNAPSHOT = "read-committed-snapshot"
-    SNAPSHOT_ISOLATION = "snapshot-isolation"
-    LOCK_ESCALATION = "lock-escalation"
     SETUP = "setup"
     ONE_DELAYED_TABLE = "one-delayed-table"
     TABLE_EXISTS = "table-exists"
@@ -211,10 +209,10 @@ class ClockReading:
         return self.server - (self.before + self.round_trip / 2)
 
 
-def reachable(setting: str, version: str, readings: Sequence[ClockReading]) -> Finding:
+def reachable(setting: str, readings: Sequence[ClockReading]) -> Finding:
     """The server answers."""
     took = min(reading.round_trip for reading in readings) / timedelta(milliseconds=1)
-    text = f"{version} answers within {max(took, 0.1):.1f} ms"
+    text = f"The server answers within {max(took, 0.1):.1f} ms"
     return ok(Check.SERVER_REACHABLE, setting, text)
 
 

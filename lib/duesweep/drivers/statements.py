@@ -238,19 +238,20 @@ Columns = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """`columns` are names to types. `missing_rights`: the rights that were asked about
-    and that this user lacks. `indexed` are the first columns of its indexes, `indexed_in_part` of
-    indexes that leave rows out. `mark` says the format of duesweep's own tables. `is_unlogged`: a
-    crash of the server empties the table. `has_rules`: rules or policies could change an INSERT.
-    `hidden`: how row-level security hides rows from this user, or refuses some; None: it does not.
-    `has_key`: rows are unique by an index. `unidentified`: the part of it that is published for
-    replication without an identity, which stops changes. `hooks`: triggers and rules that could
-    drop rows.
+    """`columns` are names to types. `missing_rights`: the rights that were asked about and that
+    this user lacks; `grants` are the statements that grant them. `indexed` are the first columns of
+    its indexes, `indexed_in_part` of indexes that leave rows out. `mark` says the format of
+    duesweep's own tables. `is_unlogged`: a crash of the server empties the table. `has_rules`:
+    rules or policies could change an INSERT. `hidden`: how row-level security hides rows from this
+    user, or refuses some; None: it does not. `has_key`: rows are unique by an index.
+    `unidentified`: the part of it that is published for replication without an identity, which
+    stops changes. `hooks`: triggers and rules that could drop rows.
     """
 
     is_table: bool
     columns: Mapping[str, str]
     missing_rights: Sequence[str] = ()
+    grants: Sequence[str] = ()
     indexed: frozenset[str] = field(default_factory=frozenset)
     indexed_in_part: frozenset[str] = field(default_factory=frozenset)
     mark: str | None = None

@@ -111,8 +111,6 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
 class PostgreSqlQueue(QueueTables):
     """All queue tables of one database."""
 
-    _GRANTEE: ClassVar[str] = "role"
-    _GRANT: ClassVar[str] = "grant it (and USAGE on its sequence and schema)"
     _SERVER: ClassVar[str] = "PostgreSQL"
     _DIALECT: ClassVar[Dialect] = POSTGRESQL
     _CONNECTION: ClassVar[type[Session]] = PostgreSqlSession

@@ -179,8 +179,6 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
 class SqlServerQueue(QueueTables):
     """All queue tables of one server."""
 
-    _GRANTEE: ClassVar[str] = "user"
-    _GRANT: ClassVar[str] = "grant it"
     _SERVER: ClassVar[str] = "SQL Server"
     _DIALECT: ClassVar[Dialect] = SQL_SERVER
     _CONNECTION: ClassVar[type[Session]] = SqlServerSession

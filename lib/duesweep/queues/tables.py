@@ -148,9 +148,7 @@ class QueueTables(Queue):
     database; `holds_own_queue`: the endpoint's own queue has to be there.
     """
 
-    # To whom a server grants rights, other grants, and the database that must have the store.
-    _GRANTEE: ClassVar[str]
-    _GRANT: ClassVar[str]
+    # The server that must have the store.
     _SERVER: ClassVar[str]
     _DIALECT: ClassVar[Dialect]
     _CONNECTION: ClassVar[type[Session]]
@@ -228,8 +226,8 @@ class QueueTables(Queue):
             raise ConfigError(f"{what}: {error}", advice=advice) from error
         if missing := found.missing_rights:
             raise ConfigError(
-                f"{what}: the sweeper's {self._GRANTEE} lacks {', '.join(missing)} on {table}",
-                advice=self._GRANT,
+                f"{what}: the sweeper's user lacks {', '.join(missing)} on {table}",
+                advice=f"run {'; '.join(found.grants)}",
             )
         if found.hidden is not None:
             problem = found.hidden.problem

@@ -3,10 +3,9 @@ of a database. A check judges the row of its own statement.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,18 +22,14 @@ from duesweep.core.finding import (
     Check,
     Finding,
     Severity,
-    clock_skew,
     fault,
     ok,
-    reachable,
-    read_clock,
     skipped,
     stop,
     warning,
 )
 from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.postgresql.catalog import (
     column_lists,
     find_table,
@@ -44,7 +39,6 @@ from duesweep.drivers.postgresql.catalog import (
 )
 from duesweep.drivers.postgresql.session import (
     PostgreSqlSession,
-    connect,
     text_of,
 )
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
@@ -53,20 +47,14 @@ from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
-    ExaminedTable,
-    Grants,
     WantedTable,
-    all_table_findings,
     dropping,
-    empty_beside_full,
     refusing,
-    wanted_tables,
 )
 from duesweep.stores.zone import agree, writer_time_zone
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
-_MAXIMA = {"smallint": 2**15 - 1, "integer": 2**31 - 1, "bigint": 2**63 - 1}
 _WARN_AT, _FAULT_AT = 0.5, 0.9
 # The sources of settings that a session, or its connection string, sets for itself.
 _OWN_SOURCES = {"session", "client"}
@@ -211,22 +199,38 @@ def _index_name(delayed: TableName) -> str:
 
 
 def check_session(
-    session: Session, setting: str, location: Location | None = None
+    session: PostgreSqlSession, setting: str, location: Location | None = None
 ) -> Iterator[Finding]:
     """Whether a database takes writes, its text has an encoding, and it knows the time zone of
     `location`; `setting` names the database.
     """
     about = session.row("describe_session")
+    yield _version(setting, about)
     yield writable(setting, about)
+    yield _durability(setting, about)
+    sslmode = session.tls.get("sslmode", "prefer")
+    yield certificate(setting, sslmode, is_encrypted=session.is_encrypted)
     yield _encoding(setting, about)
-    if location is not None and location.writer_time_zone is not None:
-        try:
-            with session.transaction():
-                session.row("set_zone", zone=location.writer_time_zone)
-        except StoreError as error:
-            if error.transient:
-                raise
-            yield _unknown_zone(setting, location.writer_time_zone)
+    yield ok(Check.POOLER, setting, _POOLERS[session.start.is_pooled])
+    zone = None if location is None else location.writer_time_zone
+    if zone is not None and _is_unknown(session, zone):
+        refusal = Problem(
+            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+            "give a name out of pg_timezone_names",
+        )
+        yield stop(Check.WRITER_TIME_ZONE, setting, refusal)
+
+
+def _is_unknown(session: Session, zone: str) -> bool:
+    """Whether the server refuses a time zone."""
+    try:
+        with session.transaction():
+            session.row("set_zone", zone=zone)
+    except StoreError as error:
+        if error.transient:
+            raise
+        return True
+    return False
 
 
 # A trigger may check what NServiceBus writes.
@@ -246,6 +250,8 @@ def try_hooks(
     """Whether a trigger or a rule drops rows that a sweep adds or removes, or refuses it: only a
     trial shows that. It is rolled back.
     """
+    if found.missing_rights:
+        return []
     session.begin()
     try:
         # A trigger that waits for the end of a transaction would never run in one that is undone.
@@ -280,104 +286,14 @@ def _try_hooks(
     return [] if is_removed else [dropping(wanted, found, "keeps a message that is removed")]
 
 
-POSTGRESQL_TABLES = Tables(
-    check_session=check_session,
-    find=find_tables,
-    with_indexes=_with_indexes,
-    columns=_columns,
-    estimate_rows=_estimate_rows,
-    similar=similar_tables,
-    hidden_rows=hidden_rows,
-    try_hooks=try_hooks,
-    creation=_creation,
-    script=_script,
-    script_of=lambda _, texts: "\n".join(texts),
-    create=_create,
-    grants=_grants,
-    due_index=_due_index,
-    index_creation=None,
-    body_string="bodystring",
-)
-
-
-def examine(
-    dsn: str,
-    setting: str,
-    queues: Callable[[], Sequence[WantedTable]],
-    queue_columns: Columns,
-    *,
-    store: Location | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+def more_findings(
+    session: PostgreSqlSession, setting: str, store: Location | None, queue_columns: Columns
 ) -> Iterator[Finding]:
-    """Findings on a database, and on the queue tables that are expected there. Any table with
-    `queue_columns` is a queue table. `store` is None if no messages wait there. Raises
-    `ConfigError` and `StoreError` if no session can be opened.
-    """
-    with connect(dsn, timeouts.task) as connection:
-        server = connection.row("doctor_server")
-        yield from server_findings(connection, setting, server)
-        wanted = [*(wanted_tables(store, store.delayed) if store else ()), *queues()]
-        sequences = connection.rows("doctor_sequences", **column_lists(queue_columns))
-        tables = list(_examined(connection, wanted, role=server.role, sequences=sequences))
-        yield from all_table_findings(setting, tables, partial(similar_tables, connection))
-        if store is not None and any(
-            one.table == store.delayed and found for one, found, _ in tables
-        ):
-            yield from empty_beside_full(connection, store, store.delayed)
-        for one, found, _ in tables:
-            if found is not None and found.hooks and not found.missing_rights:
-                yield from try_hooks(connection, store, one, found)
-        if store is not None:
-            yield from _zones(connection, setting, store)
-        yield from headroom(setting, sequences)
-
-
-def server_findings(connection: PostgreSqlSession, setting: str, server: Any) -> Iterator[Finding]:
-    """Findings on the server, of which `doctor_server` told, and on this session of it."""
-    session = connection.row("describe_session")
-
-    def now() -> datetime:
-        now: datetime = connection.row("doctor_clock").now
-        return now
-
-    readings = read_clock(now)
-    yield reachable(setting, f"PostgreSQL {server.version}", readings)
-    yield _version(setting, server)
-    yield writable(setting, session, is_replica=server.is_replica)
-    yield _durability(setting, server)
-    yield certificate(
-        setting, connection.tls.get("sslmode", "prefer"), is_encrypted=connection.is_encrypted
-    )
-    yield _encoding(setting, session)
-    yield clock_skew(setting, readings)
-    yield ok(Check.POOLER, setting, _POOLERS[connection.start.is_pooled])
-    yield time_outs(setting, connection.rows("doctor_time_outs"))
-
-
-def _examined(
-    connection: PostgreSqlSession,
-    all_wanted: Sequence[WantedTable],
-    *,
-    role: str,
-    sequences: Sequence[Any],
-) -> Iterator[ExaminedTable]:
-    there = find_tables(connection, {wanted.table: wanted.rights for wanted in all_wanted})
-    for wanted in all_wanted:
-        found = there.get(wanted.table)
-        if found is not None:
-            found = _with_indexes(connection, wanted.table, found)
-        yield wanted, found, _grants_on(wanted, quote_name(role), sequences)
-
-
-def _grants_on(wanted: WantedTable, user: str, sequences: Sequence[Any]) -> Grants:
-    # An INSERT also needs the sequence behind a column.
-    lacking = {
-        f"USAGE on its sequence {row.sequence}": f"GRANT USAGE ON SEQUENCE {row.sequence} TO {user}"
-        for row in sequences
-        if _table_of(row) == wanted.name and not row.may_use
-    }
-    usage = f"GRANT USAGE ON SCHEMA {quote_name(wanted.table.schema)} TO {user}"
-    return Grants(f"ON {wanted.table} TO {user}", [usage], lacking)
+    """What only the doctor asks."""
+    yield time_outs(setting, session.rows("doctor_time_outs"))
+    if store is not None:
+        yield from _zones(session, setting, store)
+    yield from headroom(setting, session.rows("doctor_sequences", **column_lists(queue_columns)))
 
 
 def _version(setting: str, server: Any) -> Finding:
@@ -391,7 +307,7 @@ def _version(setting: str, server: Any) -> Finding:
     )
 
 
-def writable(setting: str, session: Any, *, is_replica: bool = False) -> Finding:
+def writable(setting: str, session: Any) -> Finding:
     """Whether a session, as `describe_session` says, may write."""
     if not session.is_read_only:
         return ok(Check.SERVER_WRITABLE, setting, "Sessions can write")
@@ -399,7 +315,7 @@ def writable(setting: str, session: Any, *, is_replica: bool = False) -> Finding
         f"The session that {setting} opens is read-only",
         "connect to the primary server, with a role that may write",
     )
-    why = "This is a replica" if is_replica else None
+    why = "This is a replica" if session.is_replica else None
     return stop(Check.SERVER_WRITABLE, setting, refusal, found=why)
 
 
@@ -491,8 +407,8 @@ def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iter
     # Only if the time zone of the writers' sessions decides the meaning of a Due.
     if store.kind.time_zone is not None or find_table(connection, store.delayed) is None:
         return
-    zone, source = connection.zone_at_start()
-    text = f"This role's sessions are in {zone} (from: {source}), duesweep's in UTC"
+    at_start, source = connection.zone_at_start()
+    text = f"This role's sessions are in {at_start} (from: {source}), duesweep's in UTC"
     yield ok(Check.SERVER_TIME_ZONE, setting, text)
     writers, problem = None, None
     try:
@@ -500,61 +416,31 @@ def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iter
     except ConfigError as error:
         problem = str(error)
     override = store.writer_time_zone
-    minutes = _minutes(connection, override or writers)
-    if minutes is not None and override and writers and agree(connection, {override, writers}):
-        # Another name of the same clock.
-        writers = override
-    yield writer_zone(setting, override, writers, minutes, problem=problem)
-
-
-def _minutes(connection: PostgreSqlSession, zone: str | None) -> tuple[int, int] | None:
-    if zone is None:
-        return None
-    try:
-        row = connection.row("doctor_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        return None
-    return row.least, row.most
-
-
-def writer_zone(
-    setting: str,
-    override: str | None,
-    writers: str | None,
-    minutes: tuple[int, int] | None,
-    *,
-    problem: str | None = None,
-) -> Finding:
-    """The meaning of the writers' zone for a stored Due. `override` is
-    store.writer_time_zone, `writers` the zone of the roles that write to the delayed table; if it
-    is not known, `problem` says why. `minutes`: the least and the most that the zone in use is
-    ahead of UTC within a year; None if the server does not know that zone.
-    """
-    check, zone = Check.WRITER_TIME_ZONE, override or writers
-    if zone is None:
+    if (zone := override or writers) is None:
         how = f"Give the roles that write one zone (ALTER ROLE … SET TimeZone), or {_OVERRIDE}"
-        return fault(check, setting, str(problem), how)
-    if minutes is None:
-        return _unknown_zone(setting, zone)
-    if override and writers and writers != override:
+        yield fault(Check.WRITER_TIME_ZONE, setting, str(problem), how)
+    elif not _is_unknown(connection, zone):
+        if override and writers and agree(connection, {override, writers}):
+            # Another name of the same clock.
+            writers = override
+        row = connection.row("doctor_zone", zone=zone)
+        yield writer_zone(setting, zone, writers, (row.least, row.most))
+
+
+def writer_zone(setting: str, zone: str, writers: str | None, minutes: tuple[int, int]) -> Finding:
+    """The meaning of the zone that is used for a stored Due. `writers`: the zone of the roles that
+    write to the delayed table, None if that is not known. `minutes`: the least and the most that
+    `zone` is ahead of UTC within a year.
+    """
+    if writers not in {None, zone}:
         return warning(
-            check,
+            Check.WRITER_TIME_ZONE,
             setting,
-            f"store.writer_time_zone is {override}, but the writers' settings say "
+            f"store.writer_time_zone is {zone}, but the writers' settings say "
             f"{writers}: if these are right, messages leave early or late by the difference",
             "Leave store.writer_time_zone out, unless the endpoints' connection strings set a zone",
         )
     return _zone_meaning(setting, zone, minutes)
-
-
-def _unknown_zone(setting: str, zone: str) -> Finding:
-    refusal = Problem(
-        f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-        "give a name out of pg_timezone_names",
-    )
-    return stop(Check.WRITER_TIME_ZONE, setting, refusal)
 
 
 def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
@@ -596,14 +482,9 @@ def headroom(setting: str, sequences: Sequence[Any]) -> Iterator[Finding]:
         yield ok(Check.SEQ_HEADROOM, setting, text)
 
 
-def _limit(row: Any) -> int:
-    """The highest number that both the sequence and its column can hold."""
-    return int(min(row.most, _MAXIMA.get(row.column_type, row.most)))
-
-
 def _used(row: Any) -> float:
     """The share of the numbers that is used up, from 0 to 1. A new sequence has no last one."""
-    return (row.last or 0) / _limit(row)
+    return (row.last or 0) / int(row.most)
 
 
 def _table_of(row: Any) -> str:
@@ -611,9 +492,9 @@ def _table_of(row: Any) -> str:
 
 
 def _tight(row: Any) -> Finding:
-    left = _limit(row) - (row.last or 0)
+    left = row.most - (row.last or 0)
     widen = f"ALTER TABLE {_table_of(row)} ALTER COLUMN seq TYPE bigint"
-    raise_limit = f"ALTER SEQUENCE {row.sequence} AS bigint MAXVALUE {_MAXIMA['bigint']}"
+    raise_limit = f"ALTER SEQUENCE {row.sequence} AS bigint MAXVALUE {2**63 - 1}"
     return Finding(
         Check.SEQ_HEADROOM,
         Severity.FAULT if _used(row) >= _FAULT_AT else Severity.WARNING,
@@ -626,3 +507,24 @@ def _tight(row: Any) -> Finding:
             raise_limit,
         ],
     )
+
+
+POSTGRESQL_TABLES = Tables(
+    check_session=check_session,
+    more_findings=more_findings,
+    find=find_tables,
+    with_indexes=_with_indexes,
+    columns=_columns,
+    estimate_rows=_estimate_rows,
+    similar=similar_tables,
+    hidden_rows=hidden_rows,
+    try_hooks=try_hooks,
+    creation=_creation,
+    script=_script,
+    script_of=lambda _, texts: "\n".join(texts),
+    create=_create,
+    grants=_grants,
+    due_index=_due_index,
+    index_creation=None,
+    body_string="bodystring",
+)

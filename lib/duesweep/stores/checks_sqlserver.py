@@ -2,10 +2,7 @@
 of a database. A check judges the row of its own statement.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
@@ -14,24 +11,12 @@ from duesweep.core.errors import ConfigError, Problem, StoreError, capitalized
 from duesweep.core.finding import (
     Check,
     Finding,
-    clock_skew,
-    fault,
     ok,
-    reachable,
-    read_clock,
-    skipped,
     stop,
     warning,
 )
-from duesweep.core.policy import (
-    DEFAULT_TIMEOUTS,
-    MAX_BATCH_ROWS,
-    SCANNED_ROWS,
-    Timeouts,
-)
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.catalog import (
-    find_table,
     find_tables,
     hidden_rows,
     is_there,
@@ -39,34 +24,29 @@ from duesweep.drivers.sqlserver.catalog import (
     with_indexes,
 )
 from duesweep.drivers.sqlserver.dsn import database_of
-from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.stores.dialect import Location, Tables, WantedIndex
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import (
-    Grants,
     WantedTable,
-    all_table_findings,
     dropping,
-    empty_beside_full,
-    wanted_journals,
-    wanted_tables,
 )
 
 
 def check_session(
-    connection: SqlServerSession,
+    session: SqlServerSession,
     setting: str,
     location: Location | None = None,  # noqa: ARG001 - no setting of a store is the server's
 ) -> Iterator[Finding]:
-    """Whether a database, which `setting` names, takes writes, and can read lists."""
-    yield _writable(setting, connection.row("describe_session"))
-    if (problem := _refused(connection, "read_lists", words="1", numbers="[1]")) is not None:
-        refusal = Problem(
-            f"The database that {setting} names cannot read lists and JSON ({problem})",
-            "use SQL Server 2017 or newer, and a compatibility level of 130 or more",
-        )
-        yield stop(Check.SERVER_VERSION, setting, refusal)
+    """Whether a database, which `setting` names, takes writes and keeps them, can read lists, and
+    does not let readers wait.
+    """
+    about = session.row("describe_session")
+    yield _writable(setting, about)
+    yield _version(session, setting, about)
+    yield _durability(setting, about)
+    yield _read_committed_snapshot(setting, about)
 
 
 def _columns(
@@ -157,133 +137,20 @@ def _found_hooks(
     return [dropping(wanted, found, "does not run the statements of a sweep")]
 
 
-SQL_SERVER_TABLES = Tables(
-    check_session=check_session,
-    find=find_tables,
-    with_indexes=with_indexes,
-    columns=_columns,
-    estimate_rows=_estimate_rows,
-    similar=similar_tables,
-    hidden_rows=hidden_rows,
-    try_hooks=_found_hooks,
-    creation=_creation,
-    script=_script,
-    script_of=lambda table, texts: script(table.catalog, texts),
-    create=_create,
-    grants=_grants,
-    due_index=_due_index,
-    index_creation=_index_creation,
-    body_string="BodyString",
-    has_older_queues=True,
-)
-
-
-def examine(
-    dsn: str,
-    setting: str,
-    queues: Callable[[], Sequence[WantedTable]],
-    *,
-    store: Location | None = None,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-) -> Iterator[Finding]:
-    """Findings on a database, and on the queue tables that are expected there. `store` is None if
-    no messages wait there. Raises `ConfigError` and `StoreError` if no session can be opened.
-    """
-    with connect(dsn, timeouts.task) as connection:
-        server = connection.row("doctor_server")
-        yield from server_findings(connection, setting, server)
-        wanted: list[WantedTable] = []
-        if store is not None:
-            delayed, ambiguous = _delayed(connection, store)
-            yield one_delayed_table(setting, ambiguous)
-            yield lock_escalation(setting, _escalations(connection, delayed))
-            # All candidates are in the same schema, and so is the journal.
-            wanted += (
-                wanted_journals(store.dialect, store.delayed)
-                if delayed is None
-                else wanted_tables(store, delayed)
-            )
-        wanted += queues()
-        tables = [_examined(connection, server.grantee, each) for each in wanted]
-        yield from all_table_findings(setting, tables, partial(similar_tables, connection))
-        if store is not None and any(one.table == delayed and found for one, found, _ in tables):
-            yield from empty_beside_full(connection, store, delayed)
-        for one, found, _ in tables:
-            if found is not None and found.hooks:
-                yield from _found_hooks(connection, store, one, found)
-
-
-def server_findings(connection: SqlServerSession, setting: str, server: Any) -> Iterator[Finding]:
-    """Findings on the server and the session's database, of which `doctor_server` told."""
-    readings = read_clock(lambda: _now(connection))
-    yield reachable(setting, f"SQL Server {server.version}", readings)
-    yield _version(setting, server, _refused(connection, "doctor_json", numbers="[1]"))
-    yield _writable(setting, connection.row("describe_session"))
-    yield _durability(setting, server)
-    yield clock_skew(setting, readings)
-    yield _zone(setting, server)
-    yield _read_committed_snapshot(setting, server)
-    yield _snapshot_isolation(setting, server)
-
-
-def _examined(
-    connection: SqlServerSession, user: str, wanted: WantedTable
-) -> tuple[WantedTable, FoundTable | None, Grants]:
-    table: SqlServerTable = wanted.table
-    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
-    grants = Grants(f"ON {beside} TO {bracket_name(user)}", database=table.catalog)
-    database = connection.row("describe_catalog", catalog=table.catalog)
-    found = find_table(connection, table) if database.found and database.is_open else None
-    if found is None:
-        return wanted, None, grants
-    found = replace(
-        with_indexes(connection, table, found),
-        missing_rights=[
-            right
-            for right in wanted.rights
-            if not connection.row("doctor_right", name=table.sql, right=right).is_granted
-        ],
-    )
-    return wanted, found, grants
-
-
-def _delayed(
-    connection: SqlServerSession, store: Location
-) -> tuple[SqlServerTable | None, str | None]:
-    """The delayed table, or why it is not known which one it is."""
+def _version(session: SqlServerSession, setting: str, about: Any) -> Finding:
+    what = f"SQL Server {about.version}, compatibility level {about.compatibility_level}"
     try:
-        return store.find_delayed(connection), None
-    except ConfigError as error:
-        return None, str(error)
-
-
-def _refused(connection: SqlServerSession, name: str, **values: object) -> str | None:
-    """The server's error for a statement; None if it runs."""
-    try:
-        connection.rows(name, **values)
+        session.rows("read_lists", words="1", numbers="[1]")
     except StoreError as error:
         if error.transient:
             raise
-        return str(error)
-    return None
-
-
-def _now(connection: SqlServerSession) -> datetime:
-    now: datetime = connection.row("doctor_clock").now
-    return now.replace(tzinfo=UTC)
-
-
-def _version(setting: str, server: Any, problem: str | None) -> Finding:
-    what = f"SQL Server {server.version}, compatibility level {server.compatibility_level}"
-    if problem is None:
-        return ok(Check.SERVER_VERSION, setting, f"{what}: reads and joins lists")
-    return fault(
-        Check.SERVER_VERSION,
-        setting,
-        f"{what}, has no OPENJSON or no STRING_AGG: {problem}",
-        "That takes SQL Server 2017 or newer, and ALTER DATABASE "
-        f"{bracket_name(server.database_name)} SET COMPATIBILITY_LEVEL = 130 or more",
-    )
+        refusal = Problem(
+            f"The database that {setting} names cannot read lists and JSON ({error}): {what}",
+            "use SQL Server 2017 or newer, and run ALTER DATABASE "
+            f"{bracket_name(about.database_name)} SET COMPATIBILITY_LEVEL = 130 or more",
+        )
+        return stop(Check.SERVER_VERSION, setting, refusal)
+    return ok(Check.SERVER_VERSION, setting, f"{what}: reads and joins lists")
 
 
 def _writable(setting: str, session: Any) -> Finding:
@@ -313,14 +180,6 @@ def _durability(setting: str, server: Any) -> Finding:
     )
 
 
-def _zone(setting: str, server: Any) -> Finding:
-    text = (
-        f"The server's own clock is {server.minutes_ahead} min ahead of UTC, which does not matter"
-        ": Due is UTC, and is compared to UTC"
-    )
-    return ok(Check.SERVER_TIME_ZONE, setting, text)
-
-
 def _read_committed_snapshot(setting: str, server: Any) -> Finding:
     check = Check.READ_COMMITTED_SNAPSHOT
     if server.is_read_committed_snapshot:
@@ -341,42 +200,23 @@ def _read_committed_snapshot(setting: str, server: Any) -> Finding:
     )
 
 
-def _snapshot_isolation(setting: str, server: Any) -> Finding:
-    text = (
-        f"ALLOW_SNAPSHOT_ISOLATION is {server.snapshot_isolation}; sweeps need none, and set READ "
-        "COMMITTED themselves"
-    )
-    return ok(Check.SNAPSHOT_ISOLATION, setting, text)
-
-
-def one_delayed_table(setting: str, ambiguous: str | None) -> Finding:
-    """Whether one table can be the delayed one; `ambiguous` says which two can."""
-    check = Check.ONE_DELAYED_TABLE
-    if ambiguous is None:
-        return ok(check, setting, "One table can be the delayed one")
-    return fault(
-        check,
-        setting,
-        ambiguous,
-        "Find out which of them the endpoint writes to, and set store.delayed_table to it; if the "
-        "other holds messages, sweep it once with a configuration of its own",
-    )
-
-
-def _escalations(connection: SqlServerSession, delayed: SqlServerTable | None) -> Sequence[Any]:
-    if delayed is None:
-        return ()
-    catalog = connection.named({"catalog": bracket_name(delayed.catalog)})
-    return catalog.rows("doctor_lock_escalation", name=delayed.sql)
-
-
-def lock_escalation(setting: str, rows: Sequence[Any]) -> Finding:
-    """How many locks a server takes on the delayed table before it locks it as a whole."""
-    check = Check.LOCK_ESCALATION
-    if not rows:
-        return skipped(check, setting, "This user cannot see the delayed table")
-    text = (
-        f"The delayed table's is {rows[0].lock_escalation}; batches of up to {MAX_BATCH_ROWS:,} "
-        f"rows look at {SCANNED_ROWS:,}, below the 5,000 locks at which a server locks the table"
-    )
-    return ok(check, setting, text)
+SQL_SERVER_TABLES = Tables(
+    check_session=check_session,
+    more_findings=lambda *_: iter(()),
+    find=find_tables,
+    with_indexes=with_indexes,
+    columns=_columns,
+    estimate_rows=_estimate_rows,
+    similar=similar_tables,
+    hidden_rows=hidden_rows,
+    try_hooks=_found_hooks,
+    creation=_creation,
+    script=_script,
+    script_of=lambda table, texts: script(table.catalog, texts),
+    create=_create,
+    grants=_grants,
+    due_index=_due_index,
+    index_creation=_index_creation,
+    body_string="BodyString",
+    has_older_queues=True,
+)

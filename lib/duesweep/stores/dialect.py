@@ -17,7 +17,7 @@ from duesweep.core.finding import Finding
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
-from duesweep.drivers.statements import FoundTable, HiddenRows, Session
+from duesweep.drivers.statements import Columns, FoundTable, HiddenRows, Session
 from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.summary import Lateness
@@ -219,12 +219,14 @@ class Tables:
     of the dialect's own types, and constants.
 
     `check_session` yields findings on a session, of which one stops a sweep if the session cannot
-    sweep; it is given the setting that names the database. `find` is given tables with the rights
-    that each needs; it returns the existing ones, without their indexes, and which rights the
-    session lacks. `with_indexes` adds a table's indexes. `columns`: the columns of existing tables.
-    `estimate_rows`: about how many rows a table has. `similar`: tables that may be meant if one is
-    missing. `hidden_rows`: which of some tables of one schema have rows that this user may not see.
-    `try_hooks`: findings on a table with triggers or rules, which are tried and undone.
+    sweep; it is given the setting that names the database. `more_findings` are the doctor's on a
+    server and its store; queue tables there have the given columns. `find` is given tables with
+    the rights that each needs; it returns the existing ones, without their indexes, and which
+    rights the session lacks. `with_indexes` adds a table's indexes. `columns`: the columns of
+    existing tables. `estimate_rows`: about how many rows a table has. `similar`: tables that may be
+    meant if one is missing. `hidden_rows`: which of some tables of one schema have rows that this
+    user may not see. `try_hooks`: findings on a table with triggers or rules, which are tried and
+    undone.
 
     `creation`: the text of a named statement that creates or completes tables. `script` joins texts
     for the database of a dsn, as the server's command-line tools take them, and `script_of` for
@@ -239,6 +241,7 @@ class Tables:
     """
 
     check_session: Callable[[Any, str, Location | None], Iterator[Finding]]
+    more_findings: Callable[[Any, str, Location | None, Columns], Iterator[Finding]]
     find: Callable[[Any, Mapping[Any, Sequence[str]]], Mapping[Any, FoundTable]]
     with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
     columns: Callable[[Any, Iterable[Any]], Mapping[Any, Collection[str]]]

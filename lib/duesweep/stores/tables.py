@@ -5,24 +5,28 @@ shows all; a sweep is refused by the first that stops it.
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from duesweep.core.account import unknown_format
-from duesweep.core.address import bracket_name
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
     Finding,
     Severity,
+    clock_skew,
     fault,
+    fault_of,
     ok,
+    reachable,
+    read_clock,
     refuse,
     stop,
     warning,
 )
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import (
     Columns,
     FoundTable,
@@ -33,6 +37,7 @@ from duesweep.drivers.statements import (
 )
 from duesweep.stores.dialect import Dialect, Location, Tables, WantedIndex, journal_tables
 from duesweep.stores.kinds import destinations
+from duesweep.stores.summary import aware
 
 POSTGRESQL_QUEUE_RIGHTS: Sequence[str] = ("INSERT",)
 # SELECT to count the arrived rows: a trigger may drop rows without an error.
@@ -80,19 +85,6 @@ class WantedTable:
         return str(self.table.sql)
 
 
-@dataclass(frozen=True, slots=True)
-class Grants:
-    """How this user gets missing rights on a table. `to` follows the rights in a GRANT, and
-    `beside` are the other statements that it takes. `others`: other missing rights, and the
-    statement that grants them. `database` is the one to grant in, None if that is the session's.
-    """
-
-    to: str
-    beside: Sequence[str] = ()
-    others: Mapping[str, str] = field(default_factory=dict)
-    database: str | None = None
-
-
 # Columns of the table of bindings that `setup` adds to a journal of an earlier version.
 AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at", "place")
 
@@ -135,8 +127,50 @@ def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
     ]
 
 
+def examine(
+    dialect: Dialect,
+    dsn: str,
+    setting: str,
+    queues: Callable[[], Sequence[WantedTable]],
+    *,
+    queue_columns: Columns,
+    store: Location | None = None,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+) -> Iterator[Finding]:
+    """Findings on a database, and on the queue tables that are expected there. Any table with
+    `queue_columns` is a queue table. `store` is None if no messages wait there. Raises
+    `ConfigError` and `StoreError` if no session can be opened.
+    """
+    tables = dialect.tables
+    with dialect.connect(dsn, timeouts.task) as session:
+        readings = read_clock(lambda: aware(session.row("doctor_clock").now))
+        yield reachable(setting, readings)
+        yield from tables.check_session(session, setting, store)
+        yield clock_skew(setting, readings)
+        delayed, wanted = None, list[WantedTable]()
+        if store is not None:
+            try:
+                delayed = store.find_delayed(session)
+                wanted += wanted_tables(store, delayed)
+            except ConfigError as error:
+                yield fault_of(Check.ONE_DELAYED_TABLE, setting, error.problem)
+                # All candidates are in the same schema, and so is the journal.
+                wanted += wanted_journals(dialect, store.delayed)
+        wanted += queues()
+        there = tables.find(session, {one.table: one.rights for one in wanted})
+        found = {table: tables.with_indexes(session, table, one) for table, one in there.items()}
+        examined = [(one, found.get(one.table)) for one in wanted]
+        yield from all_table_findings(setting, examined, partial(tables.similar, session))
+        if store is not None and delayed in found:
+            yield from empty_beside_full(session, store, delayed)
+        for one, there_is in examined:
+            if there_is is not None and there_is.hooks:
+                yield from tables.try_hooks(session, store, one, there_is)
+        yield from tables.more_findings(session, setting, store, queue_columns)
+
+
 # A table as it is expected and as it was found; None if this user sees no such table.
-ExaminedTable = tuple[WantedTable, FoundTable | None, Grants]
+ExaminedTable = tuple[WantedTable, FoundTable | None]
 
 
 def all_table_findings(
@@ -145,7 +179,7 @@ def all_table_findings(
     """Findings on all tables of a database; `similar` returns the tables that may be meant by one.
     If `setup` has not run, one finding says so.
     """
-    journal = [(wanted, found) for wanted, found, _ in tables if wanted.is_journal]
+    journal = [(wanted, found) for wanted, found in tables if wanted.is_journal]
     is_set_up = not journal or any(found for _, found in journal)
     if journal and is_set_up:
         yield ok(Check.SETUP, setting, "The command `setup` has run")
@@ -153,22 +187,18 @@ def all_table_findings(
         names = ", ".join(wanted.name for wanted, _ in journal)
         text = f"duesweep's own tables do not exist, or this user has no rights on them: {names}"
         yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}", "Run the command `setup` once")
-    for wanted, found, grants in tables:
+    for wanted, found in tables:
         if is_set_up or not wanted.is_journal:
-            others = partial(similar, wanted.table)
-            yield from table_findings(wanted, found, grants, others=others)
+            yield from table_findings(wanted, found, others=partial(similar, wanted.table))
 
 
 def table_findings(
     wanted: WantedTable,
     found: FoundTable | None,
-    grants: Grants | None = None,
     *,
     others: Callable[[], Iterable[Any]] = tuple,
 ) -> Iterator[Finding]:
-    """Findings on one table. `others` are tables that may be meant if this one is missing; without
-    `grants`, a finding names no statement that grants a missing right.
-    """
+    """Findings on one table. `others` are tables that may be meant if this one is missing."""
     if found is None:
         yield _missing(wanted, others)
         return
@@ -178,7 +208,7 @@ def table_findings(
         yield _unlogged(wanted)
     if wanted.is_journal and "ledger_id" in wanted.columns:
         yield _age(wanted, found)
-    yield _rights(wanted, found, grants)
+    yield _rights(wanted, found)
     if found.hidden is not None:
         yield _row_security(wanted.name, found.hidden)
     yield from _identity(wanted, found)
@@ -371,36 +401,19 @@ def _differs(wanted: WantedTable, wrong: Mapping[str, str | None]) -> str:
     return f"is not the {wanted.role} that is expected: {', '.join([*lacks, *others])}"
 
 
-def _rights(wanted: WantedTable, found: FoundTable, grants: Grants | None) -> Finding:
-    grants = grants or Grants("")
-    check, name = Check.TABLE_RIGHTS, wanted.name
-    lacking, statements = [*grants.others], [*grants.others.values()]
-    refusal = None
-    if found.missing_rights:
-        rights = ", ".join(found.missing_rights)
-        lacking.insert(0, rights)
-        statements = [f"GRANT {rights} {grants.to}", *grants.beside, *statements]
-        refusal = Problem(
-            f"The sweeper's user lacks {rights} on {name}",
-            "grant them; the command `doctor` prints the statements",
-        )
+def _rights(wanted: WantedTable, found: FoundTable) -> Finding:
+    check, name, lacking = Check.TABLE_RIGHTS, wanted.name, ", ".join(found.missing_rights)
     if not lacking:
         return ok(check, name, f"This user has {', '.join(wanted.rights)}")
-    advice = "; ".join(statements)
-    if grants.database is not None:
-        advice = f"{advice}, in database {grants.database}"
-        statements = [f"USE {bracket_name(grants.database)}; {grant}" for grant in statements]
-    text = f"This user lacks {' and '.join(lacking)}"
-    writing = set(wanted.rights) - set(_READING_RIGHTS)
-    return Finding(
-        check,
-        Severity.FAULT,
-        name,
-        text,
-        advice=advice,
-        statements=statements,
-        refusal=refusal,
-        only_reads=writing <= set(found.missing_rights),
+    refusal = Problem(
+        f"The sweeper's user lacks {lacking} on {name}",
+        "grant them; the command `doctor` prints the statements",
+    )
+    return replace(
+        stop(check, name, refusal, found=f"This user lacks {lacking}"),
+        advice="; ".join(found.grants),
+        statements=found.grants,
+        only_reads=set(wanted.rights) - set(_READING_RIGHTS) <= set(found.missing_rights),
     )
 
 

@@ -35,13 +35,11 @@ from duesweep.operations.doctor import Examination, examine_services
 from duesweep.stores.checks_postgresql import time_outs
 from duesweep.stores.tables import (
     ExaminedTable,
-    Grants,
     WantedTable,
     all_table_findings,
 )
 
 _WANTED = WantedTable("role", TableName("s", "t"), {}, ("SELECT",), "create it")
-_GRANTS = Grants("ON t TO u")
 _FOUND = FoundTable(is_table=True, columns={})
 
 
@@ -83,10 +81,10 @@ def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
 
 def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
     journal = [
-        (replace(_WANTED, table=TableName("s", f"j{n}"), is_journal=True), found, _GRANTS)
+        (replace(_WANTED, table=TableName("s", f"j{n}"), is_journal=True), found)
         for n, found in enumerate(founds)
     ]
-    return [(_WANTED, _FOUND, _GRANTS), *journal]
+    return [(_WANTED, _FOUND), *journal]
 
 
 @pytest.mark.parametrize(

@@ -1,45 +1,50 @@
 """Rules of the doctor on SQL Server; rules that a stand-in cannot show are tested here alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from duesweep.core.errors import ConfigError
+from duesweep.core.address import SqlServerTable
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import Check, Finding, Severity, is_to_mend, refuse
-from duesweep.stores import checks_sqlserver
-from duesweep.stores.checks_sqlserver import check_session, lock_escalation, one_delayed_table
+from duesweep.drivers.sqlserver.catalog import find_tables
+from duesweep.stores import sqlserver
+from duesweep.stores.checks_sqlserver import check_session
+from duesweep.stores.dialect import Location
+from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sqlserver import SQL_SERVER
+from duesweep.stores.tables import examine
 from support.rows import RecordedSession, Rows
 
 ROWS = {
-    "doctor_server": [
+    "describe_session": [
         {
             "version": "16.0.4135.4",
             "database_name": "nsb",
             "compatibility_level": 160,
             "is_read_committed_snapshot": True,
-            "snapshot_isolation": "OFF",
-            "grantee": "sweeper",
-            "minutes_ahead": 60,
+            "updateability": "READ_WRITE",
             "delayed_durability": "DISABLED",
         }
     ],
-    "describe_session": [{"updateability": "READ_WRITE"}],
     "doctor_clock": [{"now": lambda: datetime.now(UTC).replace(tzinfo=None)}],
-    "doctor_json": [{"joined": "1"}],
-    "read_lists": [{"value": "1"}],
+    "read_lists": [{"joined": "1", "words": 1}],
 }
 
 
 def _examined(
-    monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows], **refused: str
+    monkeypatch: pytest.MonkeyPatch,
+    changes: Mapping[str, Rows],
+    store: Location | None = None,
+    **refused: str,
 ) -> list[Finding]:
-    """All findings on a database that answers like this, and takes messages only."""
+    """All findings on a database that answers like this; without a store it only takes messages."""
     session = RecordedSession({**ROWS, **changes}, refused)
-    monkeypatch.setattr(checks_sqlserver, "connect", lambda *_: nullcontext(session))
-    return list(checks_sqlserver.examine("", "store.dsn", lambda: []))
+    monkeypatch.setattr(sqlserver, "connect", lambda *_: nullcontext(session))
+    return list(examine(SQL_SERVER, "", "store.dsn", lambda: [], queue_columns={}, store=store))
 
 
 def _changed(statement: str, **values: object) -> dict[str, Rows]:
@@ -51,21 +56,20 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
     ("changes", "refused", "expected"),
     [
         ({}, {}, {}),
-        ({}, {"doctor_json": "208"}, {Check.SERVER_VERSION: Severity.FAULT}),
+        ({}, {"read_lists": "208"}, {Check.SERVER_VERSION: Severity.FAULT}),
         (
             _changed("describe_session", updateability="READ_ONLY"),
             {},
             {Check.SERVER_WRITABLE: Severity.FAULT},
         ),
         (
-            _changed("doctor_server", is_read_committed_snapshot=False),
+            _changed("describe_session", is_read_committed_snapshot=False),
             {},
             {Check.READ_COMMITTED_SNAPSHOT: Severity.WARNING},
         ),
-        (_changed("doctor_server", snapshot_isolation="ON"), {}, {}),
-        (_changed("doctor_server", delayed_durability="ALLOWED"), {}, {}),
+        (_changed("describe_session", delayed_durability="ALLOWED"), {}, {}),
         (
-            _changed("doctor_server", delayed_durability="FORCED"),
+            _changed("describe_session", delayed_durability="FORCED"),
             {},
             {Check.DURABILITY: Severity.WARNING},
         ),
@@ -82,19 +86,6 @@ def test_difference_of_a_server_is_one_finding(
     assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
 
-@pytest.mark.parametrize(("ambiguous", "severity"), [("both", Severity.FAULT), (None, Severity.OK)])
-def test_two_tables_that_can_be_the_delayed_one_are_a_fault(
-    ambiguous: str | None, severity: Severity
-) -> None:
-    found = one_delayed_table("store.dsn", ambiguous)
-
-    assert (found.check, found.severity) == (Check.ONE_DELAYED_TABLE, severity)
-
-
-def test_lock_escalation_of_a_table_that_nobody_sees_is_skipped() -> None:
-    assert lock_escalation("store.dsn", []).severity == Severity.SKIPPED
-
-
 @pytest.mark.parametrize(
     ("changes", "refused", "expected"),
     [
@@ -103,7 +94,7 @@ def test_lock_escalation_of_a_table_that_nobody_sees_is_skipped() -> None:
             {},
             "queues.b.dsn names is read-",
         ),
-        ({}, {"read_lists": "208"}, r"queues.b.dsn names cannot read lists and JSON \(208\); use"),
+        ({}, {"read_lists": "208"}, r"queues.b.dsn names cannot read lists and JSON \(208\): SQL"),
     ],
 )
 def test_sweep_is_refused_by_the_same_checks(
@@ -118,26 +109,81 @@ def test_sweep_is_refused_by_the_same_checks(
 def test_isolation_that_blocks_comes_with_the_statement_and_says_what_is_right_anyway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    findings = _examined(monkeypatch, _changed("doctor_server", is_read_committed_snapshot=False))
+    findings = _examined(
+        monkeypatch, _changed("describe_session", is_read_committed_snapshot=False)
+    )
 
     (found,) = [f for f in findings if is_to_mend(f)]
     assert "Sweeps work either way" in found.found
     assert "ALTER DATABASE [nsb] SET READ_COMMITTED_SNAPSHOT ON" in str(found.advice)
 
 
-def test_server_that_only_takes_messages_is_not_asked_for_a_delayed_table(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    findings = _examined(monkeypatch, {})
-
-    assert not {Check.ONE_DELAYED_TABLE, Check.LOCK_ESCALATION} & {f.check for f in findings}
-
-
 def test_old_compatibility_level_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = _changed("doctor_server", compatibility_level=120)
+    changes = _changed("describe_session", compatibility_level=120)
 
-    findings = _examined(monkeypatch, changes, doctor_json="Invalid object name")
+    findings = _examined(monkeypatch, changes, read_lists="Invalid object name")
 
     (found,) = [f for f in findings if is_to_mend(f)]
     assert "compatibility level 120" in found.found
     assert "ALTER DATABASE [nsb] SET COMPATIBILITY_LEVEL = 130" in str(found.advice)
+
+
+def test_two_tables_that_can_be_the_delayed_one_are_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("Sales.delayed", "Sales.timeouts")
+    store = Location(
+        dialect=SQL_SERVER,
+        dsn="",
+        source="s",
+        candidates=tuple(SqlServerTable("nsb", "dbo", name) for name in names),
+        addresses=None,
+        kind=SQL_SERVER_KINDS["msmq"],
+    )
+    tables: dict[str, Rows] = {"find_table": [{"found": 1}], "describe_table": []}
+
+    findings = _examined(monkeypatch, tables, store)
+
+    (found,) = [f for f in findings if f.check is Check.ONE_DELAYED_TABLE]
+    assert found.severity is Severity.FAULT
+    assert "[nsb].[dbo].[Sales.delayed] and [nsb].[dbo].[Sales.timeouts]" in found.found
+    assert "store.delayed_table" in str(found.advice)
+
+
+@pytest.mark.parametrize("rights", [("SELECT", "INSERT"), ("INSERT",)])
+def test_missing_rights_come_with_the_statement_that_grants_them(rights: Sequence[str]) -> None:
+    has = {"SELECT": 1, "INSERT": 0, "UPDATE": 0, "DELETE": 0}
+    columns = {"Id": "uniqueidentifier"}
+    rows: dict[str, Rows] = {
+        "describe_table": [
+            {"name": n, "type": t, "kind": "BASE TABLE", "mark": None, "policies": 0, "hook": None}
+            for n, t in columns.items()
+        ],
+        "describe_rights": [
+            {"name": name, "is_granted": is_granted, "grantee": "sweeper"}
+            for name, is_granted in has.items()
+        ],
+    }
+    table = SqlServerTable("nsb", "dbo", "Billing")
+    session: Any = RecordedSession(rows)
+
+    found = find_tables(session, {table: rights})[table]
+
+    assert found.missing_rights == ["INSERT"]
+    assert found.grants == ["USE [nsb]; GRANT INSERT ON [dbo].[Billing] TO [sweeper]"]
+
+
+@pytest.mark.parametrize(("database", "fails"), [((1, 1), True), ((1, 0), False), ((0, 0), False)])
+def test_table_of_a_database_that_cannot_be_opened_is_not_seen(
+    database: tuple[int, int], *, fails: bool
+) -> None:
+    found, is_open = database
+    rows: dict[str, Rows] = {"describe_catalog": [{"found": found, "is_open": is_open}]}
+    session: Any = RecordedSession(rows, {"describe_table": "no database (911)"})
+    tables = {SqlServerTable("other", "dbo", "Billing"): ("INSERT",)}
+
+    if fails:
+        with pytest.raises(StoreError, match="911"):
+            find_tables(session, tables)
+    else:
+        assert find_tables(session, tables) == {}

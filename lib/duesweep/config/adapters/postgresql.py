@@ -1,7 +1,6 @@
 """PostgreSQL: the transport's store, SQL persistence's, queue tables, and their checks."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from duesweep.config import Config
 from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_of
@@ -9,7 +8,6 @@ from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql.session import database_of
 from duesweep.queues.postgresql import COLUMNS, PostgreSqlQueue, postgresql_queue
-from duesweep.stores.checks_postgresql import examine
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.store import SqlStore
@@ -19,8 +17,7 @@ from duesweep.stores.tables import WantedTable
 class PostgreSqlAdapter(SqlAdapter):
     """Its stores find out in which time zone their writers write."""
 
-    dialect, tables = POSTGRESQL, PostgreSqlQueue
-    examine = staticmethod(partial(examine, queue_columns=COLUMNS))
+    dialect, tables, columns = POSTGRESQL, PostgreSqlQueue, COLUMNS
 
     def addresses(self, connection: QueueConnection) -> PostgreSqlAddresses:
         schema = connection.schema_in("postgresql")

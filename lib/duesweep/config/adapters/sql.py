@@ -3,7 +3,7 @@ the doctor's checks.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,19 +11,19 @@ from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
 from duesweep.config.rules import SERVERS
 from duesweep.core.errors import ConfigError
-from duesweep.core.finding import Finding
+from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import Addresses, QueueTables
 from duesweep.stores.dialect import Dialect
 from duesweep.stores.setup import SqlSetup
-from duesweep.stores.tables import WantedTable
+from duesweep.stores.tables import WantedTable, examine
 
 
 class SqlAdapter(Adapter):
-    """`tables` are the dialect's queue tables; `examine` finds the faults of a database."""
+    """`tables` are the dialect's queue tables, which have `columns`."""
 
     dialect: ClassVar[Dialect]
     tables: ClassVar[type[QueueTables]]
-    examine: ClassVar[Callable[..., Iterator[Finding]]]
+    columns: ClassVar[Columns]
 
     @abstractmethod
     def addresses(self, connection: QueueConnection) -> Addresses:
@@ -66,10 +66,12 @@ class SqlAdapter(Adapter):
     ) -> Service:
         setting = connection.server_setting if connection else "store.dsn"
         findings = partial(
-            type(self).examine,
+            examine,
+            self.dialect,
             connection.server_dsn if connection else config.store.dsn.get_secret_value(),
             setting,
             lambda: [self.wanted(role, table) for role, table in queues()],
+            queue_columns=self.columns,
             store=self.store(config) if connection is None else None,
             timeouts=timeouts_of(config),
         )

@@ -7,8 +7,7 @@ from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
-from duesweep.queues.sqlserver import SqlServerQueue, sqlserver_queue
-from duesweep.stores.checks_sqlserver import examine
+from duesweep.queues.sqlserver import COLUMNS, SqlServerQueue, sqlserver_queue
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.store import SqlStore
@@ -18,8 +17,7 @@ from duesweep.stores.tables import WantedTable
 class SqlServerAdapter(SqlAdapter):
     """A store has candidates for its delayed table: an older version's has another name."""
 
-    dialect, tables = SQL_SERVER, SqlServerQueue
-    examine = staticmethod(examine)
+    dialect, tables, columns = SQL_SERVER, SqlServerQueue, COLUMNS
 
     def addresses(self, connection: QueueConnection) -> SqlServerAddresses:
         endpoint, schema = connection.config.store.endpoint, connection.schema_in("sqlserver")

@@ -1,6 +1,6 @@
 """What PostgreSQL's catalog says of tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from duesweep.core.address import TableName, quote_name
@@ -40,7 +40,11 @@ def _found(table: TableName, row: Any) -> FoundTable:
     return FoundTable(
         is_table=row.kind in _TABLE_KINDS,
         columns=dict(zip(row.column_names, row.column_types, strict=True)),
-        missing_rights=row.missing_rights,
+        missing_rights=[
+            *row.missing_rights,
+            *(f"USAGE on its sequence {sequence}" for sequence in row.missing_sequences),
+        ],
+        grants=list(_grants(table, row)),
         mark=row.mark,
         is_unlogged=row.is_unlogged,
         has_rules=row.has_rules,
@@ -50,6 +54,15 @@ def _found(table: TableName, row: Any) -> FoundTable:
         unidentified=row.published,
         hooks=row.hooks,
     )
+
+
+def _grants(table: TableName, row: Any) -> Iterator[str]:
+    role = quote_name(row.role)
+    if row.missing_rights:
+        yield f"GRANT {', '.join(row.missing_rights)} ON {table} TO {role}"
+        yield f"GRANT USAGE ON SCHEMA {quote_name(table.schema)} TO {role}"
+    for sequence in row.missing_sequences:
+        yield f"GRANT USAGE ON SEQUENCE {sequence} TO {role}"
 
 
 def hidden_rows(session: PostgreSqlSession, tables: Sequence[TableName]) -> Sequence[HiddenRows]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from duesweep.core.address import SqlServerTable, bracket_name
+from duesweep.core.errors import StoreError
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import FoundTable, HiddenRows, Session
 
@@ -23,10 +25,13 @@ def find_table(
     rows = catalog.rows("describe_table", schema=table.schema, table=table.table, name=table.sql)
     if not rows:
         return None
+    asked = session.rows("describe_rights", name=table.sql) if rights else ()
+    missing = [row for row in asked if row.name in rights and not row.is_granted]
     return FoundTable(
         is_table=all(row.kind == "BASE TABLE" for row in rows),
         columns={row.name: row.type.lower() for row in rows},
-        missing_rights=missing_rights(session, table, rights) if rights else (),
+        missing_rights=[row.name for row in missing],
+        grants=_grants(table, missing),
         mark=rows[0].mark,
         hooks=[f"trigger {rows[0].hook}"] if rows[0].hook else [],
         hidden=next(_hidden(catalog, [table]), None) if rows[0].policies else None,
@@ -36,9 +41,35 @@ def find_table(
 def find_tables(
     session: SqlServerSession, tables: Mapping[SqlServerTable, Sequence[str]]
 ) -> Mapping[SqlServerTable, FoundTable]:
-    """The tables that this user sees, and which of each one's rights it lacks."""
-    found = {table: find_table(session, table, rights) for table, rights in tables.items()}
-    return {table: one for table, one in found.items() if one is not None}
+    """The tables that this user sees, and which of each one's rights it lacks. In a database that
+    it cannot open it sees none.
+    """
+    found = {}
+    for table, rights in tables.items():
+        try:
+            one = find_table(session, table, rights)
+        except StoreError:
+            if _is_open(session, table.catalog):
+                raise
+            continue
+        if one is not None:
+            found[table] = one
+    return found
+
+
+def _is_open(session: Session, catalog: str) -> bool:
+    """Whether there is such a database, and this login can open it."""
+    database = session.row("describe_catalog", catalog=catalog)
+    return bool(database.found and database.is_open)
+
+
+def _grants(table: SqlServerTable, missing: Sequence[Any]) -> Sequence[str]:
+    if not missing:
+        return ()
+    # GRANT takes no table of another database.
+    beside = f"{bracket_name(table.schema)}.{bracket_name(table.table)}"
+    rights, user = ", ".join(row.name for row in missing), bracket_name(missing[0].grantee)
+    return [f"USE {bracket_name(table.catalog)}; GRANT {rights} ON {beside} TO {user}"]
 
 
 def hidden_rows(
@@ -86,11 +117,3 @@ def with_indexes(session: SqlServerSession, table: SqlServerTable, found: FoundT
         indexed=frozenset(name for name, is_partial in firsts if not is_partial),
         indexed_in_part=frozenset(name for name, is_partial in firsts if is_partial),
     )
-
-
-def missing_rights(
-    session: SqlServerSession, table: SqlServerTable, rights: Sequence[str]
-) -> Sequence[str]:
-    """The `rights` that this user lacks on a table."""
-    rows = session.rows("describe_rights", name=table.sql, rights=",".join(rights))
-    return [row.name for row in rows if not row.is_granted]

@@ -2,9 +2,12 @@
 -- a source is bound to, and the checks of `doctor`. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the session is read-only, and the database's encoding.
-SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
-       current_setting('server_encoding') AS encoding;
+-- Returns the server's version, whether it is a replica or the session read-only, the database's encoding, and
+-- whether the server writes commits to its disk.
+SELECT current_setting('server_version') AS version,
+       current_setting('server_version_num')::integer AS version_number, pg_is_in_recovery() AS is_replica,
+       current_setting('transaction_read_only') = 'on' AS is_read_only,
+       current_setting('server_encoding') AS encoding, current_setting('fsync') = 'on' AS is_synced;
 
 -- name: describe_schema
 -- Returns whether the session may create tables in a schema. No row: the schema does not exist.
@@ -40,8 +43,8 @@ CASE WHEN row_security_active(c.oid) AND EXISTS (
 (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
 
 -- name: describe_tables
--- Returns kinds, owners, comments, columns, this role, the rights that it lacks on each table, policies that hide rows,
--- and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
+-- Returns kinds, owners, comments, columns, this role, the rights that it lacks on each table and its sequences, policies
+-- that hide rows, and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
 SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
        obj_description(c.oid, 'pg_class') AS mark,
        EXISTS (SELECT FROM {{parts_of_table}} WHERE p.relpersistence = 'u') AS is_unlogged,
@@ -102,7 +105,15 @@ SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_
        ARRAY(
            SELECT wanted.privilege FROM unnest(asked.rights) AS wanted (privilege)
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
-       ) AS missing_rights
+       ) AS missing_rights,
+       ARRAY(
+           -- Of the columns that an INSERT leaves out. A column's own sequence (deptype i) takes no right.
+           SELECT s.seqrelid::regclass::text
+           FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
+           WHERE 'INSERT' = ANY(asked.rights) AND d.classid = 'pg_class'::regclass
+             AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'a'
+             AND NOT has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE')
+       ) AS missing_sequences
 -- All tables at once: to plan this takes longer than to run it.
 FROM (
     SELECT t.schema, t.name, string_to_array(t.rights, ',') AS rights
@@ -336,14 +347,6 @@ WHERE s.sweep_id = %(sweep_id)s AND b.source = s.source
   AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
   AND (s.command IS NULL OR EXISTS (SELECT FROM {changes} c WHERE c.sweep_id = s.sweep_id));
 
--- name: doctor_server
--- Returns the server's version, whether it is a replica, whether it writes commits to its disk, and this
--- session's role.
-SELECT current_setting('server_version') AS version,
-       current_setting('server_version_num')::integer AS version_number,
-       pg_is_in_recovery() AS is_replica, current_setting('fsync') = 'on' AS is_synced,
-       current_user::text AS role;
-
 -- name: doctor_clock
 -- Returns the server's clock.
 SELECT clock_timestamp() AS now;
@@ -383,25 +386,22 @@ ORDER BY s.name;
 
 -- name: doctor_sequences
 -- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or this role may
--- not read it), its highest number, and whether this role may use it.
+-- not read it), and the highest number that both it and its column can hold.
 WITH queue_tables AS (
     SELECT c.oid, n.nspname AS schema, c.relname AS table
     {{from_queue_tables: c.oid, n.nspname, c.relname}}
 )
-SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqmax AS most,
-       quote_ident(sn.nspname) || '.' || quote_ident(sc.relname) AS sequence,
+SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrelid::regclass::text AS sequence,
+       least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
        END AS last,
-       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden,
-       d.deptype = 'i' OR has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE') AS may_use
+       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum
     AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 JOIN pg_sequence s ON s.seqrelid = d.objid
-JOIN pg_class sc ON sc.oid = s.seqrelid
-JOIN pg_namespace sn ON sn.oid = sc.relnamespace
 ORDER BY q.schema, q.table;
 
 -- name: doctor_waiting

@@ -2,8 +2,14 @@
 -- a source is bound to, and the checks of `doctor`. Queue tables are in queue.sql.
 
 -- name: describe_session
--- Returns whether the database accepts writes.
-SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
+-- Returns the server's version, and the database's name, compatibility level, isolation of readers from writers,
+-- durability of commits, and whether it accepts writes. By its name: in Azure, its number there is another one.
+SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
+       CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability,
+       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
+       d.delayed_durability_desc AS delayed_durability
+FROM (SELECT 1 AS one) s
+LEFT JOIN sys.databases d ON d.name = DB_NAME();
 
 -- name: describe_catalog
 -- Returns whether the database exists, and whether this login can open it.
@@ -15,11 +21,10 @@ SELECT CASE WHEN DB_ID(@catalog) IS NULL THEN 0 ELSE 1 END AS found,
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
 -- name: read_lists
--- Returns the elements of a list and of a JSON array. Fails if the server or the database's compatibility
--- level is too old to read them.
-SELECT s.[value] FROM STRING_SPLIT(@words, ',') s
-UNION ALL
-SELECT j.[value] FROM OPENJSON(@numbers) j;
+-- Returns the elements of a JSON array, joined by commas, and the length of a list. Fails if the server or the
+-- database's compatibility level is too old for the statements of a sweep.
+SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(@words, ',')) AS words
+FROM OPENJSON(@numbers) j;
 
 -- name: find_table
 -- Returns whether a table with this quoted name exists.
@@ -76,9 +81,10 @@ WHERE i.object_id = OBJECT_ID(@name) AND i.is_disabled = 0 AND ic.key_ordinal = 
 GROUP BY i.index_id, c.name;
 
 -- name: describe_rights
--- Returns for each of these rights whether the session has it on a table: 1, 0, or NULL: no such table.
-SELECT r.[value] AS name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.[value]) AS is_granted
-FROM STRING_SPLIT(@rights, ',') r;
+-- Returns for each right whether the session has it on a table (1, 0, or NULL: no such table), and its user. Works in
+-- a database that cannot read lists too.
+SELECT r.name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
 
 -- fragment: under_lock
 -- By the name of the lock that the transport takes to create the table.
@@ -371,34 +377,9 @@ WHERE s.sweep_id = @sweep_id
   AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
   AND (s.command IS NULL OR EXISTS (SELECT 1 FROM {changes} c WHERE c.sweep_id = s.sweep_id));
 
--- name: doctor_server
--- Returns the server's version, the database's name, compatibility level, isolation of readers from writers
--- and durability of commits, this user, and how many minutes the server's clock is ahead of UTC.
-SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
-       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
-       d.snapshot_isolation_state_desc AS snapshot_isolation, d.delayed_durability_desc AS delayed_durability,
-       USER_NAME() AS grantee,
-       DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
-FROM sys.databases d
-WHERE d.database_id = DB_ID();
-
 -- name: doctor_clock
 -- Returns the server's clock in UTC.
 SELECT SYSUTCDATETIME() AS now;
-
--- name: doctor_json
--- Returns the elements of a JSON array, joined by commas. Fails if the server's version or the database's
--- compatibility level is too old for the statements of a sweep.
-SELECT STRING_AGG(j.[value], N',') AS joined FROM OPENJSON(@numbers) j;
-
--- name: doctor_right
--- Returns whether the session has one right on a table. Unlike `describe_rights`, it works in a database that
--- cannot read lists.
-SELECT HAS_PERMS_BY_NAME(@name, 'OBJECT', @right) AS is_granted;
-
--- name: doctor_lock_escalation
--- Returns when locks on rows of a table become one lock on the table. No row: this user may not see it.
-SELECT t.lock_escalation_desc AS lock_escalation FROM {catalog}.sys.tables t WHERE t.object_id = OBJECT_ID(@name);
 
 -- name: doctor_waiting
 -- Returns the headers of the messages that are due first, and their destinations if these are a column.
