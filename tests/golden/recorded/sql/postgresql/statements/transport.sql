@@ -362,8 +362,10 @@ FROM pg_namespace
 WHERE nspname = $1::text;
 
 -- name: describe_session
-SELECT current_setting('transaction_read_only') = 'on' AS is_read_only,
-       current_setting('server_encoding') AS encoding;
+SELECT current_setting('server_version') AS version,
+       current_setting('server_version_num')::integer AS version_number, pg_is_in_recovery() AS is_replica,
+       current_setting('transaction_read_only') = 'on' AS is_read_only,
+       current_setting('server_encoding') AS encoding, current_setting('fsync') = 'on' AS is_synced;
 
 -- name: describe_tables
 -- $1 ?, $2 ?, $3 ?
@@ -445,7 +447,14 @@ SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_
        ARRAY(
            SELECT wanted.privilege FROM unnest(asked.rights) AS wanted (privilege)
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
-       ) AS missing_rights
+       ) AS missing_rights,
+       ARRAY(
+           SELECT s.seqrelid::regclass::text
+           FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
+           WHERE 'INSERT' = ANY(asked.rights) AND d.classid = 'pg_class'::regclass
+             AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'a'
+             AND NOT has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE')
+       ) AS missing_sequences
 FROM (
     SELECT t.schema, t.name, string_to_array(t.rights, ',') AS rights
     FROM unnest($1::text[], $2::text[], $3::text[]) AS t (schema, name, rights)
@@ -468,27 +477,18 @@ WITH queue_tables AS (
     HAVING array_agg(a.attname || ' ' || format_type(a.atttypid, NULL)) @> $1::text[]
        AND array_agg(a.attname::text) @> $2::text[]
 )
-SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqmax AS most,
-       quote_ident(sn.nspname) || '.' || quote_ident(sc.relname) AS sequence,
+SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrelid::regclass::text AS sequence,
+       least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
        END AS last,
-       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden,
-       d.deptype = 'i' OR has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE') AS may_use
+       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum
     AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 JOIN pg_sequence s ON s.seqrelid = d.objid
-JOIN pg_class sc ON sc.oid = s.seqrelid
-JOIN pg_namespace sn ON sn.oid = sc.relnamespace
 ORDER BY q.schema, q.table;
-
--- name: doctor_server
-SELECT current_setting('server_version') AS version,
-       current_setting('server_version_num')::integer AS version_number,
-       pg_is_in_recovery() AS is_replica, current_setting('fsync') = 'on' AS is_synced,
-       current_user::text AS role;
 
 -- name: doctor_time_outs
 SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,

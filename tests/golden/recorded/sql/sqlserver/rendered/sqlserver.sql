@@ -521,15 +521,20 @@ WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AN
 GROUP BY i.index_id, c.name;
 
 -- name: describe_rights
--- name, rights
-SELECT r.[value] AS name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.[value]) AS is_granted
-FROM STRING_SPLIT(?, ',') r;
+-- name
+SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
 
 -- name: describe_server
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
 -- name: describe_session
-SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
+SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
+       CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability,
+       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
+       d.delayed_durability_desc AS delayed_durability
+FROM (SELECT 1 AS one) s
+LEFT JOIN sys.databases d ON d.name = DB_NAME();
 
 -- name: describe_table
 -- schema, table, name, name, schema, table
@@ -551,27 +556,6 @@ ORDER BY c.ORDINAL_POSITION;
 
 -- name: doctor_clock
 SELECT SYSUTCDATETIME() AS now;
-
--- name: doctor_json
--- numbers
-SELECT STRING_AGG(j.[value], N',') AS joined FROM OPENJSON(?) j;
-
--- name: doctor_lock_escalation
--- name
-SELECT t.lock_escalation_desc AS lock_escalation FROM [nsb].sys.tables t WHERE t.object_id = OBJECT_ID(?);
-
--- name: doctor_right
--- name, right
-SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', ?) AS is_granted;
-
--- name: doctor_server
-SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
-       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
-       d.snapshot_isolation_state_desc AS snapshot_isolation, d.delayed_durability_desc AS delayed_durability,
-       USER_NAME() AS grantee,
-       DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
-FROM sys.databases d
-WHERE d.database_id = DB_ID();
 
 -- name: doctor_waiting
 -- most
@@ -1316,9 +1300,8 @@ JOIN [nsb].[dbo].[attempts] a WITH (NOLOCK)
 
 -- name: read_lists
 -- words, numbers
-SELECT s.[value] FROM STRING_SPLIT(?, ',') s
-UNION ALL
-SELECT j.[value] FROM OPENJSON(?) j;
+SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(?, ',')) AS words
+FROM OPENJSON(?) j;
 
 -- name: read_page
 -- most, after
