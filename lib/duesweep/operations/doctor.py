@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from uuid import UUID
 
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
@@ -45,10 +44,10 @@ from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import always_needs_spark, open_spark
-from duesweep.stores.base import DriverSession
+from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
-from duesweep.sweep.settle import find_older_copy
+from duesweep.sweep.settle import find_older_copy, require_own
 
 # The doctor reads this many messages, and checks this many of their destinations.
 _MESSAGES, _MOST = 1_000, 50
@@ -88,17 +87,6 @@ class Diagnosis(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerBinding:
-    """The ledger that the journal belongs to, None if it has none yet; or why that is unknown.
-    `place`: where it was last, if that is known.
-    """
-
-    ledger_id: UUID | None = None
-    problem: str | None = None
-    place: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Examination:
     """All that is to be examined. `routes` are findings that need no service."""
 
@@ -126,7 +114,7 @@ def _examine_all(
 ) -> tuple[Sequence[Finding], DuesweepError | None]:
     examined: Examination | None = None
     findings: list[Finding] = []
-    binding = LedgerBinding(problem="The journal was not read")
+    unknown: str | None = None
     try:
         examined = examination(config)
     except ImportError as error:
@@ -134,52 +122,48 @@ def _examine_all(
         advice = "Install the library that the error names"
         findings.append(fault(Check.DRIVER_IMPORT, "this machine", text, advice))
     if examined is not None:
-        services, binding = examine_services(examined)
+        services, unknown = examine_services(examined)
         findings += services
     if not with_spark:
         reason = "--no-spark: Spark and its executors were not checked"
         start = skipped(Check.SPARK_START, SESSION, reason)
-        return [*findings, start, *_ledger_without_spark(examined, binding)], None
-    more, failure = _examine_spark(examined, binding)
+        return [*findings, start, *_ledger_without_spark(examined, unknown)], None
+    more, failure = _examine_spark(examined, unknown)
     return [*findings, *more], failure
 
 
-def _ledger_without_spark(
-    examined: Examination | None, binding: LedgerBinding
-) -> Iterator[Finding]:
+def _ledger_without_spark(examined: Examination | None, unknown: str | None) -> Iterator[Finding]:
     if examined is None:
         return
     context, root = examined.context, examined.context.ledger_root
     if resolve_writer(context.ledger_writer, root) is LedgerWriter.DELTA_RS:
-        ledger = context.open_ledger()
-        yield _older_copy(examined, ledger, ledger_finding(ledger, binding))
+        yield ledger_finding(context.open_ledger(), context.store, unknown)
     else:
         yield skipped(Check.LEDGER, root, "Spark is its writer, and was not started")
 
 
 def _examine_spark(
-    examined: Examination | None, binding: LedgerBinding
+    examined: Examination | None, unknown: str | None
 ) -> tuple[Sequence[Finding], DuesweepError | None]:
     context = None if examined is None else examined.context
     is_needed = context is None or always_needs_spark(context)
     if context is not None and context.spark_from is None and not is_needed:
         unused = skipped(Check.SPARK_START, SESSION, 'sweep.engine is "process": no sweep needs it')
-        return [unused, *_ledger_without_spark(examined, binding)], None
+        return [unused, *_ledger_without_spark(examined, unknown)], None
     try:
         spark = open_spark()
     except DuesweepError as error:
         found = [_no_spark(error.problem, is_needed=is_needed)]
-        found += _ledger_without_spark(examined, binding)
+        found += _ledger_without_spark(examined, unknown)
         return found, error if is_needed else None
     from duesweep.operations.doctor_spark import spark_findings  # noqa: PLC0415 - loads Spark
 
     logs.step("checks Spark and its executors")
     needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
     findings = [*spark_findings(spark, needs, None if context is None else context.store)]
-    if examined is not None:
+    if context is not None:
         logs.step("checks the ledger")
-        ledger = examined.context.open_ledger(spark)
-        findings.append(_older_copy(examined, ledger, ledger_finding(ledger, binding)))
+        findings.append(ledger_finding(context.open_ledger(spark), context.store, unknown))
     return findings, None
 
 
@@ -193,60 +177,41 @@ def _no_spark(why: Problem, *, is_needed: bool) -> Finding:
     return warning(Check.SPARK_START, SESSION, text, capitalized(why.advice or _AS_SWEEPS_RUN))
 
 
-def _older_copy(examined: Examination, ledger: Ledger, found: Finding) -> Finding:
-    """The finding on the ledger, or that it or the journal is an older copy."""
-    if found.severity is not Severity.OK:
-        return found
-    try:
-        with examined.context.store.open_driver() as session:
-            problem = find_older_copy(session, ledger)
-    except DuesweepError as error:
-        problem = error.problem
-    return found if problem is None else fault_of(Check.LEDGER, ledger.root, problem)
-
-
-def ledger_finding(ledger: Ledger, binding: LedgerBinding) -> Finding:
-    """Whether the ledger can be read and written, and belongs to the journal."""
+def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding:
+    """Whether the ledger can be read and written, and belongs to the journal. `unknown`: why the
+    journal cannot be read.
+    """
     check, root = Check.LEDGER, ledger.root
     try:
         ledger.try_out()
         identity = ledger.read()
         identity.refuse_stray()
-        if identity.ledger_id == binding.ledger_id:
-            identity.refuse_incomplete(root)
+        if identity.beyond:
+            text = f"The ledger has {' and '.join(identity.beyond)}, which delta-rs cannot read"
+            advice = 'Set ledger.writer = "spark", with which all commands read it'
+            return fault(check, root, text, advice)
+        found = identity.ledger_id
+        there = f"There is {'no ledger yet' if found is None else f'ledger {found}'}"
+        if unknown is not None:
+            text = f"{there}; whether it is the journal's is not known: {unknown}"
+            return skipped(check, root, text)
+        with store.open_driver() as session:
+            bound = require_own(session, ledger, identity)
+            older = find_older_copy(session, ledger, identity)
     except DuesweepError as error:
         advice = "Check ledger.root, and who may read and write it"
         return fault_of(check, root, error.problem, advice)
-    if identity.beyond:
-        return fault(
-            check,
-            root,
-            f"The ledger has {' and '.join(identity.beyond)}, which delta-rs cannot read",
-            'Set ledger.writer = "spark", with which all commands read it',
-        )
-    found, bound = identity.ledger_id, binding.ledger_id
-    if binding.problem is not None:
-        there = "no ledger yet" if found is None else f"ledger {found}"
-        text = f"There is {there}; whether it is the journal's is not known: {binding.problem}"
-        return skipped(check, root, text)
+    if older is not None:
+        return fault_of(check, root, older)
     if bound is None:
-        there = "no ledger yet" if found is None else f"ledger {found}"
-        return ok(check, root, f"There is {there}; the journal takes it with the first sweep")
-    if found == bound:
-        return ok(check, root, f"Ledger {found}, which the journal belongs to")
-    there = "none" if found is None else f"ledger {found}"
-    was = "" if binding.place in {None, root} else f" which was at {binding.place},"
-    return fault(
-        check,
-        root,
-        f"The journal belongs to ledger {bound},{was} and there is {there} here",
-        "Set ledger.root to where the journal's ledger is, or, if that is gone for good, free the "
-        "journal from it with the command `setup --rebind`",
-    )
+        return ok(check, root, f"{there}; the journal takes it with the first sweep")
+    return ok(check, root, f"Ledger {bound}, which the journal belongs to")
 
 
-def examine_services(examined: Examination) -> tuple[Sequence[Finding], LedgerBinding]:
-    """Findings on services, routes and the store; and the ledger that the journal is bound to."""
+def examine_services(examined: Examination) -> tuple[Sequence[Finding], str | None]:
+    """Findings on services, routes and the store; and why the journal cannot be read, None if it
+    can.
+    """
     findings, ledger = [*examined.routes], list(_ledger_folder(examined.context.ledger_root))
     for service in examined.services:
         logs.step(f"checks {service.setting}")
@@ -254,12 +219,12 @@ def examine_services(examined: Examination) -> tuple[Sequence[Finding], LedgerBi
     if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
         reason = "The store cannot be reached"
         start = skipped(Check.SWEEP_START, _START, reason)
-        return [*findings, start, *ledger], LedgerBinding(problem=reason)
+        return [*findings, start, *ledger], reason
     logs.step("repeats the checks at the start of a sweep")
-    more, binding = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
+    more, unknown = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
     if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
-        binding = LedgerBinding(problem=NOT_SET_UP)
-    return [*findings, *more, *ledger], binding
+        unknown = NOT_SET_UP
+    return [*findings, *more, *ledger], unknown
 
 
 def _ledger_folder(root: str) -> Iterator[Finding]:
@@ -278,27 +243,27 @@ def _examine(service: Service) -> Sequence[Finding]:
 
 def _examine_start(
     context: SweepContext, *, is_explained: bool
-) -> tuple[list[Finding], LedgerBinding]:
+) -> tuple[list[Finding], str | None]:
     """The checks of a sweep before it starts. If it would not start, and no other finding explains
     that, the reason is a fault of its own.
     """
     findings: list[Finding] = []
-    binding = LedgerBinding(problem="The journal cannot be read")
+    unknown: str | None = "The journal cannot be read"
     try:
         with context.store.open_driver() as session:
             session.check()
             # A lock on the delayed table would show here.
             session.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
-            age = session.age()
-            binding = LedgerBinding(session.binding(), place=None if age is None else age.place)
+            session.binding()
+            unknown = None
             findings += _unsettled(context.ledger_root, session)
             context.queue.check(context.error_queue)
             # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session, None)
     except DuesweepError as error:
-        return [*findings, _refusal(error, is_explained=is_explained)], binding
-    return [*findings, ok(Check.SWEEP_START, _START, "A sweep can start")], binding
+        return [*findings, _refusal(error, is_explained=is_explained)], unknown
+    return [*findings, ok(Check.SWEEP_START, _START, "A sweep can start")], unknown
 
 
 def _notices(source: str, session: DriverSession) -> Iterator[Finding]:

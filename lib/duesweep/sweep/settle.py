@@ -219,11 +219,14 @@ def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = N
         journal.keep_place(ledger.root)
 
 
-def require_own(journal: DriverSession, ledger: Ledger) -> UUID | None:
+def require_own(
+    journal: DriverSession, ledger: Ledger, identity: Identity | None = None
+) -> UUID | None:
     """The ledger that the journal is bound to, for commands that read: nothing is bound. Raises
-    `ConfigError` if another ledger is at the root, or none, or one that lacks tables.
+    `ConfigError` if another ledger is at the root, or none, or one that lacks tables. `identity`:
+    the ledger's, if it was read.
     """
-    bound, identity = journal.binding(), ledger.read()
+    bound, identity = journal.binding(), identity or ledger.read()
     if bound is not None and identity.ledger_id != bound:
         problem = _other_ledger(journal, bound, identity, ledger.root)
         raise ConfigError(problem.text, advice=problem.advice)

@@ -63,20 +63,20 @@ def _examined(*findings: Finding, error: ConfigError | None = None) -> Any:
 
 
 def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
-    _, binding = _examined(fault(Check.SETUP, "store.dsn", "None is there", "Run it"))
+    _, unknown = _examined(fault(Check.SETUP, "store.dsn", "None is there", "Run it"))
 
-    assert (binding.ledger_id, binding.problem) == (None, NOT_SET_UP)
+    assert unknown == NOT_SET_UP
 
 
 def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
-    findings, binding = _examined(
+    findings, unknown = _examined(
         ok(Check.SETUP, "store.dsn", "It has run"),
         error=ConfigError("The source a is b", advice="set another store.name"),
     )
 
     (refusal,) = [f for f in findings if f.severity == Severity.FAULT]
     assert (refusal.check, refusal.advice) == (Check.SWEEP_START, "Set another store.name")
-    assert binding.problem is not None
+    assert unknown is not None
 
 
 def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import duesweep
 from duesweep.config.adapters import Needs
 from duesweep.core.errors import LedgerError
 from duesweep.core.finding import Check, Finding, Severity, is_to_mend
-from duesweep.operations.doctor import LedgerBinding, ledger_finding
+from duesweep.operations.doctor import ledger_finding
 from duesweep.operations.doctor_spark import (
     executor_findings,
     jvm_zone,
@@ -77,21 +78,45 @@ class _Ledger:
         return SimpleNamespace(
             ledger_id=self._found,
             beyond=(),
+            journals={},
             refuse_stray=lambda: None,
             refuse_incomplete=lambda _: None,
         )
 
 
-def _judged(found: uuid.UUID | LedgerError | None, binding: LedgerBinding) -> Finding:
+class _Journal:
+    """Bound to this ledger, as a store and its session."""
+
+    source = "nsb"
+
+    def __init__(self, bound: uuid.UUID | None) -> None:
+        self._bound = bound
+
+    def open_driver(self) -> Any:
+        return nullcontext(self)
+
+    def binding(self) -> uuid.UUID | None:
+        return self._bound
+
+    def age(self) -> None:
+        """It keeps none."""
+
+
+def _judged(
+    found: uuid.UUID | LedgerError | None,
+    bound: uuid.UUID | None = None,
+    unknown: str | None = None,
+) -> Finding:
     ledger: Any = _Ledger(found)
-    return ledger_finding(ledger, binding)
+    store: Any = _Journal(bound)
+    return ledger_finding(ledger, store, unknown)
 
 
 @pytest.mark.parametrize("found", [None, FIRST])
 def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUID | None) -> None:
     unknown = "The command `setup` has not run"
 
-    finding = _judged(found, LedgerBinding(problem=unknown))
+    finding = _judged(found, unknown=unknown)
 
     assert (finding.severity, finding.advice) == (Severity.SKIPPED, None)
     assert unknown in finding.found
@@ -111,7 +136,7 @@ def test_journal_that_cannot_be_read_is_not_blamed_on_the_ledger(found: uuid.UUI
 def test_ledger_is_the_journals(
     found: uuid.UUID | LedgerError | None, bound: uuid.UUID | None, severity: Severity
 ) -> None:
-    assert _judged(found, LedgerBinding(bound)).severity == severity
+    assert _judged(found, bound).severity == severity
 
 
 def test_question_is_answered_with_what_cannot_be_loaded() -> None:
