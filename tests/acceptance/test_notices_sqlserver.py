@@ -40,7 +40,7 @@ def test_headers_for_a_varchar_column_arrive_whole_as_escapes_and_the_column_is_
     assert row.Headers.isascii()
     assert json.loads(row.Headers) == {"Weather": "☃ Grüße"}
     (notice,) = [line for line in told if "Headers is varchar" in line]
-    assert f"{narrow}: " in notice
+    assert f"{narrow}: Headers" in notice
     assert "ALTER COLUMN Headers nvarchar(max) NOT NULL" in notice
 
 
@@ -66,9 +66,9 @@ def test_indexes_that_queues_and_the_delayed_table_lack_are_told_with_their_stat
     told = _sweep(endpoint)
 
     due, expires = told
-    assert f"No index of {endpoint.delayed} that can be used begins with Due" in due
+    assert f"{endpoint.delayed}: No index that can be used begins with Due" in due
     assert due.endswith(f"CREATE NONCLUSTERED INDEX [Index_Due] ON {endpoint.delayed} ([Due])")
-    assert "begins with Expires in " in expires
+    assert "begins with Expires: " in expires
     assert "CREATE NONCLUSTERED INDEX [Index_Expires]" in expires
     for notice in told:
         endpoint.execute(notice.rpartition("Run ")[2])

@@ -3,7 +3,7 @@ first that stops it.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -22,6 +22,8 @@ NOT_SET_UP = "The command `setup` has not run"
 # What findings on Spark are about.
 SESSION = "the Spark session"
 _READINGS = 3
+# How many tables a notice names.
+_SHOWN = 3
 # No message is early or late by this machine's clock: it is only for logs and fault headers.
 _SKEW = timedelta(seconds=5)
 
@@ -155,6 +157,21 @@ def skipped(check: Check, about: str, reason: str) -> Finding:
 def is_to_mend(finding: Finding) -> bool:
     """Whether a person must act."""
     return finding.severity in {Severity.FAULT, Severity.WARNING}
+
+
+def notices(findings: Iterable[Finding]) -> Iterator[Problem]:
+    """The findings that are to be mended, as a sweep says them that starts nevertheless: one for
+    all tables with the same.
+    """
+    tables: dict[str, list[str]] = {}
+    advice: dict[str, str] = {}
+    for each in filter(is_to_mend, findings):
+        tables.setdefault(each.found, []).append(each.about)
+        advice.setdefault(each.found, f"run {each.advice}")
+    for found, names in tables.items():
+        more = len(names) - _SHOWN
+        shown = ", ".join(names[:_SHOWN]) + (f" and {more} more tables" if more > 0 else "")
+        yield Problem(f"{shown}: {found}", advice[found])
 
 
 def for_readers(findings: Sequence[Finding]) -> Sequence[Finding]:

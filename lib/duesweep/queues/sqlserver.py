@@ -14,7 +14,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.finding import refuse
+from duesweep.core.finding import Finding, notices, refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
 from duesweep.drivers.sqlserver.catalog import find_table
@@ -29,6 +29,7 @@ from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.tables import (
     SQL_SERVER_QUEUE_RIGHTS,
     WantedTable,
+    table_findings,
     wrong_columns,
 )
 
@@ -45,8 +46,6 @@ _RECOVERABLE = "Recoverable"
 _HEADERS, _NARROW = "Headers", "varchar"
 # Errors: no right on a table, no right on a column.
 _NO_RIGHT = {229, 230}
-# How many tables a notice names.
-_SHOWN = 3
 
 
 def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
@@ -229,44 +228,20 @@ def queue_table_notices(connection: SqlServerSession, catalog: str) -> Iterator[
     """Queue tables of the session's database, which is `catalog`, whose headers are varchar, or
     that lack an index: they take messages, but the transport warns of its own.
     """
-    rows = connection.rows("queue_tables")
-    narrow = [SqlServerTable(catalog, r.schema, r.table) for r in rows if r.is_narrow]
-    if narrow:
-        yield _narrow_headers(narrow)
     # Some servers give names in lower case here.
     indexed = {
         (row.schema.lower(), row.table.lower(), row.column_name)
         for row in connection.rows("queue_indexes")
     }
-    lacking: dict[str, list[tuple[SqlServerTable, WantedIndex]]] = {}
-    for row in rows:
-        table = SqlServerTable(catalog, row.schema, row.table)
-        for index in sqlserver_queue(WAITED_FOR, table).indexes:
-            if (row.schema.lower(), row.table.lower(), index.column.lower()) not in indexed:
-                lacking.setdefault(index.column, []).append((table, index))
-    for column, found in lacking.items():
-        yield _missing_index(column, found)
-
-
-def _narrow_headers(tables: Sequence[SqlServerTable]) -> Problem:
-    return Problem(
-        f"The column Headers is varchar in {_names(tables)}: characters outside its code page "
-        "become question marks if endpoints send them, while sweeps write them as escapes",
-        f"ALTER TABLE {tables[0].sql} ALTER COLUMN Headers nvarchar(max) NOT NULL, while its "
-        "endpoint is stopped",
-    )
-
-
-def _missing_index(column: str, found: Sequence[tuple[SqlServerTable, WantedIndex]]) -> Problem:
-    _, index = found[0]
-    return Problem(
-        f"No index that can be used begins with {column} in {_names([t for t, _ in found])}: "
-        f"{index.harm}",
-        f"run {index.statement}",
-    )
-
-
-def _names(tables: Sequence[SqlServerTable]) -> str:
-    more = len(tables) - _SHOWN
-    shown = ", ".join(table.sql for table in tables[:_SHOWN])
-    return shown + (f" and {more} more queue tables" if more > 0 else "")
+    findings: list[Finding] = []
+    for row in connection.rows("queue_tables"):
+        name = (row.schema.lower(), row.table.lower())
+        found = FoundTable(
+            is_table=True,
+            columns={c: min(types) for c, types in COLUMNS.items()}
+            | {_HEADERS: _NARROW if row.is_narrow else "nvarchar"},
+            indexed=frozenset(c for c in COLUMNS if (*name, c.lower()) in indexed),
+        )
+        wanted = sqlserver_queue(WAITED_FOR, SqlServerTable(catalog, row.schema, row.table))
+        findings += table_findings(wanted, found)
+    return notices(findings)

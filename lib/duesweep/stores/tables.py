@@ -19,6 +19,7 @@ from duesweep.core.finding import (
     clock_skew,
     fault,
     fault_of,
+    notices,
     ok,
     reachable,
     read_clock,
@@ -478,7 +479,8 @@ def _unlogged(wanted: WantedTable) -> Finding:
 
 
 def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Finding:
-    if _has_index(found, index):
+    usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
+    if index.column in usable:
         return ok(Check.TABLE_INDEX, wanted.name, f"An index begins with {index.column}")
     text = f"No index that can be used begins with {index.column}: {index.harm}"
     return warning(
@@ -486,14 +488,9 @@ def _index(wanted: WantedTable, found: FoundTable, index: WantedIndex) -> Findin
     )
 
 
-def _has_index(found: FoundTable, index: WantedIndex) -> bool:
-    """Whether a table has such an index."""
-    usable = found.indexed | (found.indexed_in_part if index.partial else frozenset())
-    return index.column in usable
-
-
 def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
-    kind, refusal, more = found.columns[column], None, ""
+    kind, refusal = found.columns[column], None
+    more = " if endpoints send them, while sweeps write them as escapes"
     if kind not in _NARROW:
         return ok(Check.HEADERS_UNICODE, wanted.name, f"{column} is {kind}")
     if kind not in wanted.columns[column]:
@@ -514,15 +511,12 @@ def _unicode(wanted: WantedTable, found: FoundTable, column: str) -> Finding:
 
 def missing_index(session: Session, location: Location, delayed: Any) -> Problem | None:
     """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly."""
-    tables = location.dialect.tables
+    tables, wanted = location.dialect.tables, wanted_tables(location, delayed)[0]
     found = tables.find(session, {delayed: ()}).get(delayed)
-    index = tables.due_index(location.kind, delayed)
-    if found is None or _has_index(tables.with_indexes(session, delayed, found), index):
+    if found is None:
         return None
-    return Problem(
-        f"No index of {delayed.sql} that can be used begins with {index.column}: {index.harm}",
-        f"run {index.statement}",
-    )
+    indexed = tables.with_indexes(session, delayed, found)
+    return next(notices(_index(wanted, indexed, index) for index in wanted.indexes), None)
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:

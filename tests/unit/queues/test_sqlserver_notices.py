@@ -48,7 +48,8 @@ def test_tables_as_the_transport_creates_them_are_not_mentioned() -> None:
 def test_headers_of_one_code_page_are_told_with_the_statement_that_widens_them() -> None:
     (notice,) = _notices(Billing=(True, BOTH), Other=(False, BOTH))
 
-    assert notice.startswith("The column Headers is varchar in [nsb].[dbo].[Billing]: ")
+    assert notice.startswith("[nsb].[dbo].[Billing]: Headers is varchar")
+    assert "if endpoints send them, while sweeps write them as escapes" in notice
     assert "ALTER TABLE [nsb].[dbo].[Billing] ALTER COLUMN Headers nvarchar(max) NOT NULL" in notice
 
 
@@ -57,10 +58,11 @@ def test_missing_indexes_are_told_once_each_for_all_tables() -> None:
 
     expires, row_version = _notices(**several, Billing=(False, ["expires"]))
 
-    assert "begins with Expires in [nsb].[dbo].[Q0], [nsb].[dbo].[Q1]" in expires
-    assert "and 2 more queue tables: removing expired messages" in expires
+    assert expires.startswith("[nsb].[dbo].[Q0], [nsb].[dbo].[Q1], [nsb].[dbo].[Q2] and 2 more")
+    assert "begins with Expires: removing expired messages" in expires
     assert "run CREATE NONCLUSTERED INDEX [Index_Expires] ON [nsb].[dbo].[Q0]" in expires
-    assert "begins with RowVersion in [nsb].[dbo].[Billing]: its receiver" in row_version
+    assert row_version.startswith("[nsb].[dbo].[Billing]: No index")
+    assert "begins with RowVersion: its receiver" in row_version
 
 
 def test_headers_for_one_code_page_are_sent_as_escapes_and_for_others_as_they_are() -> None:
