@@ -149,9 +149,9 @@ class Bed:
     def _pause(self) -> None:
         with store_of(self.config).open_driver() as session:
             steering = cast("OperatorDriver", session)
-            steering.resume(_RESTING)
+            steering.people.resume(_RESTING)
             if self._load.paused:
-                steering.pause(_RESTING, None, "bench", "a load of messages that are paused")
+                steering.people.pause(_RESTING, None, "bench", "a load of messages that are paused")
 
     def reset(self, rows: int | None = None) -> None:
         """Empty the queues, and fill the delayed table with all rows (or the first `rows`)."""

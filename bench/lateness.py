@@ -182,11 +182,11 @@ def _newest_files(bed: Bed) -> int:
 
 _SCRIPT = ROOT / "tests" / "support" / "trials" / "sweep_command.py"
 POINTS = (
-    *("after DriverSession.open_sweep", "before DriverSession.plan", "after TaskSession.claim"),
+    *("after Sweeps.open", "before Due.plan", "after TaskSession.claim"),
     *(f"{when} COMMIT of TaskSession.transaction" for when in WHEN),
-    *("after TaskSession.end_slice", "after DriverSession.close_sweep", "after DriverSession.seal"),
+    *("after TaskSession.end_slice", "after Sweeps.close", "after Journal.seal"),
     *(f"{when} LedgerTables.append(tombstones)" for when in WHEN),
-    *(f"{when} DriverSession.delete_settled" for when in WHEN),
+    *(f"{when} Journal.delete_settled" for when in WHEN),
 )
 _WARM_SECONDS, _LATE_SECONDS = 4, 8
 # The tick at which a watcher freezes: its first ones settle the rest of the part before.

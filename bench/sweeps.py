@@ -21,7 +21,7 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.drivers.spark import spark_session
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.sql_driver import SqlDriver
 
 STAGES = ("plan", "dispatch", "settle")
 # The functions that a sweep on Spark calls, and the stage of each.

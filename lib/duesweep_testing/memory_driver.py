@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -20,18 +20,14 @@ from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMess
 from duesweep.core.errors import StoreError, SweepClosedError
 from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.world import instant_of, micros
-from duesweep.stores.base import (
-    Backlog,
-    DroppedSource,
-    Horizon,
-    OperatorDriver,
-    Piece,
-    Slices,
-    SweepRun,
-    Unsettled,
-    Work,
-)
+from duesweep.stores.base import OperatorDriver
+from duesweep.stores.binding import SourceBinding
+from duesweep.stores.due import Due, Horizon, Slices, Upcoming, Work
+from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
+from duesweep.stores.leftovers import DroppedSource, Leftovers
+from duesweep.stores.people import People
 from duesweep.stores.summary import lateness_of, packed, summary_of
+from duesweep.stores.sweeps import SweepRun, Sweeps
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import BatchEntry, ChangeEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory_state import MemoryState, MemorySweep
@@ -43,41 +39,24 @@ _NEVER = float("inf")
 _T = TypeVar("_T")
 
 
-class MemoryDriverSession(OperatorDriver):
-    """Its sweeps live as long as this session. Nothing here waits for a lock of a row."""
+class MemoryDue(Due):
+    """Due messages. Dues are instants here."""
 
-    def __init__(self, store: MemoryState) -> None:
-        self.source = store.source
+    def __init__(self, store: MemoryState, journal: "MemoryJournal") -> None:
         self._store = store
-        # Dead sweeps that this session settles.
-        self._kept: set[UUID] = set()
-
-    def __enter__(self) -> "MemoryDriverSession":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with self._store.changed:
-            self.end_settling()
-            for sweep in self._store.sweeps.values():
-                sweep.owner = None if sweep.owner is self else sweep.owner
-
-    # Due messages
-
-    def check(self) -> None:
-        """All is there."""
+        self._journal = journal
 
     def horizon(self) -> Horizon:
         return Horizon(self._store.now, self._store.now)
 
     def find_work(self, ahead: timedelta) -> Work | None:
         horizon = self.horizon().looking_ahead(ahead)
-        is_any = self._eligible(horizon) or self._gone_counters() or self._dead()
+        is_any = self._eligible(horizon) or gone_counters(self._store) or self._journal.has_dead()
         return Work() if is_any else None
 
-    def next_due(self, horizon: Horizon) -> datetime | None:
-        """The first Due that is not due by the horizon; Dues are instants here."""
+    def next_due(self, horizon: Horizon) -> Upcoming:
         dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
-        return min((due for due in dues if due >= horizon.before), default=None)
+        return Upcoming(min((due for due in dues if due >= horizon.before), default=None))
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         found = len(self._eligible(horizon))
@@ -99,14 +78,6 @@ class MemoryDriverSession(OperatorDriver):
             self._store.plans[name] = slices
         return Slices(name, tuple(map(len, slices)))
 
-    def note_slices(self, run: SweepRun, plan: Slices) -> int:
-        with self._store.changed:
-            sweep = self._store.sweeps[run.sweep_id]
-            before = len(sweep.planned)
-            sweep.planned += plan.planned
-            sweep.horizon = run.horizon.before
-        return before
-
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         """The one row of a slice."""
         rows = self._store.plans[plan.claim_keys_query][plan.begin + number]
@@ -118,10 +89,13 @@ class MemoryDriverSession(OperatorDriver):
             )
         ]
 
+    def pauses(self) -> Sequence[Pause]:
+        return self._store.pauses_in_force()
+
     def _eligible(self, horizon: Horizon) -> list[DelayedRow]:
         """Messages due, not in back-off and not paused, the earliest Due first."""
         store, now_us = self._store, micros(self._store.now)
-        paused = Paused([one.pattern for one in self.pauses()], store.own_queue)
+        paused = Paused([one.pattern for one in store.pauses_in_force()], store.own_queue)
         with store.changed:
             due = [
                 row
@@ -138,37 +112,35 @@ class MemoryDriverSession(OperatorDriver):
             and (row.key not in counters or counters[row.key].next_attempt_at <= now_us)
         ]
 
-    # The life of sweeps and commands
 
-    def open_sweep(self, horizon: Horizon, *, engine: str | None = None) -> SweepRun:
-        with self._store.changed:
-            gone = self._gone_counters()
-            for key in gone:
-                del self._store.attempts[key]
-        run = self._open(horizon, engine=engine)
-        self._store.sweeps[run.sweep_id].attempts_changed = bool(gone)
-        return run
+class MemorySweeps(Sweeps):
+    """Sweeps that are open. They live as long as `owner`, the driver's session."""
 
-    def open_command(self, command: Command) -> SweepRun:
-        return self._open(self.horizon(), command=command)
+    def __init__(self, store: MemoryState, due: MemoryDue, owner: object) -> None:
+        self._store, self._due, self._owner = store, due, owner
 
-    def _open(
-        self, horizon: Horizon, engine: str | None = None, command: Command | None = None
+    def open(
+        self, horizon: Horizon, *, engine: str | None = None, command: Command | None = None
     ) -> SweepRun:
         store, sweep_id = self._store, uuid4()
         with store.changed:
+            gone = gone_counters(store) if command is None else []
+            for key in gone:
+                del store.attempts[key]
             store.journal[sweep_id], store.changes[sweep_id] = [], []
             store.sweeps[sweep_id] = MemorySweep(
-                sweep_id, store.source, store.now, horizon.before, self, engine, command
+                sweep_id, store.source, store.now, horizon.before, self._owner, engine, command
             )
+            store.sweeps[sweep_id].attempts_changed = bool(gone)
         return SweepRun(sweep_id, horizon)
 
-    def stop_sweep(self, sweep_id: UUID, after_seconds: float) -> None:
+    def note_slices(self, run: SweepRun, plan: Slices) -> int:
         with self._store.changed:
-            sweep = self._store.sweeps.get(sweep_id)
-            if sweep is not None and sweep.closed_at is None:
-                stop_at = self._store.now + timedelta(seconds=after_seconds)
-                sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
+            sweep = self._store.sweeps[run.sweep_id]
+            before = len(sweep.planned)
+            sweep.planned += plan.planned
+            sweep.horizon = run.horizon.before
+        return before
 
     def progress(self, sweep_id: UUID) -> tuple[int, int]:
         entries = self._store.journal.get(sweep_id, ())
@@ -176,20 +148,27 @@ class MemoryDriverSession(OperatorDriver):
         exhausted = sum(isinstance(one, ExhaustedEntry) for one in entries)
         return len(batches), sum(one.dispatched + one.failed for one in batches) + exhausted
 
-    def keep_sweep(self, sweep_id: UUID) -> bool:
+    def stop(self, sweep_id: UUID, after_seconds: float) -> None:
         with self._store.changed:
             sweep = self._store.sweeps.get(sweep_id)
-            if sweep is None or sweep.owner not in {None, self}:
+            if sweep is not None and sweep.closed_at is None:
+                stop_at = self._store.now + timedelta(seconds=after_seconds)
+                sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
+
+    def keep(self, sweep_id: UUID) -> bool:
+        with self._store.changed:
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is None or sweep.owner not in {None, self._owner}:
                 return False
-            sweep.owner = self
+            sweep.owner = self._owner
             return True
 
-    def close_sweep(
+    def close(
         self,
         sweep_id: UUID,
         *,
         abandoned: bool,
-        remaining: int | Callable[[], int],
+        remaining: int | Horizon,
         reason: str | None = None,
         waits: bool = True,
     ) -> bool:
@@ -200,43 +179,42 @@ class MemoryDriverSession(OperatorDriver):
                 store.wait_until(lambda: not sweep.in_flight)
             if sweep is None or sweep.closed_at is not None or sweep.in_flight:
                 return False
-            sweep.remaining = remaining if isinstance(remaining, int) else remaining()
+            if not isinstance(remaining, int):
+                remaining = self._due.count_pending(remaining, most=1)
+            sweep.remaining = remaining
             sweep.abandoned, sweep.reason, sweep.closed_at = abandoned, reason, store.now
             return True
 
+
+class MemoryJournal(Journal):
+    """The journal. `owner` is the driver's session."""
+
+    def __init__(self, store: MemoryState, owner: object) -> None:
+        self.source = store.source
+        self._store, self._owner = store, owner
+        # Dead sweeps that this session settles.
+        self._kept: set[UUID] = set()
+
     @contextmanager
-    def undoing(self) -> Iterator[None]:
-        with self._store.changed:
-            if self._store.undoer not in {None, self}:
-                raise StoreError(
-                    "Another command that restores, replays or discards messages is running",
-                    transient=True,
-                )
-            self._store.undoer = self
+    def settling(self) -> Iterator[str | None]:
+        store = self._store
+        with store.changed:
+            is_free = store.settler in {None, self}
+            store.settler = self if is_free else store.settler
         try:
-            yield
+            yield None if is_free else "Another session"
         finally:
-            self._store.undoer = None
-
-    # The journal
-
-    def try_settling(self) -> bool:
-        with self._store.changed:
-            if self._store.settler not in {None, self}:
-                return False
-            self._store.settler = self
-            return True
+            if is_free:
+                self.end_settling()
 
     def end_settling(self) -> None:
+        """Let others settle."""
         with self._store.changed:
             if self._store.settler is self:
                 self._store.settler = None
             while self._kept:
                 if sweep := self._store.sweeps.get(self._kept.pop()):
                     sweep.owner = None
-
-    def settler(self) -> str:
-        return "Another session"
 
     def unsettled(self) -> Sequence[Unsettled]:
         return [
@@ -259,11 +237,12 @@ class MemoryDriverSession(OperatorDriver):
             if sweep.owner is not None:
                 return True
             if self._store.settler is self:
-                sweep.owner = self
+                sweep.owner = self._owner
                 self._kept.add(sweep_id)
             return False
 
-    def _dead(self) -> bool:
+    def has_dead(self) -> bool:
+        """Whether no session lives for a sweep that is not settled."""
         return any(not self.still_alive(one.sweep_id) for one in self.unsettled())
 
     def seal(self, sweep_id: UUID) -> None:
@@ -350,13 +329,6 @@ class MemoryDriverSession(OperatorDriver):
                     del kept[sweep_id]
             self._kept.discard(sweep_id)
 
-    def binding(self) -> UUID | None:
-        return self._store.ledger_id
-
-    def bind(self, ledger_id: UUID) -> None:
-        with self._store.changed:
-            self._store.ledger_id = self._store.ledger_id or ledger_id
-
     def backlog(self) -> Backlog:
         store = self._store
         with store.changed:
@@ -371,7 +343,28 @@ class MemoryDriverSession(OperatorDriver):
         held += sum(len(one.headers_text or "") + len(one.body or b"") for one in changes)
         return Backlog(rows, held, sweeps)
 
-    # For people
+
+class MemoryBinding(SourceBinding):
+    """It keeps no age."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self.source = store.source
+        self._store = store
+
+    def ledger(self) -> UUID | None:
+        return self._store.ledger_id
+
+    def bind(self, ledger_id: UUID) -> None:
+        with self._store.changed:
+            self._store.ledger_id = self._store.ledger_id or ledger_id
+
+
+class MemoryPeople(People):
+    """What people see and hold back."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self.source = store.source
+        self._store = store
 
     @contextmanager
     def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
@@ -411,22 +404,37 @@ class MemoryDriverSession(OperatorDriver):
         self._store.pauses[pattern] = found
 
     def resume(self, pattern: str) -> bool:
-        was_paused = any(one.pattern == pattern for one in self.pauses())
+        was_paused = any(one.pattern == pattern for one in self._store.pauses_in_force())
         self._store.pauses.pop(pattern, None)
         return was_paused
 
-    def pauses(self) -> Sequence[Pause]:
-        return self._store.pauses_in_force()
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        with self._store.changed:
+            if self._store.undoer not in {None, self}:
+                raise StoreError(
+                    "Another command that restores, replays or discards messages is running",
+                    transient=True,
+                )
+            self._store.undoer = self
+        try:
+            yield
+        finally:
+            self._store.undoer = None
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
         yield iter([list(self._store.rows)])
 
-    def gone_counters(self, most: int) -> Sequence[str]:
-        return self._gone_counters()[:most]
 
-    def _gone_counters(self) -> list[str]:
-        return [key for key in self._store.attempts if key not in self._store.rows]
+class MemoryLeftovers(Leftovers):
+    """There is one source, and a sweep and its journal leave together."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self._store = store
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        return gone_counters(self._store)[:most]
 
     def orphaned_journal(self) -> Sequence[UUID]:
         """None: a sweep and its journal leave together."""
@@ -439,6 +447,37 @@ class MemoryDriverSession(OperatorDriver):
     def forget(self, source: str) -> int:  # noqa: ARG002 - the contract's
         """Nothing: there is one source."""
         return 0
+
+
+class MemoryDriverSession(OperatorDriver):
+    """Its sweeps live as long as this session. Nothing here waits for a lock of a row."""
+
+    def __init__(self, store: MemoryState) -> None:
+        self.source = store.source
+        self._store = store
+        self.journal = MemoryJournal(store, self)
+        self.due = MemoryDue(store, self.journal)
+        self.sweeps = MemorySweeps(store, self.due, self)
+        self.binding = MemoryBinding(store)
+        self.people = MemoryPeople(store)
+        self.leftovers = MemoryLeftovers(store)
+
+    def __enter__(self) -> "MemoryDriverSession":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._store.changed:
+            self.journal.end_settling()
+            for sweep in self._store.sweeps.values():
+                sweep.owner = None if sweep.owner is self else sweep.owner
+
+    def check(self) -> None:
+        """All is there."""
+
+
+def gone_counters(store: MemoryState) -> list[str]:
+    """The keys of retry counters whose messages are gone."""
+    return [key for key in store.attempts if key not in store.rows]
 
 
 def _pages(items: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:

@@ -14,7 +14,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.queues.base import Destination, Queue, QueueSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import ENDPOINT
 from duesweep_testing.memory_sessions import MemoryTaskSession
 

@@ -13,7 +13,10 @@ from duesweep.core.headers import set_forward_destination, write_json
 from duesweep.core.message import BatchResult, Message
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
-from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun, TaskSession
+from duesweep.stores.messages import NewMessage
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim, TaskSession
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import (
     JournalEntry,

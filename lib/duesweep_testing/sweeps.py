@@ -10,7 +10,11 @@ from duesweep.core.change import Command, CommandName
 from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import MessageSession, Store, SweepRun, TaskSession, operators_of
+from duesweep.stores.base import Store, operators_of
+from duesweep.stores.messages import MessageSession
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import TaskSession
 from duesweep_testing.memory_ledger import MemoryContext, MemoryTables
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
@@ -35,25 +39,25 @@ def context_of(
 def open_sweep(store: Store) -> SweepRun:
     """Open a sweep of the messages due now."""
     with store.open_driver() as driver:
-        return driver.open_sweep(driver.horizon())
+        return driver.sweeps.open(driver.due.horizon())
 
 
 def open_command(store: Store, command: Command = COMMAND) -> SweepRun:
     """Open an operator's command."""
     with operators_of(store, "a command").open_driver() as driver:
-        return driver.open_command(command)
+        return driver.sweeps.open(driver.due.horizon(), command=command)
 
 
 def close_sweep(store: Store, run: SweepRun) -> None:
     """Close a sweep or command, as a process does that takes its driver for dead."""
     with store.open_driver() as driver:
-        driver.close_sweep(run.sweep_id, abandoned=True, remaining=0)
+        driver.sweeps.close(run.sweep_id, abandoned=True, remaining=0)
 
 
 def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
     """Let a sweep stop after `after_seconds`."""
     with store.open_driver() as driver:
-        driver.stop_sweep(run.sweep_id, after_seconds)
+        driver.sweeps.stop(run.sweep_id, after_seconds)
 
 
 class _RollbackError(Exception):
@@ -61,7 +65,7 @@ class _RollbackError(Exception):
 
 
 @contextmanager
-def roll_back(session: TaskSession | MessageSession) -> Iterator[None]:
+def roll_back(session: TaskSession | MessageSession | OperatorTask) -> Iterator[None]:
     """A transaction (nested: a savepoint) that is rolled back at the end of the block."""
     with suppress(_RollbackError), session.transaction():
         yield

@@ -190,9 +190,9 @@ def test_sweep_that_is_settled_in_part_is_not_judged(scene: Scene) -> None:
     with context.store.open_driver() as session:
         run = dispatch_without_settling(context, session)
         ledger = open_ledger(context.ledger_root, context.ledger_writer, None)
-        session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
-        session.seal(run.sweep_id)
-        row = rows.sweep(session.summary(run.sweep_id)[0])
+        session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
+        session.journal.seal(run.sweep_id)
+        row = rows.sweep(session.journal.summary(run.sweep_id)[0])
         ledger.tables.append("sweeps", [LedgerPiece(row, run.sweep_id)])
 
         assert scene.audit() == (0, {})

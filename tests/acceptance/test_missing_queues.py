@@ -114,8 +114,8 @@ def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
     attempts = f'"{subject.schema}"."duesweep_attempts"'
     later = "'2999-01-01'"
     with store.open_driver() as session:
-        horizon = session.horizon()
-        assert session.destinations(horizon) == ["Billing", "Gone", "Shipping"]
+        horizon = session.due.horizon()
+        assert session.due.destinations(horizon) == ["Billing", "Gone", "Shipping"]
 
         subject.execute(
             f"INSERT INTO {attempts} (source, message_key, attempts, first_failed_at,"
@@ -123,8 +123,8 @@ def test_message_in_back_off_is_not_asked_for(subject: Subject) -> None:
             f" VALUES ('{store.source}', '{key}', 1, {later}, {later}, {later}, 'e', 'e')"
         )
 
-        assert session.destinations(horizon) == ["Billing", "Shipping"]
-        assert session.destinations(None) == ["Billing", "Gone", "Shipping"]
+        assert session.due.destinations(horizon) == ["Billing", "Shipping"]
+        assert session.due.destinations(None) == ["Billing", "Gone", "Shipping"]
 
 
 def test_message_that_never_comes_due_says_nothing_of_a_connection(subject: Subject) -> None:

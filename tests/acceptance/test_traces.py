@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from duesweep.config.adapters.endpoint import tracing as made_tracing
 from duesweep.core.errors import ConfigError
-from duesweep.stores.base import DriverSession, Slices
+from duesweep.stores.due import Due, Slices
 from duesweep.sweep.job import Job, Tracing
 from duesweep.sweep.sweep import Engine, InProcessEngine
 from duesweep.sweep.traces import OtlpTracing
@@ -61,9 +61,9 @@ def test_slices_get_neither_spans_nor_the_headers_for_the_collector(
     found: list[Tracing] = []
     dispatch = InProcessEngine.dispatch
 
-    def look(engine: InProcessEngine, session: DriverSession, plan: Slices, job: Job) -> Any:
+    def look(engine: InProcessEngine, due: Due, plan: Slices, job: Job) -> Any:
         found.append(job.context.tracing)
-        return dispatch(engine, session, plan, job)
+        return dispatch(engine, due, plan, job)
 
     monkeypatch.setattr(InProcessEngine, "dispatch", look)
 

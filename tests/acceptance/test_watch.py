@@ -19,7 +19,7 @@ from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.operations.watch import MOST_TICK_SECONDS, Ticker
 from duesweep.report.metrics import Metrics, Sample
 from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.sql_due import SqlDue
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
@@ -273,13 +273,13 @@ def test_tick_whose_plan_takes_longer_than_a_tick_delivers(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.set_up("Billing").delay_many(200)
-    plan = SqlDriver.plan_at_once
+    plan = SqlDue.plan_at_once
 
-    def slow(session: SqlDriver, *arguments: Any) -> Any:
+    def slow(session: SqlDue, *arguments: Any) -> Any:
         threading.Event().wait(1.2)
         return plan(session, *arguments)
 
-    monkeypatch.setattr(SqlDriver, "plan_at_once", slow)
+    monkeypatch.setattr(SqlDue, "plan_at_once", slow)
     monkeypatch.setattr("duesweep.operations.watch.MOST_TICK_SECONDS", 1)
     ticker = Ticker(endpoint.context(), Stop(), has_spark=False)
 

@@ -12,8 +12,10 @@ from structlog.testing import capture_logs
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import LedgerError, StoreError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.base import Slices, SweepRun
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.due import Slices
+from duesweep.stores.sql_due import SqlDue
+from duesweep.stores.sql_sweeps import SqlSweeps
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep import settle
 from duesweep.sweep import sweep as pipeline
 from duesweep.sweep.slice import Slice
@@ -112,7 +114,7 @@ def test_backlog_is_planned_once_and_the_journal_holds_one_part(
 ) -> None:
     keys = _load(endpoint, 30)
     planned, held = [], []
-    plan, settle_last = SqlDriver.plan, pipeline.settle_last
+    plan, settle_last = SqlDue.plan, pipeline.settle_last
 
     def plan_once(*arguments: Any) -> Slices:
         planned.append(arguments)
@@ -122,7 +124,7 @@ def test_backlog_is_planned_once_and_the_journal_holds_one_part(
         held.append(endpoint.fetch("SELECT sum(dispatched) FROM duesweep_journal")[0][0])
         return settle_last(*arguments, **named)
 
-    monkeypatch.setattr(SqlDriver, "plan", plan_once)
+    monkeypatch.setattr(SqlDue, "plan", plan_once)
     monkeypatch.setattr(pipeline, "settle_last", settle)
 
     _sweep(endpoint)
@@ -145,9 +147,7 @@ def test_parts_are_swept_on_spark_with_all_cores(
     _check_each_once(endpoint, ledger, keys)
 
 
-@pytest.mark.parametrize(
-    "point", ["before DriverSession.open_sweep", "after DriverSession.delete_settled"]
-)
+@pytest.mark.parametrize("point", ["before Sweeps.open", "after Journal.delete_settled"])
 def test_driver_that_dies_between_two_parts_leaves_the_rest_to_the_next_sweep(
     point: str, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
@@ -282,7 +282,7 @@ def test_store_that_is_lost_in_a_later_part_leaves_word_of_the_earlier_ones(
     endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = _load(endpoint, 30)
-    open_sweep, opened = SqlDriver.open_sweep, []
+    open_sweep, opened = SqlSweeps.open, []
 
     def fail_later(*arguments: Any, **named: Any) -> SweepRun:
         if opened:
@@ -291,7 +291,7 @@ def test_store_that_is_lost_in_a_later_part_leaves_word_of_the_earlier_ones(
         return opened[0]
 
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(SqlDriver, "open_sweep", fail_later)
+        patch.setattr(SqlSweeps, "open", fail_later)
         with pytest.raises(StoreError, match="out of reach"):
             _sweep(endpoint)
 

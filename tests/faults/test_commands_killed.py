@@ -61,24 +61,24 @@ COMMANDS = {
 # The point at which each command dies, how often it has come there by then, and how much it has
 # changed.
 _DEATHS = [
-    ("after OperatorDriver.open_command", 1, 0),
+    ("after Sweeps.open", 1, 0),
     ("after OperatorTask.{method}", 1, 0),
     ("after OperatorTask.{method}", 2, BATCH_ROWS),
-    ("before DriverSession.close_sweep", 1, MESSAGES),
-    ("after DriverSession.close_sweep", 1, MESSAGES),
-    ("after DriverSession.seal", 1, MESSAGES),
+    ("before Sweeps.close", 1, MESSAGES),
+    ("after Sweeps.close", 1, MESSAGES),
+    ("after Journal.seal", 1, MESSAGES),
     ("after LedgerTables.append(changes)", 1, MESSAGES),
-    ("before DriverSession.delete_settled", 1, MESSAGES),
-    ("after DriverSession.delete_settled", 1, MESSAGES),
+    ("before Journal.delete_settled", 1, MESSAGES),
+    ("after Journal.delete_settled", 1, MESSAGES),
 ]
 # All commands begin and are settled alike: others than `cancel` die there with `--all` only.
 _ALIKE = {
-    "after OperatorDriver.open_command",
-    "before DriverSession.close_sweep",
-    "after DriverSession.close_sweep",
-    "after DriverSession.seal",
-    "before DriverSession.delete_settled",
-    "after DriverSession.delete_settled",
+    "after Sweeps.open",
+    "before Sweeps.close",
+    "after Sweeps.close",
+    "after Journal.seal",
+    "before Journal.delete_settled",
+    "after Journal.delete_settled",
 }
 # What only cancelling comes to: the table `changes` is there since the first command, and no other
 # messages get tombstones.
@@ -182,7 +182,7 @@ def test_sweep_settles_a_command_that_was_killed(
     name: str, endpoint: Endpoint, ledger: LedgerReader
 ) -> None:
     rows = _prepare(name, endpoint)
-    with dying("before DriverSession.close_sweep"):
+    with dying("before Sweeps.close"):
         _run(endpoint, *COMMANDS[name].arguments)
     await_locks(endpoint)
 
@@ -238,7 +238,7 @@ def test_restore_does_not_begin_while_another_command_that_undoes_runs(
     """The same without chance: the other one has opened nothing yet."""
     rows = _prepare("restore", endpoint)
 
-    with endpoint.context().store.open_driver() as other, other.undoing():  # type: ignore[attr-defined]
+    with endpoint.context().store.open_driver() as other, other.people.undoing():  # type: ignore[attr-defined]
         refused = _run(endpoint, *_restoring("restore", rows))
 
     assert (refused.code, "is running, and this one has done nothing" in refused.err) == (4, True)
@@ -251,7 +251,8 @@ def test_restore_does_not_begin_while_another_is_not_settled(endpoint: Endpoint)
 
     with endpoint.context().store.open_driver() as other:
         # As one whose session was lost and came back: it lives, and holds no lock of the source.
-        other.open_command(Command(CommandName.RESTORE, "a@b", None))
+        command = Command(CommandName.RESTORE, "a@b", None)
+        other.sweeps.open(other.due.horizon(), command=command)
         refused = _run(endpoint, *arguments)
     assert (refused.code, "has not ended yet" in refused.err) == (4, True)
 

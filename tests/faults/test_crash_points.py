@@ -108,7 +108,7 @@ def test_points_of_a_task_fire_in_a_worker_of_spark(
     endpoint.set_up("Billing")
     for point, is_of_task in (
         ("after COMMIT of TaskSession.transaction", True),
-        ("before DriverSession.close_sweep", False),
+        ("before Sweeps.close", False),
     ):
         endpoint.delay()
         folder = tmp_path / point

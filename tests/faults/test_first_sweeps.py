@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -13,26 +13,26 @@ import pytest
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.base import DriverSession
+from duesweep.stores.binding import SourceBinding
 from duesweep.sweep.sweep import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep
 
 
-def _session_class(endpoint: Endpoint) -> type[DriverSession]:
+def _part_class(endpoint: Endpoint, part: str) -> type:
     with endpoint.context().store.open_driver() as session:
-        return type(session)
+        return type(getattr(session, part))
 
 
 @contextmanager
-def _seeing_no_binding_at_once(kind: type[DriverSession], count: int) -> Iterator[None]:
+def _seeing_no_binding_at_once(kind: type, count: int) -> Iterator[None]:
     """Each of `count` threads has seen that the journal is unbound before any of them continues."""
-    barrier, binding = threading.Barrier(count), kind.binding
+    barrier, ledger = threading.Barrier(count), kind.ledger
     has_seen = threading.local()
 
-    def seen_by_all(session: DriverSession) -> UUID | None:
-        found = binding(session)
+    def seen_by_all(binding: SourceBinding) -> UUID | None:
+        found = ledger(binding)
         if not getattr(has_seen, "it", False):
             has_seen.it = True
             assert found is None
@@ -40,7 +40,7 @@ def _seeing_no_binding_at_once(kind: type[DriverSession], count: int) -> Iterato
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind, "binding", seen_by_all)
+        patch.setattr(kind, "ledger", seen_by_all)
         yield
 
 
@@ -55,7 +55,7 @@ def _sweep_at_once(
         except ConfigError as error:
             return error
 
-    kind = _session_class(endpoint)
+    kind = _part_class(endpoint, "binding")
     with _seeing_no_binding_at_once(kind, len(roots)), ThreadPoolExecutor(len(roots)) as pool:
         return list(pool.map(one, roots))
 
@@ -107,7 +107,7 @@ def test_who_loses_the_race_without_the_lock_reads_back_who_won(
         return ledger_id
 
     monkeypatch.setattr(Ledger, "create", create_together)
-    monkeypatch.setattr(_session_class(endpoint), "try_settling", lambda _: True)
+    monkeypatch.setattr(_part_class(endpoint, "journal"), "settling", lambda _: nullcontext(None))
 
     ended = _sweep_at_once(None, endpoint, [endpoint.folder / name for name in ("one", "two")])
 

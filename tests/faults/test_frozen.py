@@ -112,7 +112,7 @@ def test_watcher_without_its_ledger_sweeps_what_was_due_before_and_survives_its_
     assert endpoint.run("audit").code == 0
 
 
-@pytest.mark.parametrize("point", ["after DriverSession.seal", _HOLDING_BOTH_LOCKS])
+@pytest.mark.parametrize("point", ["after Journal.seal", _HOLDING_BOTH_LOCKS])
 def test_sweep_beside_a_frozen_settler_dispatches_and_names_it(
     endpoint: Endpoint,
     ledger: LedgerReader,
@@ -171,7 +171,7 @@ def test_ledger_is_not_locked_while_the_journal_is_read(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay()
-    with _frozen(endpoint, tmp_path, "after DriverSession.seal"):
+    with _frozen(endpoint, tmp_path, "after Journal.seal"):
         lock = ledger.root / ".duesweep.lock"
         script = (
             "import fcntl, sys; fcntl.flock(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Forwarded, Horizon, Slices
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.due import Horizon, Slices
+from duesweep.stores.sql_due import SqlDue
+from duesweep.stores.task import Forwarded
 from duesweep.sweep import spark as engine_module
 from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.spark import SparkEngine
@@ -107,9 +108,9 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
 ) -> None:
     endpoint.set_up("Billing")
     keys = endpoint.delay_many(30)
-    plan, forms = SqlDriver.plan, Batches.forms
+    plan, forms = SqlDue.plan, Batches.forms
 
-    def plan_three(session: SqlDriver, horizon: Horizon, *_: object) -> Slices:
+    def plan_three(session: SqlDue, horizon: Horizon, *_: object) -> Slices:
         return plan(session, horizon, Slicing(3))
 
     def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
@@ -123,7 +124,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
         yield run
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqlDriver, "plan_at_once", plan_three)
+        patch.setattr(SqlDue, "plan_at_once", plan_three)
         patch.setattr(Batches, "forms", forms_with_a_defect)
         cut = run_sweep(endpoint)
 
@@ -161,14 +162,14 @@ def swept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 
 def end_session(monkeypatch: pytest.MonkeyPatch, row: int, kills: int) -> None:
-    plan = SqlDriver.plan
+    plan = SqlDue.plan
 
-    def cut(session: SqlDriver, horizon: Horizon, slicing: Slicing) -> Slices:
+    def cut(session: SqlDue, horizon: Horizon, slicing: Slicing) -> Slices:
         planned = plan(session, horizon, slicing)
         query = _END_SESSION.format(query=planned.claim_keys_query, row=row, kills=kills)
         return replace(planned, claim_keys_query=query)
 
-    monkeypatch.setattr(SqlDriver, "plan", cut)
+    monkeypatch.setattr(SqlDue, "plan", cut)
 
 
 @pytest.mark.parametrize("row", [1, 3, 4], ids=["first row", "middle row", "last row"])

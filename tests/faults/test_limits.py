@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
-from duesweep.stores.base import DriverSession, Horizon, Slices
+from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import slicing
@@ -29,11 +29,11 @@ class _ThreadsEngine:
     name: str = "in-process"
     spark: None = None
 
-    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
-        return session.plan(horizon, slicing(context.slices, context.limits.rows))
+    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
+        return due.plan(horizon, slicing(context.slices, context.limits.rows))
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
-        slices = [read_claim_keys(session.claim_keys(plan, i)) for i in range(len(plan.planned))]
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
+        slices = [read_claim_keys(due.claim_keys(plan, i)) for i in range(len(plan.planned))]
         assert len(slices) == SLICES
         self.planned.wait(60)
         with ThreadPoolExecutor(SLICES) as pool:

@@ -9,7 +9,7 @@ import pytest
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import StoreError
 from duesweep.operations.watch import Ticker
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Watch
 from support.endpoint import Endpoint

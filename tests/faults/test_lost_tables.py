@@ -14,7 +14,7 @@ from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import TABLES
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, open_ledger
 from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
-from duesweep.stores.journal import SqlJournal
+from duesweep.stores.sql_journal import SqlJournal
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.sweep import Engine
 from support.diagnosis import diagnosed
@@ -169,7 +169,7 @@ def test_ledger_without_a_column_takes_it(
 
 def test_rebind_says_what_it_freed(context: SweepContext, endpoint: Endpoint) -> None:
     with context.store.open_driver() as session:
-        bound = session.binding()
+        bound = session.binding.ledger()
 
     first, again = (endpoint.run("setup", "--rebind") for _ in range(2))
 

@@ -20,20 +20,20 @@ _SETTLING = (
     "after LedgerTables.append(errors)",
     "after LedgerTables.append(sweeps)",
     "after LedgerTables.replace_source(retries)",
-    "before DriverSession.delete_settled",
-    "after DriverSession.delete_settled",
+    "before Journal.delete_settled",
+    "after Journal.delete_settled",
 )
 _FIRST = (
     "after LedgerTables.create(tombstones)",
     "after LedgerTables.create(sweeps)",
-    "before DriverSession.bind",
-    "after DriverSession.bind",
+    "before SourceBinding.bind",
+    "after SourceBinding.bind",
 )
 _OF_COMMANDS = (
     "after LedgerTables.append(changes)",
     "after LedgerTables.create(changes)",
     "after LedgerTables.set_properties(tombstones)",
-    "after DriverSession.delete_settled",
+    "after Journal.delete_settled",
 )
 _SETTINGS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
 
@@ -98,9 +98,7 @@ def test_power_failure_while_a_sweep_is_settled_loses_no_row(
     _sweep_again(context)
     _sweep_again(context)
 
-    assert bool(lost) == (
-        point != "before DriverSession.delete_settled" and "_settled" not in point
-    )
+    assert bool(lost) == (point != "before Journal.delete_settled" and "_settled" not in point)
     _assert_complete(endpoint, sent + 2, exhausted=5)
 
 
@@ -146,7 +144,7 @@ def test_power_failure_while_a_command_is_settled_loses_no_change(
     "point",
     [
         "after LedgerTables.append(tombstones)",
-        pytest.param("after DriverSession.delete_settled", marks=pytest.mark.long),
+        pytest.param("after Journal.delete_settled", marks=pytest.mark.long),
     ],
 )
 def test_power_failure_loses_no_row_that_spark_wrote(

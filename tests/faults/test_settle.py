@@ -81,20 +81,20 @@ def dead(request: pytest.FixtureRequest, endpoint: Endpoint) -> Dead:
         endpoint.context().store.source,
         exhausted,
     )
-    dead.die("before DriverSession.close_sweep", "delta-rs", sweep__batch_rows=3, sweep__slices=1)
+    dead.die("before Sweeps.close", "delta-rs", sweep__batch_rows=3, sweep__slices=1)
     return dead
 
 
 POINTS = (
-    "before DriverSession.close_sweep",
-    "after DriverSession.close_sweep",
-    "after DriverSession.seal",
+    "before Sweeps.close",
+    "after Sweeps.close",
+    "after Journal.seal",
     "after LedgerTables.append(tombstones)",
     "after LedgerTables.append(errors)",
     "after LedgerTables.replace_source(retries)",
     "after LedgerTables.append(sweeps)",
-    "before DriverSession.delete_settled",
-    "after DriverSession.delete_settled",
+    "before Journal.delete_settled",
+    "after Journal.delete_settled",
 )
 
 
@@ -118,7 +118,7 @@ def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
     [
         "after LedgerTables.append(tombstones)",
         pytest.param("after LedgerTables.replace_source(retries)", marks=pytest.mark.long),
-        pytest.param("before DriverSession.delete_settled", marks=pytest.mark.long),
+        pytest.param("before Journal.delete_settled", marks=pytest.mark.long),
     ],
 )
 def test_what_one_writer_began_the_other_finishes(
@@ -161,7 +161,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     endpoint.delay()
     sizes = [1_000] * 7 + [9_000] + [1_000] * 3
     bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(sizes)}
-    with dying("before DriverSession.close_sweep"):
+    with dying("before Sweeps.close"):
         run_sweep(endpoint, retry__max_attempts=1)
     await_locks(endpoint)
 

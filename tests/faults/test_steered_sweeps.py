@@ -125,12 +125,12 @@ class _Operator:
 
     def pause(self, pattern: str) -> None:
         with store_of(self.commands.config).open_driver() as session:
-            session.pause(pattern, None, "somebody@host", "at random")  # type: ignore[attr-defined]
+            session.people.pause(pattern, None, "somebody@host", "at random")  # type: ignore[attr-defined]
 
     def resume_all(self) -> None:
         with store_of(self.commands.config).open_driver() as session:
-            for pause in session.pauses():  # type: ignore[attr-defined]
-                session.resume(pause.pattern)  # type: ignore[attr-defined]
+            for pause in session.due.pauses():  # type: ignore[attr-defined]
+                session.people.resume(pause.pattern)  # type: ignore[attr-defined]
 
     def _some(self) -> list[str]:
         return self.rng.sample(self.keys, 20)

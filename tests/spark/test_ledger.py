@@ -35,7 +35,7 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import Changed, given_by
-from duesweep.stores.base import DriverSession
+from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import InProcessEngine
@@ -397,7 +397,7 @@ class _OneBatch:
 
 def _append_what_nobody_waits_for(ledger: Ledger) -> None:
     sweep_id = uuid4()
-    for rows in dispatched(cast("DriverSession", _OneBatch()), sweep_id):
+    for rows in dispatched(cast("Journal", _OneBatch()), sweep_id):
         ledger.tables.append("tombstones", [LedgerPiece(rows, sweep_id)])
 
 

@@ -25,9 +25,9 @@ def test_million_keys_with_one_due_make_equal_slices(
     )
     context = endpoint.context()
     with context.store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
-        plan = session.plan(run.horizon, Slicing(8))
-        key_df = claim_keys_df(spark, session.jdbc(), plan).select(
+        run = session.sweeps.open(session.due.horizon())
+        plan = session.due.plan(run.horizon, Slicing(8))
+        key_df = claim_keys_df(spark, session.due.jdbc(), plan).select(
             F.spark_partition_id().alias("slice"),
             F.explode(F.split("claim_keys", ",")).alias("key"),
         )
@@ -79,7 +79,7 @@ def test_session_that_spark_opens_has_our_name_and_our_time_outs(
     endpoint.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '1s'")
     context = endpoint.context()
     with context.store.open_driver() as session:
-        source = session.jdbc()
+        source = session.due.jdbc()
 
     settings = ("application_name", "idle_in_transaction_session_timeout", "statement_timeout")
     columns = ", ".join(f"current_setting('{name}') AS {name}" for name in settings)

@@ -125,4 +125,4 @@ def test_both_default_names_of_the_msmq_store_are_looked_for(
     by_default = msmq_endpoint.named("Old")
     with by_default.context().store.open_driver() as session:
         session.check()
-        assert session.count_pending(session.horizon()) == 1
+        assert session.due.count_pending(session.due.horizon()) == 1

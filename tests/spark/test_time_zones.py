@@ -159,10 +159,10 @@ def test_roles_that_disagree_are_refused_and_the_setting_decides(endpoint: Endpo
         endpoint.context().store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
-        session.horizon()
+        session.due.horizon()
     config = endpoint.config(store__writer_time_zone="America/New_York")
     with sweep_context(config).store.open_driver() as session:
-        horizon = session.horizon()
+        horizon = session.due.horizon()
     assert horizon.shift_us in {4 * 3_600_000_000, 5 * 3_600_000_000}
 
 
@@ -175,7 +175,7 @@ def test_roles_with_other_names_of_one_clock_agree(endpoint: Endpoint) -> None:
     endpoint.server.role("default", f"INSERT ON {endpoint.delayed}")
 
     with endpoint.context().store.open_driver() as session:
-        assert session.horizon().shift_us == 0
+        assert session.due.horizon().shift_us == 0
 
 
 @pytest.mark.parametrize("by", ["PGTZ", "PGOPTIONS", "dsn"])
@@ -192,7 +192,7 @@ def test_zone_of_the_sweepers_dsn_or_environment_does_not_hide_the_servers(
         monkeypatch.setenv(by, {"PGTZ": "Asia/Tokyo", "PGOPTIONS": options}[by])
 
     with endpoint.context(store__dsn=dsn).store.open_driver() as session:
-        assert session.horizon().shift_us == 0
+        assert session.due.horizon().shift_us == 0
 
 
 def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
@@ -207,7 +207,7 @@ def test_zone_hidden_by_the_sweepers_own_is_refused_where_it_may_not_be_asked(
         endpoint.context(store__dsn=dsn).store.open_driver() as session,
         pytest.raises(ConfigError, match="hides the server's"),
     ):
-        session.horizon()
+        session.due.horizon()
 
 
 def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
@@ -224,7 +224,7 @@ def test_owner_that_sweeps_is_a_writer_too(endpoint: Endpoint) -> None:
         endpoint.context(store__dsn=owner).store.open_driver() as session,
         pytest.raises(ConfigError, match=r"store\.writer_time_zone"),
     ):
-        session.horizon()
+        session.due.horizon()
 
 
 @pytest.mark.long

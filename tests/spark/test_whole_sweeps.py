@@ -97,7 +97,7 @@ def test_message_for_nowhere_waits_for_its_back_off_and_ends_whole_in_errors(
 
     first = run_sweep(context, engine)
     with context.store.open_driver() as session:
-        assert session.find_work(timedelta()) is None  # in back-off: Spark is not needed
+        assert session.due.find_work(timedelta()) is None  # in back-off: Spark is not needed
     held = run_sweep(context, engine)
     endpoint.end_back_off()
     endpoint.delay()
@@ -173,7 +173,7 @@ def test_no_timeout_is_claimed_where_none_of_the_queues_is_there(
     assert endpoint.waiting() == sorted(keys)
     assert endpoint.queue_rows("error") == []
     with context.store.open_driver() as session:
-        assert all(one.is_closed for one in session.unsettled())
+        assert all(one.is_closed for one in session.journal.unsettled())
 
 
 def test_ordinary_sweep_makes_two_commits(

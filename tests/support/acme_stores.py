@@ -1,15 +1,14 @@
 """Stores that users bring: one that is right, and some that are not."""
 
-from datetime import datetime
-
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.core.errors import StoreError
 from duesweep.drivers.postgresql.session import connect
 from duesweep.stores import base
-from duesweep.stores.base import Horizon, StoreSettings
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.base import StoreSettings
+from duesweep.stores.due import Horizon, Upcoming
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
+from duesweep.stores.sql_driver import SqlDriver
 from duesweep.stores.store import SqlStore
 
 
@@ -42,22 +41,20 @@ class ForgetfulStore(AcmeStore):
     """It sweeps, and cannot tell when the next message is due."""
 
     def open_driver(self) -> SqlDriver:
-        return ForgetfulSession(connect(self.dsn, self.timeouts.driver), self)
-
-
-class ForgetfulSession(SqlDriver):
-    next_due = base.DriverSession.next_due
+        session = SqlDriver(connect(self.dsn, self.timeouts.driver), self)
+        session.due.next_due = lambda _: Upcoming()  # type: ignore[assignment, method-assign]
+        return session
 
 
 class SlowStore(AcmeStore):
     """It sweeps, but the search for the next message takes too long."""
 
     def open_driver(self) -> SqlDriver:
-        return SlowSession(connect(self.dsn, self.timeouts.driver), self)
+        session = SqlDriver(connect(self.dsn, self.timeouts.driver), self)
+        session.due.next_due = self._find_too_long  # type: ignore[assignment, method-assign]
+        return session
 
-
-class SlowSession(SqlDriver):
-    def next_due(self, _: Horizon) -> datetime | None:
+    def _find_too_long(self, _: Horizon) -> Upcoming:
         raise StoreError("The statement took too long", transient=True)
 
 

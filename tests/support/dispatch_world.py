@@ -10,7 +10,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.headers import remove_forward_destination
 from duesweep.core.world import SettableClock
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry

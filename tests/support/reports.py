@@ -6,7 +6,7 @@ from typing import Any
 
 from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import StoreError
-from duesweep.operations.look import Due, NextDue
+from duesweep.operations.look import NextDue, StillDue
 from duesweep.operations.run import Run, failed_run
 
 SOURCE = "nsb/public.Sales.Orders.Delayed"
@@ -28,7 +28,7 @@ def report(**changes: Any) -> SweepReport:
 def run(exit_code: int = 0, *, at: datetime = AT, **changes: Any) -> Run:
     """A run of the source, by default with that report."""
     values: dict[str, Any] = {"source": SOURCE, "seconds": 1.25, "report": report()}
-    values |= {"outcome": "failures", "due": Due(messages=4, oldest_seconds=12.5)}
+    values |= {"outcome": "failures", "due": StillDue(messages=4, oldest_seconds=12.5)}
     return Run(ended=at, exit_code=exit_code, **(values | changes))
 
 

@@ -8,7 +8,8 @@ from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.account import SweepReport
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import DriverSession, SweepRun
+from duesweep.stores.base import DriverSession
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Job, SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
@@ -65,10 +66,10 @@ WHERE l.locktype = 'advisory' AND d.datname = current_database()
 
 def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
     """A sweep that was dispatched, and stays open."""
-    run = session.open_sweep(session.horizon(), engine="in-process")
-    plan = session.plan(run.horizon, Slicing(1))
-    job = job_of(context, run, first_slice=session.note_slices(run, plan))
-    assert InProcessEngine().dispatch(session, plan, job) is None
+    run = session.sweeps.open(session.due.horizon(), engine="in-process")
+    plan = session.due.plan(run.horizon, Slicing(1))
+    job = job_of(context, run, first_slice=session.sweeps.note_slices(run, plan))
+    assert InProcessEngine().dispatch(session.due, plan, job) is None
     return run
 
 

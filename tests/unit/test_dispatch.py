@@ -27,7 +27,7 @@ from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
 from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
-from duesweep.stores.base import Forwarded
+from duesweep.stores.task import Forwarded
 from duesweep.sweep.slice import ClaimKeys, read_claim_keys
 from duesweep_testing.builders import BODY, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry

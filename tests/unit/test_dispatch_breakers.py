@@ -10,7 +10,7 @@ from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits, Retry
 from duesweep.core.world import SettableClock
-from duesweep.stores.base import Claim
+from duesweep.stores.task import Claim
 from duesweep.sweep.waiting import Destinations, Turn, Waiting
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession

@@ -23,7 +23,7 @@ def _rows(count: int, destination: str | None = "Billing") -> list[DelayedRow]:
 
 def _pause(world: World, pattern: str) -> None:
     with world.store.open_driver() as driver:
-        driver.pause(pattern, None, "ops@host", "why")
+        driver.people.pause(pattern, None, "ops@host", "why")
 
 
 def _limited(*limits: RateLimit, rows: Sequence[DelayedRow]) -> World:

@@ -17,7 +17,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.memory_queue import MemoryQueue

@@ -10,13 +10,13 @@ from duesweep.core.change import DueSpan, MessageFilter, WaitingMessage
 from duesweep.operations.messages import Listing, Show, opened_choice, read_listing
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_driver import MemoryDriverSession
+from duesweep_testing.memory_driver import MemoryPeople
 
 NOW = datetime(2026, 12, 1, 8, tzinfo=UTC)
 BILLING = MessageFilter(destination="Billing")
 
 
-class CountedLook(MemoryDriverSession):
+class CountedLook(MemoryPeople):
     """Counts the pages that were read."""
 
     def __init__(self, store: MemoryStore) -> None:

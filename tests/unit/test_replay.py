@@ -19,7 +19,7 @@ from duesweep.core.times import Moment
 from duesweep.operations.change import Tally
 from duesweep.operations.errors import ExhaustedMessages, Fate
 from duesweep.operations.replay import ChosenErrors, Replay
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text, message
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

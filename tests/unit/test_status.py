@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from duesweep.operations import status
-from duesweep.stores.base import Work
+from duesweep.stores.due import Work
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
-from duesweep_testing.memory_driver import MemoryDriverSession
+from duesweep_testing.memory_driver import MemoryDue
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import context_of
 
@@ -24,10 +24,10 @@ def test_late_message_is_a_fault_also_behind_many_that_are_held_back(
     late = delayed_row("Shipping", due=now - _LATE)
     store = MemoryStore([*held, late])
     with store.open_driver() as session:
-        session.pause("Billing", None, "ops@host", "why")
+        session.people.pause("Billing", None, "ops@host", "why")
     monkeypatch.setattr(status, "_MOST_LOOKED_AT", looked_at)
     # As the SQL stores tell it.
-    monkeypatch.setattr(MemoryDriverSession, "find_work", lambda *_: Work(now - _LATE))
+    monkeypatch.setattr(MemoryDue, "find_work", lambda *_: Work(now - _LATE))
 
     waiting = status.read_waiting(context_of(store, MemoryQueue("Billing", "Shipping")))
 

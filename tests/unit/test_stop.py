@@ -47,7 +47,11 @@ class _Stoppable:
             raise self.error
         yield self
 
-    def stop_sweep(self, sweep_id: object, after_seconds: float) -> None:
+    @property
+    def sweeps(self) -> "_Stoppable":
+        return self
+
+    def stop(self, sweep_id: object, after_seconds: float) -> None:
         assert sweep_id == self.run.sweep_id
         self.told.append(after_seconds)
 

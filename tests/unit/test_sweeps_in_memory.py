@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry, Slicing
-from duesweep.stores.base import DriverSession, SweepRun
+from duesweep.stores.base import DriverSession
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import InProcessEngine, sweep
@@ -70,10 +71,10 @@ class Sweeps(RuleBasedStateMachine):
     def sweep_dies(self, closes: bool) -> None:  # noqa: FBT001 - Hypothesis names it
         """Its batches are committed, but not settled."""
         with self.store.open_driver() as session:
-            run = session.open_sweep(session.horizon(), engine="in-process")
+            run = session.sweeps.open(session.due.horizon(), engine="in-process")
             self._dispatch(session, run)
             if closes:
-                session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+                session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
 
     @precondition(lambda self: self.context.tables.tables)
     @rule()
@@ -115,13 +116,13 @@ class Sweeps(RuleBasedStateMachine):
 
     def _due(self) -> int:
         with self.store.open_driver() as session:
-            return session.count_pending(session.horizon())
+            return session.due.count_pending(session.due.horizon())
 
     def _dispatch(self, session: DriverSession, run: SweepRun) -> None:
-        plan = session.plan(run.horizon, Slicing(2))
-        first = session.note_slices(run, plan)
+        plan = session.due.plan(run.horizon, Slicing(2))
+        first = session.sweeps.note_slices(run, plan)
         for number in range(len(plan.planned)):
-            keys = read_claim_keys(session.claim_keys(plan, number))
+            keys = read_claim_keys(session.due.claim_keys(plan, number))
             dispatch_slice(Job(self.context, run, first_slice=first), number, keys)
 
 

@@ -148,6 +148,14 @@ class ConfigError(DuesweepError):
         return self._problems or super().problems
 
 
+def not_supported(wanted: str) -> ConfigError:
+    """The error of a store that leaves the contract's answer as it is."""
+    return ConfigError(
+        f"{wanted} is not supported by this store",
+        advice="its class can add it (docs/stores.md)",
+    )
+
+
 class OdbcDriverError(ConfigError):
     """The ODBC driver for SQL Server is missing on this machine, or cannot be loaded."""
 

@@ -37,7 +37,7 @@ from duesweep.ledger.base import (
     lock_for_writing,
     root_scheme,
 )
-from duesweep.stores.base import DriverSession, Piece
+from duesweep.stores.journal import Journal, Piece
 
 # Properties of each table: the ledger's id, and the table's name, by which a copy of another table
 # is recognised.
@@ -267,7 +267,7 @@ class Ledger:
 
     def write_sweep(
         self,
-        journal: DriverSession,
+        journal: Journal,
         summary: SweepSummary,
         exhausted: Sequence[Piece],
         patience: Patience,
@@ -291,7 +291,7 @@ class Ledger:
 
     def write_command(
         self,
-        journal: DriverSession,
+        journal: Journal,
         sweep_id: UUID,
         command: UnsettledCommand,
         patience: Patience,
@@ -392,7 +392,7 @@ class Ledger:
 
 
 def writes_of(
-    journal: DriverSession,
+    journal: Journal,
     summary: SweepSummary,
     exhausted: Sequence[Piece],
     *,

@@ -22,7 +22,7 @@ from duesweep.core.change import ChangeKind
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import LedgerRow, Rows
 from duesweep.stores import tombstone
-from duesweep.stores.base import DriverSession, Piece
+from duesweep.stores.journal import Journal, Piece
 from duesweep.stores.tombstone import decode, destinations, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -110,7 +110,7 @@ _UNPACKED = 5
 
 
 def dispatched(
-    journal: DriverSession, sweep_id: UUID, tally: ByDestination | None = None
+    journal: Journal, sweep_id: UUID, tally: ByDestination | None = None
 ) -> Iterator[Rows]:
     """`tombstones` of dispatched messages, in the journal's pieces; the `tally` counts them."""
     same = {"sweep_id": str(sweep_id), "source": journal.source}
@@ -122,7 +122,7 @@ def dispatched(
 
 
 def exhausted(
-    journal: DriverSession, piece: Piece, tally: ByDestination | None = None
+    journal: Journal, piece: Piece, tally: ByDestination | None = None
 ) -> tuple[Rows, Rows]:
     """A piece of a sweep's exhausted messages: for `tombstones`, and whole for `errors`; the
     `tally` counts them.
@@ -134,7 +134,7 @@ def exhausted(
     return _kept([tombstones]), _kept([errors])
 
 
-def changes(journal: DriverSession, piece: Piece) -> tuple[Rows, Rows]:
+def changes(journal: Journal, piece: Piece) -> tuple[Rows, Rows]:
     """A piece of a command's changes: for `tombstones`, only cancelled messages, and for
     `changes`.
     """
@@ -156,7 +156,7 @@ def _count(tally: ByDestination | None, found: Iterable[str | None], outcome: st
 
 
 def retries(
-    journal: DriverSession,
+    journal: Journal,
     summary: SweepSummary | None = None,
     tally: ByDestination | None = None,
 ) -> Rows:

@@ -25,6 +25,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
+from duesweep.stores.leftovers import Leftovers
+from duesweep.stores.people import People
 from duesweep.sweep.settle import find_older_copy, require_own
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ def audit(endpoint: Endpoint) -> AuditReport:
 
 
 def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
-    if require_own(session, ledger) is None:
+    if require_own(session.binding, ledger) is None:
         found = ledger.read().ledger_id
         there = "no ledger" if found is None else f"ledger {found}"
         raise ConfigError(
@@ -229,19 +231,19 @@ def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
     if older := find_older_copy(session, ledger):
         suspects.append(Suspect(AuditCheck.OLDER_COPY, session.source, str(older)))
     stored = 0
-    with session.keys() as pages:
+    with session.people.keys() as pages:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
             logs.step(f"looks for stored messages in the ledger; looked at: {stored:,}")
             stored += len(keys)
-            suspects += _stored_and_gone(session, account.final_tombstones(keys))
+            suspects += _stored_and_gone(session.people, account.final_tombstones(keys))
     logs.step("compares the journal with the ledger")
-    suspects += [*_counters(session), *_journal(session, counted)]
+    suspects += [*_counters(session.leftovers), *_journal(session, counted)]
     return AuditReport(
         source=session.source,
         tombstones=counted.tombstones,
         sweeps=counted.rows,
         stored=stored,
-        unsettled=len(session.unsettled()),
+        unsettled=len(session.journal.unsettled()),
         findings=list(_grouped(suspects)),
         suspects=suspects,
         exit_code=ExitCode.MESSAGES_FAILED if suspects else ExitCode.DONE,
@@ -263,18 +265,18 @@ def _sweeps(
     """Sweeps and commands whose rows do not agree, and that are settled."""
     suspected = {one.about for one in judge_sweeps(counted.sweeps)}
     # A sweep in the ledger that is not in the journal now is settled: the ledger has all its rows.
-    suspected -= {str(one.sweep_id) for one in session.unsettled()}
+    suspected -= {str(one.sweep_id) for one in session.journal.unsettled()}
     if suspected:
         yield from judge_sweeps(account.count(suspected).sweeps)
 
 
-def _stored_and_gone(session: OperatorDriver, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
+def _stored_and_gone(people: People, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
     """Messages that have a tombstone, and are still stored after that was read."""
     gone: dict[str, list[Tombstone]] = {}
     for one in tombstones:
         gone.setdefault(one.key, []).append(one)
     # A custom store may take its time to find a message, and here there should be none.
-    for waiting in session.find(list(gone)) if gone else ():
+    for waiting in people.find(list(gone)) if gone else ():
         of_it = gone.get(waiting.message.key, ())
         tombstone = next((one for one in of_it if _is_same(one, waiting)), None)
         if tombstone is not None:
@@ -287,10 +289,10 @@ def _is_same(tombstone: Tombstone, waiting: WaitingMessage) -> bool:
     return tombstone.key != tombstone.message_id or tombstone.due == waiting.due
 
 
-def _counters(session: OperatorDriver) -> Iterator[Suspect]:
+def _counters(leftovers: Leftovers) -> Iterator[Suspect]:
     """Retry counters of messages that are not stored, at two looks."""
-    gone = session.gone_counters(_MOST_COUNTERS)
-    still_gone = set(session.gone_counters(_MOST_COUNTERS)) if gone else set()
+    gone = leftovers.gone_counters(_MOST_COUNTERS)
+    still_gone = set(leftovers.gone_counters(_MOST_COUNTERS)) if gone else set()
     for key in gone:
         if key in still_gone:
             found = "it has a retry counter, but is not in the store"
@@ -300,14 +302,14 @@ def _counters(session: OperatorDriver) -> Iterator[Suspect]:
 def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]:
     """Unsettled work, at two looks: a driver may have ended between its row and lock."""
     work = (
-        (str(one.sweep_id), one.started_at, session.still_alive(one.sweep_id))
-        for one in session.unsettled()
+        (str(one.sweep_id), one.started_at, session.journal.still_alive(one.sweep_id))
+        for one in session.journal.unsettled()
     )
     old = list(judge_journal(work, counted.last_start))
-    orphaned = session.orphaned_journal()
-    left = {str(one.sweep_id) for one in session.unsettled()} if old else set()
+    orphaned = session.leftovers.orphaned_journal()
+    left = {str(one.sweep_id) for one in session.journal.unsettled()} if old else set()
     yield from (one for one in old if one.about in left)
-    still_orphaned: set[UUID] = set(session.orphaned_journal()) if orphaned else set()
+    still_orphaned: set[UUID] = set(session.leftovers.orphaned_journal()) if orphaned else set()
     for sweep_id in orphaned:
         if sweep_id in still_orphaned:
             found = "the journal has rows of it, and no row in its table of sweeps"

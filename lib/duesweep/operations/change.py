@@ -53,14 +53,10 @@ from duesweep.operations.messages import (
     tell_nobody,
 )
 from duesweep.operations.opening import command_ledger
-from duesweep.stores.base import (
-    Claim,
-    DriverSession,
-    OperatorDriver,
-    OperatorTask,
-    SweepRun,
-    operators_of,
-)
+from duesweep.stores.base import DriverSession, OperatorDriver, operators_of
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first, settle_one
@@ -292,11 +288,11 @@ def choose(
     destinations: Counter[str] = Counter()
     first: list[WaitingMessage] = []
     with open_look(context.store) as session:
-        now = session.horizon().server_time
+        now = session.due.horizon().server_time
         meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
         refuse_unclear(is_empty=meant.is_empty, everything=everything)
         unfound = set(meant.message_ids)
-        with opened_choice(session, meant, own_name, scan_limit) as choice:
+        with opened_choice(session.people, meant, own_name, scan_limit) as choice:
             for page in choice:
                 lock_keys += [one.lock_key for one in page]
                 sizes += [one.body_bytes for one in page]
@@ -369,13 +365,14 @@ def act(
     operators = operators_of(context.store, f"the command `{command}`")
     with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
         session.check()
-        with session.undoing() if command.undoes else nullcontext():
+        with session.people.undoing() if command.undoes else nullcontext():
             seconds = inf if command.undoes else BRIEFLY_SECONDS
             patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
             earlier = settle_first(session, ledger, patience, seconds)
             if command.undoes:
                 _refuse_unsettled(session, earlier)
-            run = session.open_command(Command(command, given_by(), reason))
+            by = Command(command, given_by(), reason)
+            run = session.sweeps.open(session.due.horizon(), command=by)
             done = _Done(str(run.sweep_id))
             with done.told_with_errors():
                 with operators.open_changes() as changing:
@@ -421,7 +418,7 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
 def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
     if earlier is not None:
         raise earlier
-    others = [each for each in commands.unsettled() if each.command and each.command.undoes]
+    others = [each for each in commands.journal.unsettled() if each.command and each.command.undoes]
     if others:
         raise StoreError(
             f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
@@ -433,7 +430,7 @@ def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> 
 
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
     """Close and settle the command. Returns why the ledger has not got it, if so."""
-    if not session.close_sweep(run.sweep_id, abandoned=False, remaining=0):
+    if not session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
         raise SweepClosedError(
             f"Another process closed command {run.sweep_id} of {session.source}, because it took "
             "this one for dead. The command's earlier changes stay, and are in the ledger",

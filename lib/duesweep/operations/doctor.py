@@ -45,6 +45,7 @@ from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import always_needs_spark, open_spark
 from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.journal import Journal
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import find_older_copy, require_own
@@ -196,7 +197,7 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
             text = f"{there}; whether it is the journal's is not known: {unknown}"
             return skipped(check, root, text)
         with store.open_driver() as session:
-            bound = require_own(session, ledger, identity)
+            bound = require_own(session.binding, ledger, identity)
             older = find_older_copy(session, ledger, identity)
     except DuesweepError as error:
         advice = "Check ledger.root, and who may read and write it"
@@ -253,14 +254,14 @@ def _examine_start(
         with context.store.open_driver() as session:
             session.check()
             # A lock on the delayed table would show here.
-            session.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
+            session.due.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
-            session.binding()
+            session.binding.ledger()
             unknown = None
-            findings += _unsettled(context.ledger_root, session)
+            findings += _unsettled(context.ledger_root, session.journal)
             context.queue.check(context.error_queue)
             # For all stored messages: the ones that are due later would also be refused.
-            refuse_missing_queues(context, session, None)
+            refuse_missing_queues(context, session.due, None)
     except DuesweepError as error:
         return [*findings, _refusal(error, is_explained=is_explained)], unknown
     return [*findings, ok(Check.SWEEP_START, _START, "A sweep can start")], unknown
@@ -271,10 +272,10 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
     for notice in notices:
         advice = capitalized(notice.advice or "look into it")
         yield warning(Check.STORE_NOTICES, source, notice.text, advice)
-    pauses = session.pauses()
+    pauses = session.due.pauses()
     for pause in pauses:
         yield _pause(source, pause)
-    locked = held_by_locks(session, session.horizon(), only_stuck=True)
+    locked = held_by_locks(session.due, session.due.horizon(), only_stuck=True)
     for held in locked:
         text = f"{count_text(held.messages or 0, 'due message')} locked by {held.why}"
         yield warning(Check.STORE_NOTICES, source, text, "End or commit that transaction")
@@ -282,9 +283,9 @@ def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
         yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
 
 
-def _unsettled(root: str, session: DriverSession) -> Iterator[Finding]:
+def _unsettled(root: str, journal: Journal) -> Iterator[Finding]:
     """A warning of results that the ledger has not got, and that no process brings there now."""
-    left = [one for one in session.unsettled() if not session.still_alive(one.sweep_id)]
+    left = [one for one in journal.unsettled() if not journal.still_alive(one.sweep_id)]
     if left:
         first = min(one.started_at for one in left)
         lacking = count_text(len(left), "sweep or command")

@@ -72,7 +72,7 @@ def _jdbc(spark: SparkSession, store: Store) -> Finding:
     check = Check.SPARK_JDBC
     try:
         with store.open_driver() as session:
-            source = session.jdbc()
+            source = session.due.jdbc()
         one_row_df(spark, source).collect()
     except DuesweepError as error:
         return skipped(check, SESSION, f"Spark did not read from the store: {error.text}")

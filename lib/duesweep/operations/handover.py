@@ -24,7 +24,9 @@ from duesweep.operations.messages import open_look
 from duesweep.operations.opening import opened_engine
 from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import DriverSession, Horizon, Unsettled
+from duesweep.stores.base import DriverSession
+from duesweep.stores.due import Horizon
+from duesweep.stores.journal import Unsettled
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
@@ -149,8 +151,8 @@ def hand_over(
 
     report = sweep(engine, context, watch, reach, stop=stop)
     with context.store.open_driver() as session:
-        since = session.horizon().cut_off(cutoff).since if cutoff else None
-        return Handover(report, session.count_stored(since), engine.without_spark)
+        since = session.due.horizon().cut_off(cutoff).since if cutoff else None
+        return Handover(report, session.due.count_stored(since), engine.without_spark)
 
 
 def preview_handover(endpoint: Endpoint, *, cutoff: datetime | None = None) -> Preview:
@@ -177,10 +179,10 @@ def abort_handover(endpoint: Endpoint) -> Aborted:
     context = handover_context(endpoint.config)
     with context.store.open_driver() as session:
         session.check()
-        remaining = session.count_pending(session.horizon())
+        remaining = session.due.count_pending(session.due.horizon())
         stopped = sum(
-            session.close_sweep(one.sweep_id, abandoned=True, remaining=remaining)
-            for one in session.unsettled()
+            session.sweeps.close(one.sweep_id, abandoned=True, remaining=remaining)
+            for one in session.journal.unsettled()
             if _is_under_way(session, one)
         )
     return Aborted(context.store.source, stopped)
@@ -189,7 +191,7 @@ def abort_handover(endpoint: Endpoint) -> Aborted:
 def _is_under_way(session: DriverSession, unsettled: Unsettled) -> bool:
     """Whether it is a sweep that is not closed, and whose driver lives."""
     is_open = unsettled.command is None and not unsettled.is_closed
-    return is_open and session.still_alive(unsettled.sweep_id)
+    return is_open and session.journal.still_alive(unsettled.sweep_id)
 
 
 def longest_delay(context: SweepContext) -> int:
@@ -215,10 +217,10 @@ def count_destinations(context: SweepContext, cutoff: datetime | None = None) ->
         context.queue.open(task) as queue,
     ):
         session.check()
-        now = session.horizon().server_time
-        paused = Paused([pause.pattern for pause in session.pauses()], context.own_name)
+        now = session.due.horizon().server_time
+        paused = Paused([pause.pattern for pause in session.due.pauses()], context.own_name)
         lookup = _DestinationLookup(queue, StoreClock(micros(now), context.world.clock))
-        with session.look(DueSpan(cutoff, now + _ALL)) as pages:
+        with session.people.look(DueSpan(cutoff, now + _ALL)) as pages:
             for page in pages:
                 tried = (one for one in page if (one.next_attempt_at or now) <= now)
                 _, free = paused.separate([one.message for one in tried])

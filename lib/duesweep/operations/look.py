@@ -33,7 +33,10 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import always_needs_spark, can_start_spark, command_ledger
-from duesweep.stores.base import DriverSession, Horizon, OperatorDriver, Slices, Store
+from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.binding import SourceBinding
+from duesweep.stores.due import Due, Horizon, Slices
+from duesweep.stores.people import People
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
 from duesweep.sweep.settle import require_own
@@ -126,25 +129,25 @@ def look(
 ) -> Look:
     """As `look_at`, with a session that has been checked."""
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-    work = session.find_work(ahead)
+    work = session.due.find_work(ahead)
     if work is None:
-        notices, pauses = session.notices(), session.pauses()
+        notices, pauses = session.notices(), session.due.pauses()
         idle = Look(has_work=False, needs_spark=False, notices=notices, pauses=pauses)
         try:
-            return _without_work(session, idle)
+            return _without_work(session.due, idle)
         except StoreError:
             # Nothing can be delivered, whether or not the store still answers.
             return idle
-    now = session.horizon()
+    now = session.due.horizon()
     horizon = replace(now.looking_ahead(ahead), since=work.since)
-    refuse_missing_queues(context, session, horizon)
+    refuse_missing_queues(context, session.due, horizon)
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
-    pauses = session.pauses()
+    pauses = session.due.pauses()
     reach = replace(context.reach(now), since=work.since)
-    plan, found = _plan(session, context, reach) if plans else (None, None)
+    plan, found = _plan(session.due, context, reach) if plans else (None, None)
 
     def count() -> int:
-        pending = session.count_pending(horizon, context.spark_from) if found is None else found
+        pending = session.due.count_pending(horizon, context.spark_from) if found is None else found
         return (stop or Stop()).most_of(pending)
 
     on_spark = (for_spark or needs_spark)(context, count)
@@ -158,9 +161,7 @@ def look(
     )
 
 
-def _plan(
-    session: DriverSession, context: SweepContext, horizon: Horizon
-) -> tuple[Slices | None, int | None]:
+def _plan(due: Due, context: SweepContext, horizon: Horizon) -> tuple[Slices | None, int | None]:
     """The plan of a sweep in this process, unless it is Spark's or too large; and the number of
     messages, counted up to `spark_from`, if that is known now.
     """
@@ -172,19 +173,18 @@ def _plan(
     )
 
     most = min(MOST_IN_A_SWEEP, (context.spark_from or MOST_IN_A_SWEEP + 1) - 1)
-    plan = session.plan_at_once(horizon, in_process(context), most)
+    plan = due.plan_at_once(horizon, in_process(context), most)
     if plan is None:
         return None, context.spark_from if context.spark_from == most + 1 else None
     return plan, plan.found
 
 
-def _without_work(session: DriverSession, look: Look) -> Look:
+def _without_work(due: Due, look: Look) -> Look:
     """The reasons for which due messages wait, and when the next one comes due. If none is due,
     this is one statement after the horizon's.
     """
-    horizon = session.horizon()
-    now, instant = horizon.server_time, session.next_due(horizon)
-    failing = session.failing(horizon)
+    horizon = due.horizon()
+    now, (instant, failing) = horizon.server_time, due.next_due(horizon)
     held = [held_by_pause(pause) for pause in look.pauses]
     if failing is not None:
         held.append(held_by_back_off(failing.messages, failing.next_attempt))
@@ -196,16 +196,14 @@ def _without_work(session: DriverSession, look: Look) -> Look:
     )
 
 
-def held_by_locks(
-    session: DriverSession, horizon: Horizon, *, only_stuck: bool = False
-) -> Sequence[HeldBack]:
+def held_by_locks(due: Due, horizon: Horizon, *, only_stuck: bool = False) -> Sequence[HeldBack]:
     """The due messages that others have locked, by who does. `only_stuck`: by transactions that are
     older than a mover's or a batch's, or whose age the server does not tell.
     """
     now = horizon.server_time
     return [
         held_by_lock(one.messages, one.holder, one.since)
-        for one in session.locked(horizon)
+        for one in due.locked(horizon)
         if not only_stuck or one.since is None or now - one.since > _LONG_LOCK
     ]
 
@@ -225,7 +223,7 @@ def is_for_spark(context: SweepContext, count: Callable[[], int]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class StillDue:
     """The due messages after a run. `messages` is the number that the next sweep would take, up to
     `MOST_COUNTED`. `oldest_seconds`: for how long the oldest stored message has been due, whatever
     holds it back; 0: none is due; None: the store cannot tell.
@@ -235,18 +233,18 @@ class Due:
     oldest_seconds: float | None = None
 
 
-def look_at_due(store: Store) -> Due | None:
+def look_at_due(store: Store) -> StillDue | None:
     """The due messages now; None if the store does not answer."""
     try:
         with store.open_driver() as session:
-            horizon = session.horizon()
-            messages = session.count_pending(horizon, most=MOST_COUNTED)
-            oldest = session.next_due(replace(horizon, before=_BEGINNING))
+            horizon = session.due.horizon()
+            messages = session.due.count_pending(horizon, most=MOST_COUNTED)
+            oldest = session.due.next_due(replace(horizon, before=_BEGINNING)).due
     except DuesweepError:
         return None
     if oldest is None:
-        return Due(messages, 0.0)
-    return Due(messages, max(0.0, (horizon.server_time - oldest).total_seconds()))
+        return StillDue(messages, 0.0)
+    return StillDue(messages, max(0.0, (horizon.server_time - oldest).total_seconds()))
 
 
 class DestinationOutlook(NamedTuple):
@@ -318,9 +316,9 @@ class DueMessages:
         self._paused = Paused([pause.pattern for pause in pauses], context.own_name)
         self._counts: dict[str | None, _Counts] = {}
 
-    def look(self, session: OperatorDriver) -> Sequence[DestinationOutlook]:
+    def look(self, people: People) -> Sequence[DestinationOutlook]:
         """The destinations of due messages, with the most messages first."""
-        with session.look(DueSpan(end=self._now)) as pages:
+        with people.look(DueSpan(end=self._now)) as pages:
             for page in pages:
                 for waiting in page[: self._most - self.looked_at]:
                     self._add(waiting)
@@ -399,31 +397,31 @@ def plan(endpoint: Endpoint, *, show: Show | None = None) -> Outlook:
     """
     context, spark = endpoint.context, endpoint.spark
     with open_look(context.store) as session:
-        horizon = session.horizon()
-        now, pauses = horizon.server_time, session.pauses()
+        horizon = session.due.horizon()
+        now, pauses = horizon.server_time, session.due.pauses()
         messages = DueMessages(context, now, pauses)
         logs.step("looks at due messages")
-        destinations = messages.look(session)
+        destinations = messages.look(session.people)
         logs.step("compares their destinations with the queues, and counts all")
         if show is not None:
             show(destinations)
         destinations = with_problems(context, destinations)
-        due, *_ = session.count_waiting([now])
+        due, *_ = session.people.count_waiting([now])
         # A plan does not know of all messages whether they are paused; a reader of them does.
         eligible = (
             sum(one.eligible for one in destinations)
             if messages.looked_at >= due
-            else session.count_pending(horizon)
+            else session.due.count_pending(horizon)
         )
         has_session = spark is not None and context.spark_from is not None
         on_spark = has_session or needs_spark(context, lambda: eligible)
         # A sweep would continue in its own process.
         on_spark = on_spark and (has_session or always_needs_spark(context) or can_start_spark())
-        sql = session.plan_sql(context.reach(horizon))
-        locked = held_by_locks(session, horizon) if due else ()
+        sql = session.people.plan_sql(context.reach(horizon))
+        locked = held_by_locks(session.due, horizon) if due else ()
         engine = "spark" if on_spark else "in-process"
         logs.step("reads the rates of the last sweeps")
-        seconds = _estimate(session, context, eligible, engine, spark=spark)
+        seconds = _estimate(session.binding, context, eligible, engine, spark=spark)
     return Outlook(
         source=context.store.source,
         now=now,
@@ -456,7 +454,7 @@ def with_problems(
 
 
 def _estimate(
-    session: OperatorDriver,
+    binding: SourceBinding,
     context: SweepContext,
     eligible: int,
     engine: str,
@@ -468,7 +466,7 @@ def _estimate(
         return None
     try:
         with command_ledger(context, spark) as ledger:
-            require_own(session, ledger)
+            require_own(binding, ledger)
             return estimate_seconds(ledger, context.store.source, eligible, engine)
     except (ConfigError, LedgerError):
         # A plan is of use without it, and the sweep reports the fault.

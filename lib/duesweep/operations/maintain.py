@@ -20,7 +20,8 @@ from duesweep.core.world import Patience
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import command_ledger
-from duesweep.stores.base import DroppedSource, OperatorDriver, operators_of
+from duesweep.stores.base import OperatorDriver, operators_of
+from duesweep.stores.leftovers import DroppedSource
 from duesweep.sweep.settle import settle_leftovers, settle_one
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def maintain(
     operators = operators_of(context.store, "maintenance")
     with operators.open_driver() as session, command_ledger(context, spark) as ledger:
         session.check()
-        dropped = session.dropped()
+        dropped = session.leftovers.dropped()
         for source in forget:
             _check_dropped(source, dropped)
         logs.step("settles interrupted sweeps and commands")
@@ -94,24 +95,24 @@ def maintain(
             kept_from=ledger.kept_from(session.source),
             tables=list(tables),
             dropped=dropped,
-            rows_forgotten=sum(session.forget(source) for source in forget),
+            rows_forgotten=sum(session.leftovers.forget(source) for source in forget),
         )
 
 
 def _settle(session: OperatorDriver, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
-    unsettled = [one.sweep_id for one in session.unsettled()]
-    left = {sweep_id for sweep_id in unsettled if not session.still_alive(sweep_id)}
+    unsettled = [one.sweep_id for one in session.journal.unsettled()]
+    left = {sweep_id for sweep_id in unsettled if not session.journal.still_alive(sweep_id)}
     settle_leftovers(session, ledger, Patience(_LOCK_SECONDS))
-    return len(left - {one.sweep_id for one in session.unsettled()})
+    return len(left - {one.sweep_id for one in session.journal.unsettled()})
 
 
 def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:
     """An empty sweep removes them, and brings the ledger's copy up to date."""
-    gone = len(session.gone_counters(_MOST_COUNTERS))
+    gone = len(session.leftovers.gone_counters(_MOST_COUNTERS))
     if gone:
-        run = session.open_sweep(session.horizon(), engine="in-process")
-        session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+        run = session.sweeps.open(session.due.horizon(), engine="in-process")
+        session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
         settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
     return gone
 

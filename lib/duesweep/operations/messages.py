@@ -33,6 +33,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, Store, operators_of
+from duesweep.stores.people import People
 from duesweep.sweep.settle import require_own
 
 Fits = Callable[[WaitingMessage], bool]
@@ -139,7 +140,7 @@ class Choice:
 
 @contextmanager
 def opened_choice(
-    session: OperatorDriver, wanted: MessageFilter, own_queue: str, scan_limit: int
+    people: People, wanted: MessageFilter, own_queue: str, scan_limit: int
 ) -> Iterator[Choice]:
     """Open the choice. Messages whose keys are known are found by them; `scan_limit` is for filters
     that have to read headers. `own_queue` is the name that stands for the endpoint's own queue.
@@ -156,23 +157,23 @@ def opened_choice(
     if wanted.keys:
         found = [
             one
-            for one in find_by_keys(session, wanted.keys)
+            for one in find_by_keys(people, wanted.keys)
             if wanted.due.has(None if one.due is None else micros(one.due))
         ]
         yield Choice(iter([found]), fits, destinations)
         return
-    with session.look(wanted.due) as pages:
+    with people.look(wanted.due) as pages:
         yield Choice(pages, fits, destinations, scan_limit if wanted.reads_headers else None)
 
 
 def find_by_keys(
-    session: OperatorDriver, keys: Sequence[str], *, with_body: bool = False
+    people: People, keys: Sequence[str], *, with_body: bool = False
 ) -> Sequence[WaitingMessage]:
     """The messages with these keys, however the keys are spelled."""
-    found = {one.lock_key: one for one in session.find(keys, with_body=with_body)}
+    found = {one.lock_key: one for one in people.find(keys, with_body=with_body)}
     unknown = set(keys).difference(one.message.key for one in found.values())
     if others := sorted({spelled_alike(key) for key in unknown}.difference(keys)):
-        found |= {one.lock_key: one for one in session.find(others, with_body=with_body)}
+        found |= {one.lock_key: one for one in people.find(others, with_body=with_body)}
     return list(found.values())
 
 
@@ -229,16 +230,16 @@ def list_messages(
     gets the first messages before all are counted.
     """
     with open_look(endpoint.context.store) as session:
-        now = session.horizon().server_time
+        now = session.due.horizon().server_time
         meant = wanted(now) if callable(wanted) else wanted or MessageFilter()
         name = endpoint.context.own_name
         return read_listing(
-            session, meant, name, now, most=most, scan_limit=scan_limit, show=show, tell=tell
+            session.people, meant, name, now, most=most, scan_limit=scan_limit, show=show, tell=tell
         )
 
 
 def read_listing(
-    session: OperatorDriver,
+    people: People,
     wanted: MessageFilter,
     own_name: str,
     now: datetime,
@@ -256,7 +257,7 @@ def read_listing(
     ends = bucket_ends(now)
     is_counted = wanted == MessageFilter(due=wanted.due)
     show = show or _show_nobody
-    with opened_choice(session, wanted, own_name, scan_limit) as choice:
+    with opened_choice(people, wanted, own_name, scan_limit) as choice:
         for page in choice:
             tell(choice.looked_at)
             lacking = most - len(first)
@@ -270,10 +271,10 @@ def read_listing(
     if len(first) < most:
         show(first, now)
     if is_counted:
-        counts = _count(session, wanted.due, ends)
+        counts = _count(people, wanted.due, ends)
     is_known = is_counted or choice.is_cut
     return Listing(
-        source=session.source,
+        source=people.source,
         now=now,
         total=sum(counts),
         counts=dict(zip(BUCKETS, counts, strict=True)),
@@ -291,7 +292,7 @@ def _show_nobody(_: Sequence[Waiting], __: datetime) -> None:
     """For a caller who waits for the whole listing."""
 
 
-def _count(session: OperatorDriver, span: DueSpan, ends: Sequence[datetime]) -> list[int]:
+def _count(people: People, span: DueSpan, ends: Sequence[datetime]) -> list[int]:
     """How many messages of a span are in each bucket, by the store's own count. It counts between
     all ends of buckets and of the span.
     """
@@ -300,7 +301,7 @@ def _count(session: OperatorDriver, span: DueSpan, ends: Sequence[datetime]) -> 
     counts = [0] * len(BUCKETS)
     starts: list[datetime | None] = [None, *points]
     for start, end, count in zip(
-        starts, [*points, None], session.count_waiting(points), strict=True
+        starts, [*points, None], people.count_waiting(points), strict=True
     ):
         is_early = span.start is not None and (start is None or start < span.start)
         is_late = span.end is not None and (end is None or end > span.end)
@@ -367,22 +368,22 @@ def show(endpoint: Endpoint, key: str | None = None, *, message_id: str | None =
         )
     looked_at = None
     with open_look(context.store) as session:
-        now = session.horizon().server_time
+        now = session.due.horizon().server_time
         if key is not None:
-            found = find_by_keys(session, [key], with_body=True)
+            found = find_by_keys(session.people, [key], with_body=True)
         else:
             wanted = MessageFilter(message_ids=(message_id or "",))
-            with opened_choice(session, wanted, context.own_name, SCAN_LIMIT) as choice:
+            with opened_choice(session.people, wanted, context.own_name, SCAN_LIMIT) as choice:
                 keys = [one.message.key for page in choice for one in page]
             looked_at = choice.looked_at if choice.is_cut and not keys else None
-            found = session.find(keys, with_body=True)
+            found = session.people.find(keys, with_body=True)
         ids = message_id or next((one.message.message_id for one in found), None)
         keyed = key or next((one.message.key for one in found), None)
         events: Sequence[Event] = ()
         problem: DuesweepError | None = None
         try:
             with reading_ledger(context, endpoint.spark) as ledger:
-                require_own(session, ledger)
+                require_own(session.binding, ledger)
                 events = read_history(ledger, context.store.source, keyed, ids)
         except (ConfigError, LedgerError) as error:
             problem = error

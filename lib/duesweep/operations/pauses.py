@@ -70,21 +70,21 @@ def pause(
     """Let no sweep deliver to a destination or pattern, `until` a time or until `resume`."""
     _refuse_unclear(destination, reason)
     with _opened(endpoint, "pause") as session:
-        now = session.horizon().server_time
+        now = session.due.horizon().server_time
         end = None if until is None else until.at(now)
         if end is not None and end <= now:
             raise ConfigError(
                 f"--until is {time_text(end)}, which is over; nothing was paused",
                 advice="give a time to come, as in +2h",
             )
-        session.pause(destination, end, given_by(), reason.strip())
+        session.people.pause(destination, end, given_by(), reason.strip())
         return Pauses(session.source, _listed(session))
 
 
 def resume(endpoint: Endpoint, destination: str) -> Resumed:
     """End the pause of just this destination or pattern."""
     with _opened(endpoint, "resume") as session:
-        resumed = session.resume(destination)
+        resumed = session.people.resume(destination)
         code = ExitCode.DONE if resumed else ExitCode.MESSAGES_FAILED
         return Resumed(session.source, _listed(session), resumed, code, destination)
 
@@ -126,4 +126,4 @@ def _opened(
 
 
 def _listed(session: OperatorDriver) -> Sequence[ListedPause]:
-    return [ListedPause.of(one) for one in session.pauses()]
+    return [ListedPause.of(one) for one in session.due.pauses()]

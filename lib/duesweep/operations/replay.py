@@ -41,7 +41,9 @@ from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped, open_errors
 from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.operations.opening import command_ledger
-from duesweep.stores.base import NewMessage, OperatorTask, SweepRun
+from duesweep.stores.messages import NewMessage
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 

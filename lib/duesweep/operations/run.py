@@ -34,16 +34,16 @@ from duesweep.ledger.base import Among, Condition
 from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import (
-    Due,
     Look,
     NeedsSpark,
     NextDue,
+    StillDue,
     is_for_spark,
     look_at,
     look_at_due,
 )
 from duesweep.operations.opening import open_spark, opened_engine
-from duesweep.stores.base import LockedRows
+from duesweep.stores.due import LockedRows
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 
@@ -91,7 +91,7 @@ class Run(Result):
     is_late: bool = False
     without_spark: Problem | None = None
     ended: datetime = field(default_factory=lambda: datetime.now(UTC))
-    due: Due | None = None
+    due: StillDue | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -242,7 +242,7 @@ def sweep_seen(
 def _locked(context: SweepContext) -> Sequence[LockedRows]:
     """The messages that others hold after a sweep; none if the store does not answer."""
     with suppress(DuesweepError), context.store.open_driver() as session:
-        return session.locked(session.horizon())
+        return session.due.locked(session.due.horizon())
     return ()
 
 
@@ -368,7 +368,7 @@ def _due(turn: _Turn) -> int:
     context = turn.endpoint.context
     try:
         with context.store.open_driver() as session:
-            return session.count_pending(turn.look.reach(context)(session.horizon()))
+            return session.due.count_pending(turn.look.reach(context)(session.due.horizon()))
     except DuesweepError:
         # Its own sweep tells.
         return 0

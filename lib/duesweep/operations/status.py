@@ -229,7 +229,7 @@ def status(endpoint: Endpoint, *, days: int = 7) -> Status:
         with reading_ledger(context) as ledger:
             # That the store is out of reach is a problem of its own.
             with suppress(StoreError), context.store.open_driver() as session:
-                require_own(session, ledger)
+                require_own(session.binding, ledger)
                 if older := find_older_copy(session, ledger):
                     problems.append(str(older))
             return _read_history(ledger, source, days, objective)
@@ -349,21 +349,21 @@ def read_waiting(context: SweepContext) -> Waiting:
     messages.
     """
     with open_look(context.store) as session:
-        horizon, pauses = session.horizon(), session.pauses()
+        horizon, pauses = session.due.horizon(), session.due.pauses()
         now = horizon.server_time
         first = now.replace(minute=0, second=0, microsecond=0)
         full_hours = [first + number * _HOUR for number in range(1, 25)]
         ends = sorted({now + _HOUR, now + _DAY, now + _WEEK, *full_hours})
-        due, *counts, later = session.count_waiting([now, *ends])
+        due, *counts, later = session.people.count_waiting([now, *ends])
         messages = DueMessages(context, now, pauses, _MOST_LOOKED_AT)
-        destinations = messages.look(session)
+        destinations = messages.look(session.people)
         oldest_eligible = messages.oldest_eligible
         if oldest_eligible is None and messages.looked_at < due:
             # Behind all that was looked at.
-            work = session.find_work(timedelta(0))
+            work = session.due.find_work(timedelta(0))
             oldest_eligible = work and work.since
-        locked = held_by_locks(session, horizon, only_stuck=True) if due else ()
-        unsettled = [one.started_at for one in session.unsettled() if one.is_closed]
+        locked = held_by_locks(session.due, horizon, only_stuck=True) if due else ()
+        unsettled = [one.started_at for one in session.journal.unsettled() if one.is_closed]
 
     def between(start: datetime, end: datetime) -> int:
         return sum(count for at, count in zip(ends, counts, strict=True) if start < at <= end)

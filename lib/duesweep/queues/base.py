@@ -11,7 +11,7 @@ from typing import Protocol
 from duesweep.core.errors import MessageError, Problem
 from duesweep.core.message import Message
 from duesweep.core.world import StoreClock
-from duesweep.stores.base import Table, TaskSession
+from duesweep.stores.task import Table, TaskSession
 
 # A destination of messages; its text is the queue's name in the ledger.
 Destination = Hashable

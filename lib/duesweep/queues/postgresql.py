@@ -18,7 +18,6 @@ from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
-from duesweep.stores.base import Table
 from duesweep.stores.checks_postgresql import writable
 from duesweep.stores.dialect import Dialect
 from duesweep.stores.postgresql import POSTGRESQL
@@ -28,6 +27,7 @@ from duesweep.stores.tables import (
     column_names,
     wrong_columns,
 )
+from duesweep.stores.task import Table
 
 # The columns of a queue, each with its allowed types; an empty set allows any type.
 COLUMNS: Columns = {

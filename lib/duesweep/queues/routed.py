@@ -20,7 +20,7 @@ from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import Allowed, NoRouteError, Route, first_route, own_route
 from duesweep.core.world import StoreClock, World
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
-from duesweep.stores.base import Table, TaskSession
+from duesweep.stores.task import Table, TaskSession
 
 # For this time a broken connection is not opened again, so that one try serves all destinations.
 _REST_SECONDS = 1.0

@@ -22,7 +22,6 @@ from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
-from duesweep.stores.base import Table
 from duesweep.stores.checks_sqlserver import check_session
 from duesweep.stores.dialect import Dialect, WantedIndex
 from duesweep.stores.sqlserver import SQL_SERVER
@@ -32,6 +31,7 @@ from duesweep.stores.tables import (
     table_findings,
     wrong_columns,
 )
+from duesweep.stores.task import Table
 
 # The columns of a queue, each with its allowed types.
 COLUMNS: Columns = {

@@ -21,9 +21,9 @@ from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination, Queue, QueueSession
-from duesweep.stores.base import TaskSession
-from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Dialect
+from duesweep.stores.sql_task import SqlTask
+from duesweep.stores.task import TaskSession
 
 # The default, in the default schema. All endpoints of a system use the same table.
 SUBSCRIPTION_TABLE = "SubscriptionRouting"

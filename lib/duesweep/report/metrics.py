@@ -21,7 +21,7 @@ from duesweep import __version__
 from duesweep.core.account import ByDestination, SweepReport
 from duesweep.core.errors import ExitCode, make_printable, shorten
 from duesweep.core.world import STORE, Waits
-from duesweep.operations.look import Due, look_at_due
+from duesweep.operations.look import StillDue, look_at_due
 from duesweep.operations.run import Run
 from duesweep.stores.base import Store
 
@@ -358,7 +358,7 @@ class Metrics:
         # When the oldest stored message came or comes due, by `time.monotonic()`.
         self._oldest_due_at: float | None = None
         self._recent: deque[tuple[float, Figures]] = deque()
-        self._due: Due | None = None
+        self._due: StillDue | None = None
         self._counted: float | None = None
 
     @property

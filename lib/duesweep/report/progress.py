@@ -15,7 +15,8 @@ from rich.progress import (
 )
 
 from duesweep.core.errors import StoreError
-from duesweep.stores.base import Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.sweep import Watch
 
 _POLL_SECONDS = 0.5
@@ -55,7 +56,7 @@ def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
                 while not is_done:
                     # Again when it is done, so that the bar ends at the final number.
                     is_done = done.wait(_POLL_SECONDS)
-                    batches, rows = session.progress(run.sweep_id)
+                    batches, rows = session.sweeps.progress(run.sweep_id)
                     elapsed = bar.tasks[0].elapsed or _POLL_SECONDS
                     bar.update(task, completed=rows, batches=batches, rate=rows / elapsed)
         except StoreError:

@@ -18,9 +18,12 @@ from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, HiddenRows, Session
-from duesweep.stores.base import Forwarded, Horizon, LeftAlone, NewMessage, SweepRun, Table
+from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
+from duesweep.stores.messages import NewMessage
 from duesweep.stores.summary import Lateness
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Forwarded, LeftAlone, Table
 from duesweep.stores.tombstone import Tombstones
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")

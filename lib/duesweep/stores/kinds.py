@@ -35,7 +35,7 @@ from duesweep.core.headers import (
 from duesweep.core.message import MESSAGE_ID, Address, Message
 from duesweep.core.routing import EVERYTHING
 from duesweep.core.world import World
-from duesweep.stores.base import NewMessage
+from duesweep.stores.messages import NewMessage
 
 # The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
 # `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.

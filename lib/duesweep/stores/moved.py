@@ -13,9 +13,9 @@ from typing import Any
 from duesweep.core.errors import UnreadableHeadersError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, HeaderReader, Headers, read_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Address, first_type
-from duesweep.stores.base import Table
 from duesweep.stores.dialect import Location
 from duesweep.stores.kinds import TableKind, cut_off
+from duesweep.stores.task import Table
 from duesweep.stores.tombstone import Tombstones
 
 # It learns the headers of this process's messages.

@@ -27,12 +27,15 @@ from duesweep.drivers.postgresql.wire import (
     start_of_ids,
 )
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Forwarded, Horizon, NewMessage, SweepRun, Table
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
+from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
+from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved import Move
 from duesweep.stores.summary import Lateness
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Forwarded, Table
 from duesweep.stores.tombstone import Tombstones
 from duesweep.stores.zone import horizon_in, zone_of
 

@@ -25,9 +25,9 @@ from duesweep.drivers.sqlserver.binding import (
 )
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, Location, Values, batches_lock, numbered
+from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.sqlserver_claims import ClaimsByDue, listed, lock_key
 from duesweep.stores.summary import Lateness, lateness_of, packed

@@ -24,10 +24,12 @@ from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.stores.base import Forwarded, LeftAlone, NewMessage, SweepRun, Table
 from duesweep.stores.dialect import Claims, Location, Locked, Values, batches_lock
 from duesweep.stores.kinds import split_headers
+from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved import Move
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Forwarded, LeftAlone, Table
 from duesweep.stores.tombstone import Tombstones
 
 # This many messages of one Due are removed by their keys, more of them as the Due's first.

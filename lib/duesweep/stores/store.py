@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
-from duesweep.stores.batch import SqlMessages, SqlTask
-from duesweep.stores.change import SqlChanges
 from duesweep.stores.dialect import Location
-from duesweep.stores.due import SqlDriver
 from duesweep.stores.setup import SqlSetup
+from duesweep.stores.sql_changes import SqlChanges
+from duesweep.stores.sql_driver import SqlDriver
+from duesweep.stores.sql_task import SqlMessages, SqlTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

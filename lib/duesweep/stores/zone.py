@@ -12,8 +12,8 @@ from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.postgresql.session import PostgreSqlSession, server_time_zone
 from duesweep.drivers.statements import Session
-from duesweep.stores.base import Horizon
 from duesweep.stores.dialect import Location
+from duesweep.stores.due import Horizon
 
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 

@@ -30,7 +30,7 @@ from duesweep.core.message import (
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import Forwarded, Table, TaskSession
+from duesweep.stores.task import Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import Destinations, Waiting

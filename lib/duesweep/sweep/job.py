@@ -20,7 +20,9 @@ from duesweep.core.policy import (
 )
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Horizon, Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.due import Horizon
+from duesweep.stores.sweeps import SweepRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from duesweep.core.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import DriverSession, Horizon
+from duesweep.stores.due import Due, Horizon
 from duesweep.sweep.job import SweepContext
 
 _SHOWN = 3
@@ -29,22 +29,20 @@ class _Connection:
     may_deliver: bool = False
 
 
-def refuse_missing_queues(
-    context: SweepContext, session: DriverSession, horizon: Horizon | None
-) -> None:
+def refuse_missing_queues(context: SweepContext, due: Due, horizon: Horizon | None) -> None:
     """Raise `ConfigError` if a connection has none of the queues that stored messages go to, or if
     no route takes any of them.
 
     Checks the messages that are due by `horizon` first (None: all messages at once). Does nothing
     for stores that would have to read each message to know its destination.
     """
-    asked = session.destinations(horizon)
+    asked = due.destinations(horizon)
     if not asked:
         return
     with context.store.open_task() as task, context.queue.open(task) as queue:
         found = _find_connections_without_queues(context.queue, queue, asked)
         if found and horizon is not None:
-            everywhere = [*asked, *session.destinations(None)]
+            everywhere = [*asked, *due.destinations(None)]
             stored = _find_connections_without_queues(
                 context.queue, queue, list(dict.fromkeys(everywhere))
             )

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from math import inf
 from uuid import UUID
 
@@ -41,7 +42,10 @@ from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger, writes_of
-from duesweep.stores.base import DriverSession, JournalAge, Store, SweepRun, Unsettled
+from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.binding import JournalAge, SourceBinding
+from duesweep.stores.journal import Journal, Unsettled
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.waiting import CircuitBreaker
@@ -58,7 +62,7 @@ _TICK = timedelta(milliseconds=1)
 
 
 def settle_first(
-    journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float = BRIEFLY_SECONDS
+    session: DriverSession, ledger: Ledger, patience: Patience, seconds: float = BRIEFLY_SECONDS
 ) -> LedgerError | None:
     """Settle what dead sweeps left, before anything is dispatched; begin none after `seconds`.
 
@@ -66,17 +70,17 @@ def settle_first(
     Raises that error where the journal holds too much already, or belongs to no ledger yet.
     """
     try:
-        settle_leftovers(journal, ledger, patience, seconds)
+        settle_leftovers(session, ledger, patience, seconds)
     except LedgerError as error:
-        if journal.binding() is None:
+        if session.binding.ledger() is None:
             raise
-        check_backlog(journal, error)
+        check_backlog(session.journal, error)
         return error
     return None
 
 
 def settle_last(
-    journal: DriverSession,
+    session: DriverSession,
     ledger: Ledger,
     sweep_id: UUID,
     patience: Patience,
@@ -90,18 +94,18 @@ def settle_last(
     tally: ByDestination = Counter()
     try:
         # Check again: if a table was lost since the sweep began, an append would create it again.
-        _check_tables(journal, ledger, patience)
-        with settling(journal, patience):
-            summary = _settle(journal, ledger, sweep_id, patience, tally=tally)
-            _settle_dead(journal, ledger, patience, seconds)
+        _check_tables(session, ledger, patience)
+        with settling(session.journal, patience):
+            summary = _settle(session, ledger, sweep_id, patience, tally=tally)
+            _settle_dead(session, ledger, patience, seconds)
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     if summary is None:
-        return replace(_counted(journal, sweep_id), ledger_error=ledger_error)
+        return replace(_counted(session.journal, sweep_id), ledger_error=ledger_error)
     return replace(_report(summary, ledger_error), by_destination=tally)
 
 
-def _counted(journal: DriverSession, sweep_id: UUID) -> SweepReport:
+def _counted(journal: Journal, sweep_id: UUID) -> SweepReport:
     """The report of a sweep in the journal. Raises `SweepClosedError` if it is not there."""
     summary, retries_changed = journal.summary(sweep_id)
     exhausted, tally = journal.pieces(sweep_id, command=False), ByDestination()
@@ -110,7 +114,7 @@ def _counted(journal: DriverSession, sweep_id: UUID) -> SweepReport:
     return replace(_report(summary), by_destination=tally)
 
 
-def late_report(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
+def late_report(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
     """The report of a sweep that another process closed: by the journal, or by the ledger if it is
     settled. None: neither has it.
     """
@@ -142,58 +146,55 @@ def _report(known: SweepSummary, ledger_error: str | None = None) -> SweepReport
 
 
 def settle_leftovers(
-    journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
+    session: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
 ) -> None:
     """Settle dead sweeps and commands; begin none after `seconds`, or after a stop. Ones
     that are still open are closed as `abandoned`.
     """
-    check_binding(journal, ledger, patience)
-    if any(not journal.still_alive(one.sweep_id) for one in journal.unsettled()):
-        with settling(journal, patience):
-            _settle_dead(journal, ledger, patience, seconds)
+    check_binding(session, ledger, patience)
+    if any(not session.journal.still_alive(one.sweep_id) for one in session.journal.unsettled()):
+        with settling(session.journal, patience):
+            _settle_dead(session, ledger, patience, seconds)
 
 
 def _settle_dead(
-    journal: DriverSession, ledger: Ledger, patience: Patience, seconds: float
+    session: DriverSession, ledger: Ledger, patience: Patience, seconds: float
 ) -> None:
     """Ask for unsettled sweeps once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
     end = patience.clock.seconds() + seconds
-    for sweep in journal.unsettled():
-        if journal.still_alive(sweep.sweep_id):
+    for sweep in session.journal.unsettled():
+        if session.journal.still_alive(sweep.sweep_id):
             continue
-        if not sweep.is_closed and not journal.close_sweep(
+        if not sweep.is_closed and not session.sweeps.close(
             sweep.sweep_id, abandoned=True, remaining=0, waits=False
         ):
             # A task of it is frozen in a batch. It has to end first, and this process does not wait
             # for that.
             continue
         _check_age(sweep, patience.clock.now())
-        _settle_any(journal, ledger, sweep.sweep_id, patience)
+        _settle_any(session, ledger, sweep.sweep_id, patience)
         if patience.clock.seconds() >= end or patience.is_stopped():
             return
 
 
 @contextmanager
-def settling(journal: DriverSession, patience: Patience) -> Iterator[None]:
+def settling(journal: Journal, patience: Patience) -> Iterator[None]:
     """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
     is, and patience is at its end.
     """
-
-    def holder() -> str:
-        return f"{journal.settler()} is settling {journal.source}"
-
-    while not journal.try_settling():
+    while True:
+        with journal.settling() as other:
+            if other is None:
+                yield
+                return
+        holder = partial("{} is settling {}".format, other, journal.source)
         if not patience.wait(holder):
             raise LedgerLockedError(holder())
-    try:
-        yield
-    finally:
-        journal.end_settling()
 
 
-def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
+def is_settleable(journal: Journal, ledger: Ledger) -> bool:
     """Whether the locks that settling needs are free. Never waits."""
     try:
         with settling(journal, NO_PATIENCE), ledger.lock_for_writing(NO_PATIENCE):
@@ -202,51 +203,51 @@ def is_settleable(journal: DriverSession, ledger: Ledger) -> bool:
         return False
 
 
-def check_binding(journal: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
+def check_binding(session: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger, and neither is an older copy;
     bind the journal where it is new.
     """
-    identity = _check_tables(journal, ledger, patience)
-    age = journal.age()
-    if problem := find_older_copy(journal, ledger, identity, age):
+    identity = _check_tables(session, ledger, patience)
+    age = session.binding.age()
+    if problem := find_older_copy(session, ledger, identity, age):
         raise ConfigError(problem.text, advice=problem.advice)
     if age is None:
         return
-    if journal.source not in identity.journals:
+    if session.source not in identity.journals:
         # A ledger that has no id of the source's journal yet takes this one's.
-        _name_journal(journal, ledger, patience)
+        _name_journal(session.binding, ledger, patience)
     if age.place != ledger.root:
-        journal.keep_place(ledger.root)
+        session.binding.keep_place(ledger.root)
 
 
 def require_own(
-    journal: DriverSession, ledger: Ledger, identity: Identity | None = None
+    binding: SourceBinding, ledger: Ledger, identity: Identity | None = None
 ) -> UUID | None:
     """The ledger that the journal is bound to, for commands that read: nothing is bound. Raises
     `ConfigError` if another ledger is at the root, or none, or one that lacks tables. `identity`:
     the ledger's, if it was read.
     """
-    bound, identity = journal.binding(), identity or ledger.read()
+    bound, identity = binding.ledger(), identity or ledger.read()
     if bound is not None and identity.ledger_id != bound:
-        problem = _other_ledger(journal, bound, identity, ledger.root)
+        problem = _other_ledger(binding, bound, identity, ledger.root)
         raise ConfigError(problem.text, advice=problem.advice)
     identity.refuse_incomplete(ledger.root)
     return bound
 
 
-def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) -> Identity:
+def _check_tables(session: DriverSession, ledger: Ledger, patience: Patience) -> Identity:
     """Raise `ConfigError` unless the journal belongs to this ledger and its tables are there; bind
     the journal where it is new.
     """
-    ledger.recover(lambda: {str(one.sweep_id) for one in journal.unsettled()}, patience)
-    is_new = journal.binding() is None and _bind(journal, ledger, patience)
+    ledger.recover(lambda: {str(one.sweep_id) for one in session.journal.unsettled()}, patience)
+    is_new = session.binding.ledger() is None and _bind(session, ledger, patience)
     # Read it back: of several first sweeps, another one may have bound the journal.
-    bound = journal.binding()
+    bound = session.binding.ledger()
     identity = ledger.read()
     if bound is None or identity.ledger_id != bound:
         stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
         identity.refuse_stray()
-        problem = _other_ledger(journal, bound, identity, ledger.root)
+        problem = _other_ledger(session.binding, bound, identity, ledger.root)
         raise ConfigError(problem.text, advice=f"{problem.advice}{stray}")
     identity.refuse_incomplete(ledger.root)
     ledger.check_writable()
@@ -254,30 +255,30 @@ def _check_tables(journal: DriverSession, ledger: Ledger, patience: Patience) ->
 
 
 def _other_ledger(
-    journal: DriverSession, bound: UUID | None, identity: Identity, root: str
+    binding: SourceBinding, bound: UUID | None, identity: Identity, root: str
 ) -> Problem:
     """That the journal is bound to another ledger than the one at the root."""
-    found, age = identity.ledger_id, journal.age()
+    found, age = identity.ledger_id, binding.age()
     there = "no ledger is" if found is None else f"ledger {found} is"
     last = age.place if age is not None else None
     was = "" if last in {None, root} else f" which was at {last},"
     return Problem(
-        f"The journal of {journal.source} belongs to ledger {bound},{was} but {there} at {root}",
+        f"The journal of {binding.source} belongs to ledger {bound},{was} but {there} at {root}",
         f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free the "
         "journal from it with the command `setup --rebind`",
     )
 
 
-def _name_journal(journal: DriverSession, ledger: Ledger, patience: Patience) -> None:
+def _name_journal(binding: SourceBinding, ledger: Ledger, patience: Patience) -> None:
     """Let journal and ledger know each other."""
-    journal.name_journal()
-    age = journal.age()
+    binding.name_journal()
+    age = binding.age()
     if age is not None:
-        ledger.keep_journal(journal.source, age.journal_id, patience)
+        ledger.keep_journal(binding.source, age.journal_id, patience)
 
 
 def find_older_copy(
-    journal: DriverSession,
+    session: DriverSession,
     ledger: Ledger,
     identity: Identity | None = None,
     age: JournalAge | None = None,
@@ -287,19 +288,19 @@ def find_older_copy(
     the ledger's, if that is known to be the journal's; `age`: the journal's, if it is known.
     """
     identity = identity or ledger.read()
-    age = age or journal.age()
+    age = age or session.binding.age()
     while age is not None:
-        found, seen = _older_copy(journal, ledger, identity, age), age
+        found, seen = _older_copy(session, ledger, identity, age), age
         # While this one looked, another process may have settled.
-        if found is None or (age := journal.age()) == seen:
+        if found is None or (age := session.binding.age()) == seen:
             return found
     return None
 
 
 def _older_copy(
-    journal: DriverSession, ledger: Ledger, identity: Identity, age: JournalAge
+    session: DriverSession, ledger: Ledger, identity: Identity, age: JournalAge
 ) -> Problem | None:
-    source, known = journal.source, identity.journals.get(journal.source)
+    source, known = session.source, identity.journals.get(session.source)
     if known is not None and known != str(age.journal_id):
         return Problem(
             f"The ledger {identity.ledger_id} at {ledger.root} has the rows of another store, "
@@ -319,7 +320,7 @@ def _older_copy(
             "restore the newer ledger. If it is lost, run the command `setup --rebind`, and know "
             "that errors replayed and messages restored since then look as if they were not",
         )
-    unsettled = {str(one.sweep_id) for one in journal.unsettled()}
+    unsettled = {str(one.sweep_id) for one in session.journal.unsettled()}
     newer = [each for each in ledger.since(source, age.settled_at + _TICK) if each not in unsettled]
     if not newer:
         return None
@@ -333,31 +334,31 @@ def _older_copy(
     )
 
 
-def _bind(journal: DriverSession, ledger: Ledger, patience: Patience) -> bool:
+def _bind(session: DriverSession, ledger: Ledger, patience: Patience) -> bool:
     """Bind the journal to the ledger at the root. Returns whether this created the ledger.
 
     Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
     the process dies before the journal is bound, the next first sweep uses the ledger that it left.
     """
-    with settling(journal, patience):
-        if journal.binding() is not None:
+    with settling(session.journal, patience):
+        if session.binding.ledger() is not None:
             return False
         found = ledger.read()
-        age = journal.age()
+        age = session.binding.age()
         if (
             age is not None
             and not age.is_freed
-            and (problem := find_older_copy(journal, ledger, found))
+            and (problem := find_older_copy(session, ledger, found))
         ):
             raise ConfigError(problem.text, advice=problem.advice)
-        journal.bind(ledger.create(patience))
+        session.binding.bind(ledger.create(patience))
         if age is not None and age.is_freed:
             # An operator says that this journal takes the place of another.
-            _name_journal(journal, ledger, patience)
+            _name_journal(session.binding, ledger, patience)
         return found.ledger_id is None
 
 
-def check_backlog(journal: DriverSession, error: LedgerError) -> None:
+def check_backlog(journal: Journal, error: LedgerError) -> None:
     """Raise the error if the journal holds as much as it may while the ledger is not written."""
     held = journal.backlog()
     if held.rows >= MOST_UNSETTLED_MESSAGES or held.bytes >= MOST_UNSETTLED_BYTES:
@@ -369,57 +370,58 @@ def check_backlog(journal: DriverSession, error: LedgerError) -> None:
         ) from error
 
 
-def settle_one(journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
+def settle_one(session: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
     """Settle a sweep or a command that its own driver has closed."""
-    check_binding(journal, ledger, patience)
-    with settling(journal, patience):
-        _settle_any(journal, ledger, sweep_id, patience)
+    check_binding(session, ledger, patience)
+    with settling(session.journal, patience):
+        _settle_any(session, ledger, sweep_id, patience)
 
 
-def _settle_any(journal: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
+def _settle_any(session: DriverSession, ledger: Ledger, sweep_id: UUID, patience: Patience) -> None:
     """Settle a sweep or a command."""
-    command = journal.command(sweep_id)
+    command = session.journal.command(sweep_id)
     if command is not None:
-        journal.seal(sweep_id)
-        ledger.write_command(journal, sweep_id, command, patience)
-        _forget(journal, ledger, sweep_id)
+        session.journal.seal(sweep_id)
+        ledger.write_command(session.journal, sweep_id, command, patience)
+        _forget(session, ledger, sweep_id)
         return
-    _settle(journal, ledger, sweep_id, patience)
+    _settle(session, ledger, sweep_id, patience)
 
 
 def _settle(
-    journal: DriverSession,
+    session: DriverSession,
     ledger: Ledger,
     sweep_id: UUID,
     patience: Patience,
     *,
     tally: ByDestination | None = None,
 ) -> SweepSummary:
-    journal.seal(sweep_id)
-    summary, retries_changed = journal.summary(sweep_id)
-    exhausted = journal.pieces(sweep_id, command=False)
+    session.journal.seal(sweep_id)
+    summary, retries_changed = session.journal.summary(sweep_id)
+    exhausted = session.journal.pieces(sweep_id, command=False)
     ledger.write_sweep(
-        journal, summary, exhausted, patience, retries_changed=retries_changed, tally=tally
+        session.journal, summary, exhausted, patience, retries_changed=retries_changed, tally=tally
     )
-    _forget(journal, ledger, sweep_id)
+    _forget(session, ledger, sweep_id)
     return summary
 
 
-def _forget(journal: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
+def _forget(session: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
     """Delete rows from the journal once the ledger has them on its disk. Raises if another ledger
     took the place of the journal's while it was written: that one may have got rows which the
     journal's ledger lacks.
     """
     found = ledger.read().ledger_id
-    if found != journal.binding():
+    bound = session.binding.ledger()
+    if found != bound:
         raise LedgerError(
-            f"Ledger {journal.binding()} at {ledger.root} was replaced by {found} while sweep "
+            f"Ledger {bound} at {ledger.root} was replaced by {found} while sweep "
             f"{sweep_id} was written; the journal keeps its rows",
             advice="put the ledger back, and the next sweep writes the missing rows",
             transient=True,
         )
     ledger.make_durable()
-    journal.delete_settled(sweep_id)
+    session.journal.delete_settled(sweep_id)
 
 
 def _check_age(sweep: Unsettled, now: datetime) -> None:
@@ -447,7 +449,7 @@ def living_session(
     is wanted.
     """
     try:
-        session.progress(run.sweep_id)
+        session.sweeps.progress(run.sweep_id)
     except StoreError as error:
         if not may_pass(error):
             raise
@@ -478,7 +480,7 @@ def _open(store: Store, run: SweepRun) -> DriverSession:
     session = store.open_driver()
     try:
         # If another process has it by now, closing the sweep will fail.
-        session.keep_sweep(run.sweep_id)
+        session.sweeps.keep(run.sweep_id)
     except BaseException:
         session.__exit__()
         raise

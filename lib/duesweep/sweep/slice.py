@@ -29,7 +29,7 @@ from duesweep.core.errors import (
 )
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import BETWEEN_FORWARDS, Forwarded, TaskSession
+from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
 from duesweep.sweep.job import Job
 from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn

@@ -17,7 +17,9 @@ from duesweep.core.errors import raise_interruption
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, cause
-from duesweep.stores.base import DriverSession, Horizon, JdbcSource, Slices, Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import CutShort, Job, SweepContext, never
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.sweep import slicing
@@ -43,8 +45,8 @@ class SparkEngine:
     progressed: Callable[[], object] | None = None
     without_spark: None = None
 
-    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
-        return session.plan(horizon, self.slicing(context.slices, context.limits.rows))
+    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
+        return due.plan(horizon, self.slicing(context.slices, context.limits.rows))
 
     def slicing(self, wanted: int, batch_rows: int) -> Slicing:
         """As many as wanted. Else one for each core, and on a cluster more: its executors may come
@@ -79,7 +81,7 @@ class SparkEngine:
             partitions_df = self.spark.range(1_000).select(F.spark_partition_id().alias("part"))
             return partitions_df.distinct().count()
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why Spark ended before all were done; None if all
         were.
         """
@@ -99,7 +101,7 @@ class SparkEngine:
             ).watch() as watching,
         ):
             try:
-                run_slices(claim_keys_df(self.spark, session.jdbc(), plan), job)
+                run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), job)
             except SPARK_ERRORS as error:
                 raise_interruption(error)
                 # The journal has all batches; slices without an end count as cut.
@@ -118,7 +120,7 @@ def try_jdbc(spark: SparkSession, store: Store, *, can_do_without: bool) -> None
     process reads from the store. A dispatch tells the others, after it has tried again.
     """
     with store.open_driver() as session:
-        source = session.jdbc()
+        source = session.due.jdbc()
     try:
         one_row_df(spark, source).schema  # noqa: B018 - it connects
     except SPARK_ERRORS as error:
@@ -228,7 +230,7 @@ class Watchdog:
             try:
                 with self.store.open_driver() as session:
                     while not self._is_over.wait(POLL_SECONDS):
-                        self._note(session.progress(self.run.sweep_id))
+                        self._note(session.sweeps.progress(self.run.sweep_id))
             except Exception:  # noqa: BLE001 - a custom store may raise anything
                 self._since = None
                 self._is_over.wait(POLL_SECONDS)

@@ -11,7 +11,8 @@ from itertools import accumulate
 from uuid import UUID
 
 from duesweep.core.world import Clock, Waits
-from duesweep.stores.base import DriverSession, Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.sweeps import SweepRun, Sweeps
 
 _POLL_SECONDS = 0.2
 
@@ -101,11 +102,11 @@ class Stop:
         return found if self._most is None else min(found, self._most)
 
     @contextmanager
-    def passed_on(self, store: Store, session: DriverSession, run: SweepRun) -> Iterator[None]:
+    def passed_on(self, store: Store, sweeps: Sweeps, run: SweepRun) -> Iterator[None]:
         """Within the block, tell `store` when the sweep is to stop."""
         seconds = self._seconds_left()
         if seconds is not None:
-            session.stop_sweep(run.sweep_id, seconds)
+            sweeps.stop(run.sweep_id, seconds)
         is_over = threading.Event()
         # The session of the block may be waiting for an answer at that time.
         thread = threading.Thread(
@@ -125,7 +126,7 @@ class Stop:
                 continue
             # After an error, again in the next round; a custom store may raise anything.
             with suppress(Exception), store.open_driver() as session:
-                session.stop_sweep(run.sweep_id, 0)
+                session.sweeps.stop(run.sweep_id, 0)
                 return
 
     def _seconds_left(self) -> float | None:

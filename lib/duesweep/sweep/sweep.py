@@ -38,7 +38,9 @@ from duesweep.core.errors import (
 from duesweep.core.policy import MAX_SLICE_ROWS, REST_SECONDS, Slicing
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.base import DriverSession, Horizon, Slices, SweepRun, operators_of
+from duesweep.stores.base import DriverSession, operators_of
+from duesweep.stores.due import Due, Horizon, Slices
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Attributes, CutShort, Job, SweepContext, Tracing
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
@@ -75,10 +77,10 @@ class Engine(Protocol):
     def without_spark(self) -> Problem | None:
         """Why Spark does not dispatch, which was to; None: it does, or was not to."""
 
-    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """The plan of a sweep, cut into slices as they suit this engine."""
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. Returns why the engine ended before all were done; None if all
         were.
         """
@@ -104,13 +106,13 @@ class InProcessEngine:
     progressed: Callable[[], object] | None = None
     without_spark: Problem | None = None
 
-    def plan(self, session: DriverSession, horizon: Horizon, context: SweepContext) -> Slices:
+    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
         cut = in_process(context)
-        plan = session.plan_at_once(horizon, cut, MOST_IN_A_SWEEP)
-        return session.plan(horizon, cut) if plan is None else plan
+        plan = due.plan_at_once(horizon, cut, MOST_IN_A_SWEEP)
+        return due.plan(horizon, cut) if plan is None else plan
 
-    def dispatch(self, session: DriverSession, plan: Slices, job: Job) -> CutShort | None:
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
         """Dispatch all slices. A store that fails ends the work of its session, whose reason is
         journalled; the limits of its waits end a session whose services are silent. Returns an
         unexpected error, or one of configuration, whose slice counts as cut.
@@ -119,7 +121,7 @@ class InProcessEngine:
             job = replace(job, progressed=self.progressed)
         ends: list[CutShort | None] = []
         numbers = range(len(plan.planned))
-        slices = (_read(session, plan, number) for number in numbers)
+        slices = (_read(due, plan, number) for number in numbers)
         claim_keys = next(slices, None)
         while claim_keys is not None:
             with _working(job, len(ends), claim_keys) as at_work:
@@ -142,8 +144,8 @@ def sessions_for(context: SweepContext, messages: int) -> int:
     return max(1, min(wanted, -(-messages // context.limits.rows)))
 
 
-def _read(session: DriverSession, plan: Slices, number: int) -> ClaimKeys:
-    claim_keys = read_claim_keys(session.claim_keys(plan, number))
+def _read(due: Due, plan: Slices, number: int) -> ClaimKeys:
+    claim_keys = read_claim_keys(due.claim_keys(plan, number))
     # Each row that was read with the plan has the total of all slices.
     return replace(claim_keys, total=plan.planned[number]) if plan.read else claim_keys
 
@@ -289,17 +291,17 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
         _note(stop, ledger_error)
         horizon = dispatching.horizon
         if horizon is None:
-            horizon = reach(session.horizon())
-            refuse_missing_queues(context, session, horizon)
-            if ledger_error is not None and not session.count_pending(horizon, most=1):
+            horizon = reach(session.due.horizon())
+            refuse_missing_queues(context, session.due, horizon)
+            if ledger_error is not None and not session.due.count_pending(horizon, most=1):
                 # Otherwise each run would add an empty sweep that has to be settled.
                 raise NothingDueError(
                     ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
                 )
-        run = session.open_sweep(horizon, engine=engine.name)
+        run = session.sweeps.open(horizon, engine=engine.name)
         stop.unreported.add((session.source, run.sweep_id))
         is_stopped, cut_short = stop.is_wanted, None
-        with stop.passed_on(context.store, session, run):
+        with stop.passed_on(context.store, session.sweeps, run):
             if not is_stopped:
                 cut_short = dispatching.run(session, run)
             if context.repeats and ledger_error is not None and not cut_short:
@@ -315,7 +317,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                     seconds = BRIEFLY_SECONDS if context.repeats else inf
                     report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
             except SweepClosedError as error:
-                found = late_report(living, ledger, run.sweep_id)
+                found = late_report(living.journal, ledger, run.sweep_id)
                 if found is None:
                     raise
                 report = replace(found, reason=found.reason or str(error))
@@ -332,12 +334,14 @@ def _with_unreported(
     before they had a report.
     """
     own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
-    still_open = {one.sweep_id for one in session.unsettled() if not one.is_closed} if own else ()
+    still_open = (
+        {one.sweep_id for one in session.journal.unsettled() if not one.is_closed} if own else ()
+    )
     for sweep_id in own:
         if sweep_id in still_open:
             continue
         try:
-            found = late_report(session, ledger, sweep_id)
+            found = late_report(session.journal, ledger, sweep_id)
         except LedgerError:
             continue
         stop.unreported.discard((session.source, sweep_id))
@@ -422,22 +426,22 @@ class _Dispatching:
         engine, context = self.engine, self.context
         if not self.parts:
             with context.tracing.span("plan"):
-                plan = engine.plan(session, run.horizon, context)
+                plan = engine.plan(session.due, run.horizon, context)
             self.take(run.horizon, plan)
         if not self.parts:
             return None
         if (seconds := self.stop.begin()) is not None:
-            session.stop_sweep(run.sweep_id, seconds)
+            session.sweeps.stop(run.sweep_id, seconds)
         part, *self.parts = self.parts
-        job = self._job(run, part, first_slice=session.note_slices(run, part.plan))
+        job = self._job(run, part, first_slice=session.sweeps.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with context.tracing.span("dispatch"), watched:
-            cut_short = engine.dispatch(session, part.plan, job)
+            cut_short = engine.dispatch(session.due, part.plan, job)
         self.is_lasting = cut_short is not None and cut_short.is_lasting
         self.is_full = job.shares is not None
         if self.is_full:
             # So that the rest counts as left by a stop.
-            session.stop_sweep(run.sweep_id, 0)
+            session.sweeps.stop(run.sweep_id, 0)
         return cut_short and cut_short.reason
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
@@ -489,7 +493,7 @@ def _go_on(
     cut_short: str | None = None
     moved_at = checked_at = clock.seconds()
     try:
-        moved = session.progress(run.sweep_id)
+        moved = session.sweeps.progress(run.sweep_id)
         while not (cut_short or dispatching.is_full or stop.is_wanted):
             # Messages that cannot be moved now, such as paused ones, would be claimed in each
             # round.
@@ -499,15 +503,15 @@ def _go_on(
             stop.wait(REST_SECONDS)
             if clock.seconds() - checked_at > _CHECK_SECONDS:
                 check_binding(session, ledger)
-                check_backlog(session, ledger_error)
+                check_backlog(session.journal, ledger_error)
                 checked_at = clock.seconds()
             # Without the first look's `since`: earlier messages may have become eligible.
-            horizon = replace(reach(session.horizon()), since=None)
-            if not session.count_pending(horizon, most=1):
+            horizon = replace(reach(session.due.horizon()), since=None)
+            if not session.due.count_pending(horizon, most=1):
                 continue
             run = replace(run, horizon=horizon)
             cut_short = dispatching.run(session, run)
-            before, moved = moved, session.progress(run.sweep_id)
+            before, moved = moved, session.sweeps.progress(run.sweep_id)
             if moved == before:
                 break
             moved_at = clock.seconds()
@@ -529,7 +533,7 @@ def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool
     """Whether it is time to try the ledger again. One that cannot be written is tried by the next
     sweep.
     """
-    return isinstance(error, LedgerLockedError) and is_settleable(session, ledger)
+    return isinstance(error, LedgerLockedError) and is_settleable(session.journal, ledger)
 
 
 def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
@@ -539,14 +543,11 @@ def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
 def _close(
     session: DriverSession, run: SweepRun, cut_short: str | None, *, is_planned: bool
 ) -> None:
-    def remaining() -> int:
-        return session.count_pending(run.horizon, most=1)
-
-    if not session.close_sweep(
+    if not session.sweeps.close(
         run.sweep_id,
         abandoned=False,
         # Without a plan no slice can tell.
-        remaining=remaining if is_planned else remaining(),
+        remaining=run.horizon if is_planned else session.due.count_pending(run.horizon, most=1),
         reason=cut_short,
     ):
         raise SweepClosedError(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.message import Message
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 from duesweep_testing.contract.subjects import REFUSED_BODY, Abilities, ArrivedMessages, JsonHeaders
 from duesweep_testing.journal import ChangeEntry, JournalEntry

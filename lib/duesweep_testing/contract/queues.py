@@ -18,7 +18,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.world import Clock, StoreClock, micros
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import DUE, ENDPOINT, delayed_row, message
 from duesweep_testing.contract.subjects import (
     REFUSED_BODY,

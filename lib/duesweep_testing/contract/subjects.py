@@ -8,7 +8,8 @@ from typing import Protocol
 
 from duesweep.core.message import Message
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Store, SweepRun
+from duesweep.stores.base import Store
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import ChangeEntry, JournalEntry
 

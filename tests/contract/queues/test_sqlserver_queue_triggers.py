@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.journal import BatchEntry, SliceEntry

@@ -44,9 +44,9 @@ def test_instants_are_those_of_the_writers_zone_on_their_day(
         for noon in noons:
             rows += subject.load([steps.row(subject, due=_stored(endpoint, noon))])
             with subject.store.open_driver() as driver, subject.store.open_messages() as messages:
-                assert driver.next_due(driver.horizon()) == messages.next_due() == noon
+                assert driver.due.next_due(driver.due.horizon()) == messages.next_due() == noon
         with subject.store.open_driver() as driver:
-            run = driver.open_sweep(driver.horizon().looking_ahead(24 * 3_650 * _HOUR))
+            run = driver.sweeps.open(driver.due.horizon().looking_ahead(24 * 3_650 * _HOUR))
             with steps.batch(subject) as session:
                 claim = steps.claim(subject, session, run, *rows)
 

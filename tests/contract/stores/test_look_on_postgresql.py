@@ -41,7 +41,7 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
 ) -> None:
     store = DelayedTableUnderTest(full).store
     with store.open_driver() as session:
-        with session.look(DueSpan()) as pages:
+        with session.people.look(DueSpan()) as pages:
             next(pages)
             assert full.fetch(_LOCKS) == [("relation", "AccessShareLock")]
 
@@ -53,14 +53,14 @@ def test_look_holds_no_lock_but_the_weakest_and_a_mover_moves_meanwhile(
 
             # The cursor still reads the rows that were there when it began.
             assert sum(map(len, pages)) == MANY - 1_000
-        assert session.count_waiting([]) == [0]
+        assert session.people.count_waiting([]) == [0]
 
 
 def test_nservicebus_moves_all_while_a_look_is_open(open_endpoint: OpenEndpoint) -> None:
     with open_endpoint("UTC") as endpoint:
         endpoint.set_up("Billing").delay_many(1_500)
         store = DelayedTableUnderTest(endpoint).store
-        with store.open_driver() as session, session.look(DueSpan()) as pages:
+        with store.open_driver() as session, session.people.look(DueSpan()) as pages:
             next(pages)
             queue = endpoint.addresses.parse("Billing")
             with Mover(endpoint.dsn, endpoint.delayed, queue, 0) as mover:
@@ -84,7 +84,7 @@ def test_first_page_needs_no_sort(
     monkeypatch.setattr(driver, "statement", explained)
     with (
         store.open_driver() as session,
-        session._stream(is_ordered=True) as stream,  # noqa: SLF001 - its plan is not to be seen
+        session.people._stream(is_ordered=True) as stream,  # noqa: SLF001 - its plan is not to be seen
     ):
         now = datetime.now(UTC)
         whole = stream.rows("look", zone="UTC", first=None, last=None)
@@ -125,7 +125,7 @@ def test_row_is_shown_whose_due_no_clock_of_python_knows(open_endpoint: OpenEndp
         for key, due in zip(keys, ("4713-01-01 BC", "294276-12-31", "-infinity"), strict=False):
             endpoint.execute(f"UPDATE {endpoint.delayed} SET due = '{due}' WHERE id = '{key}'")
 
-        with subject.store.open_driver() as look, look.look(DueSpan()) as pages:
+        with subject.store.open_driver() as look, look.people.look(DueSpan()) as pages:
             shown = [one for page in pages for one in page]
 
     assert [one.message.key for one in shown] == [keys[2], keys[0], keys[3], keys[1]]
@@ -133,5 +133,5 @@ def test_row_is_shown_whose_due_no_clock_of_python_knows(open_endpoint: OpenEndp
 
 
 def _dues(look: OperatorDriver, span: DueSpan) -> list[datetime]:
-    with look.look(span) as pages:
+    with look.people.look(span) as pages:
         return [one.due for page in pages for one in page if one.due is not None]

@@ -13,11 +13,12 @@ import pytest
 from duesweep.core.errors import MessageError, TransactionLostError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Claim, Forwarded, Moved, SweepRun
-from duesweep.stores.batch import SqlTask
 from duesweep.stores.kinds import json_message
 from duesweep.stores.postgresql import ClaimsByKey
+from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.store import SqlStore
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim, Forwarded, Moved
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from support.endpoint import Endpoint
@@ -85,7 +86,7 @@ def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
     context = endpoint.context()
 
     with context.store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
+        run = session.sweeps.open(session.due.horizon())
         with context.store.open_task() as task, task.transaction():
             keys = [str(row.id) for row in endpoint.fetch(f"SELECT id FROM {delayed}")]
             groups = [Forwarded('Billing"}', keys)]
@@ -151,9 +152,9 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
     moved: dict[bytes, tuple[str, str]] = {}
 
     with context.store.open_driver() as session, context.store.open_task() as task:
-        run = session.open_sweep(session.horizon())
-        plan = session.plan(run.horizon, Slicing(1, least_rows=10_000))
-        keys = read_claim_keys(session.claim_keys(plan, 0))
+        run = session.sweeps.open(session.due.horizon())
+        plan = session.due.plan(run.horizon, Slicing(1, least_rows=10_000))
+        keys = read_claim_keys(session.due.claim_keys(plan, 0))
         for forward, key in ((g.forward, k) for g in keys.groups(range(1_500)) for k in g.keys):
             row = stored[key[:36]]
             expected = json_message(row.key, 0, 0, row, 0)
@@ -247,9 +248,9 @@ def test_destinations_that_are_not_last_are_one_group_however_long_the_rest_is(
         endpoint.delay(headers=f'{{"a":"b","{FORWARD_DESTINATION}":{rest}}}')
 
     with endpoint.context().store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
-        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
-        found = read_claim_keys(session.claim_keys(plan, 0))
+        run = session.sweeps.open(session.due.horizon())
+        plan = session.due.plan(run.horizon, Slicing(1, least_rows=100))
+        found = read_claim_keys(session.due.claim_keys(plan, 0))
 
     assert sorted(str(forward) for forward in found.forwards) == ["", "", "", "?", "?", "?"]
 
@@ -285,9 +286,9 @@ def test_address_with_quotes_goes_through_the_moved_form_alone(
 
 def _planned(endpoint: Endpoint) -> list[Forwarded]:
     with endpoint.context().store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
-        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
-        keys = read_claim_keys(session.claim_keys(plan, 0))
+        run = session.sweeps.open(session.due.horizon())
+        plan = session.due.plan(run.horizon, Slicing(1, least_rows=100))
+        keys = read_claim_keys(session.due.claim_keys(plan, 0))
         return keys.groups(keys.places(in_order=True))
 
 
@@ -356,8 +357,8 @@ def test_table_with_parts_is_moved_by_keys(endpoint: Endpoint, parent: str) -> N
         endpoint.execute(f"DELETE FROM ONLY {delayed} WHERE id IN (SELECT id FROM part0)")
 
     with endpoint.context().store.open_driver() as session:
-        plan = session.plan(session.horizon(), Slicing(7))
-        slices = [session.claim_keys(plan, number) for number in range(len(plan.planned))]
+        plan = session.due.plan(session.due.horizon(), Slicing(7))
+        slices = [session.due.claim_keys(plan, number) for number in range(len(plan.planned))]
     groups = _planned(endpoint)
     lengths = {len(key) for group in groups for key in group.keys}
     moved = _move(endpoint, *groups)
@@ -413,7 +414,7 @@ def _move(endpoint: Endpoint, *groups: Forwarded) -> Moved:
         context.store.open_task() as task,
         task.transaction(),
     ):
-        run = session.open_sweep(session.horizon())
+        run = session.sweeps.open(session.due.horizon())
         moved = task.move(run, groups, endpoint.addresses.parse)
         task.finish_moved(run, 0, moved, moved.server_us)
     return moved
@@ -445,7 +446,7 @@ def test_batch_that_is_given_up_is_claimed_again(endpoint: Endpoint, state: str)
 
     with context.store.open_driver() as session:
         run = dispatch_without_settling(context, session)
-        _, done = session.progress(run.sweep_id)
+        _, done = session.sweeps.progress(run.sweep_id)
 
     assert done == len(endpoint.queue_rows("Billing")) == 7
     assert endpoint.waiting() == []
@@ -464,13 +465,13 @@ def test_statement_of_the_driver_that_is_given_up_is_done_again(
     _lose(endpoint, "duesweep_sweeps", "UPDATE OR INSERT OR DELETE", state, times=2)
 
     with context.store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
+        run = session.sweeps.open(session.due.horizon())
         endpoint.execute("SELECT setval('losses', 1)")
-        assert session.close_sweep(run.sweep_id, abandoned=False, remaining=1)
+        assert session.sweeps.close(run.sweep_id, abandoned=False, remaining=1)
         endpoint.execute("SELECT setval('losses', 1)")
-        session.seal(run.sweep_id)
+        session.journal.seal(run.sweep_id)
         endpoint.execute("SELECT setval('losses', 1)")
-        session.delete_settled(run.sweep_id)
+        session.journal.delete_settled(run.sweep_id)
 
     assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
 
@@ -481,7 +482,7 @@ def test_statement_that_is_given_up_every_time_is_a_passing_fault(endpoint: Endp
     _lose(endpoint, "duesweep_sweeps", "INSERT", "40P01", times=100)
 
     with context.store.open_driver() as session, pytest.raises(TransactionLostError) as failure:
-        session.open_sweep(session.horizon())
+        session.sweeps.open(session.due.horizon())
 
     assert failure.value.transient
     (losses,) = endpoint.fetch("SELECT last_value FROM losses")

@@ -16,8 +16,9 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores import due
-from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.tables import check_tables
+from duesweep.stores.task import TaskSession
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
@@ -339,7 +340,7 @@ def test_slice_of_one_due_reads_its_own_part_or_by_the_index_if_that_is_less(
         f" FROM generate_series(1, {rows}) AS n"
     )
     with subject.store.open_driver() as session:
-        query = session.plan(session.horizon(), Slicing(8)).claim_keys_query
+        query = session.due.plan(session.due.horizon(), Slicing(8)).claim_keys_query
     read = []
     for number in range(8):
         slice_of = f"SELECT * FROM ({query}) AS due_messages WHERE slice = {number}"
@@ -364,7 +365,7 @@ def test_slice_of_one_due_reads_the_counters_once_also_without_statistics(
         f" FROM {endpoint.delayed} LIMIT 6000"
     )
     with subject.store.open_driver() as session:
-        plan = session.plan(session.horizon(), Slicing(3))
+        plan = session.due.plan(session.due.horizon(), Slicing(3))
     slice_of = f"SELECT * FROM ({plan.claim_keys_query}) AS due_messages WHERE slice = 1"
     ((explained,),) = endpoint.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {slice_of}")
 
@@ -385,9 +386,9 @@ def test_row_that_moves_before_it_is_read_is_in_a_slice_nevertheless(
     for statement in (load, f"DELETE FROM {endpoint.delayed}", load):
         endpoint.execute(statement)
     with subject.store.open_driver() as session:
-        plan = session.plan(session.horizon(), Slicing(3))
+        plan = session.due.plan(session.due.horizon(), Slicing(3))
         endpoint.execute(moves.format(endpoint.delayed))
-        slices = [read_claim_keys(session.claim_keys(plan, number)).keys for number in range(3)]
+        slices = [read_claim_keys(session.due.claim_keys(plan, number)).keys for number in range(3)]
 
     assert ("true)" in plan.claim_keys_query) is (step == "0 s")
     assert sorted(key[:36] for keys in slices for key in keys) == endpoint.waiting()
@@ -415,10 +416,10 @@ def test_plan_at_once_is_cut_into_slices_that_fit_into_memory(
     keys = subject.endpoint.delay_many(25)
 
     with subject.store.open_driver() as session:
-        plan = session.plan_at_once(session.horizon(), Slicing(1, most_rows=10), 25)
+        plan = session.due.plan_at_once(session.due.horizon(), Slicing(1, most_rows=10), 25)
         assert plan is not None
         read = [
-            [key[:36] for key in read_claim_keys(session.claim_keys(plan, number)).keys]
+            [key[:36] for key in read_claim_keys(session.due.claim_keys(plan, number)).keys]
             for number in range(3)
         ]
 
@@ -431,10 +432,10 @@ def test_plan_at_once_reads_one_message_too_many_at_most(subject: DelayedTableUn
     endpoint = subject.endpoint
     endpoint.delay_many(20)
     with subject.store.open_driver() as session:
-        plan = session.plan_at_once(session.horizon(), Slicing(1), 20)
+        plan = session.due.plan_at_once(session.due.horizon(), Slicing(1), 20)
         assert plan is not None
         endpoint.delay_many(10)
-        again = session.plan_at_once(session.horizon(), Slicing(1), 20)
+        again = session.due.plan_at_once(session.due.horizon(), Slicing(1), 20)
     totals = {row.total for row in endpoint.fetch(plan.claim_keys_query)}
 
     assert again is None

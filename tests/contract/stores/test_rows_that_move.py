@@ -16,8 +16,9 @@ from duesweep.core.account import SweepReport
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import Look, look_at
 from duesweep.operations.run import run_once
-from duesweep.stores.base import Slices, SweepRun
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.due import Slices
+from duesweep.stores.sql_sweeps import SqlSweeps
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DelayedRow
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
@@ -58,16 +59,16 @@ class _Rows:
 
     def sweep(self, monkeypatch: pytest.MonkeyPatch, *steps: tuple[Step, Sequence[str]]) -> Any:
         """A sweep, with these steps between its plan and its first claim."""
-        note = SqlDriver.note_slices
+        note = SqlSweeps.note_slices
 
-        def disturb(session: SqlDriver, run: SweepRun, plan: Slices) -> int:
+        def disturb(session: SqlSweeps, run: SweepRun, plan: Slices) -> int:
             before = note(session, run, plan)
             for step, keys in steps:
                 step(self, keys)
             return before
 
         with monkeypatch.context() as patch:
-            patch.setattr(SqlDriver, "note_slices", disturb)
+            patch.setattr(SqlSweeps, "note_slices", disturb)
             return run_sweep(self.endpoint, sweep__batch_rows=_BATCH_ROWS)
 
     def check(self, *reports: SweepReport) -> None:

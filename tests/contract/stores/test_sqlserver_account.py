@@ -72,7 +72,7 @@ def test_message_without_a_time_is_never_due_and_noticed(
     endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
 
     with subject.store.open_driver() as driver:
-        assert driver.find_work(timedelta()) is None
+        assert driver.due.find_work(timedelta()) is None
         (notice,) = driver.notices()
 
     assert "no Time" in notice.text
@@ -105,7 +105,7 @@ def test_sweep_is_not_closed_beside_a_batch(subject: DelayedTableUnderTest) -> N
     with subject.store.open_driver() as driver, ThreadPoolExecutor(1) as pool:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, row)
-            closing = pool.submit(driver.close_sweep, run.sweep_id, abandoned=True, remaining=0)
+            closing = pool.submit(driver.sweeps.close, run.sweep_id, abandoned=True, remaining=0)
             # The session is open: without the batch, it would take milliseconds.
             assert wait([closing], timeout=2).not_done
             session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)

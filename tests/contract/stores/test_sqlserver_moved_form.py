@@ -9,9 +9,9 @@ import pytest
 
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.stores.base import Forwarded, Moved, Table
 from duesweep.stores.kinds import cut_off, json_message
 from duesweep.stores.sqlserver_claims import ClaimsByDue
+from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.sweeps import open_sweep

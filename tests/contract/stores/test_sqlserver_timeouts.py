@@ -6,7 +6,7 @@ import pytest
 
 from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import ConfigError
-from duesweep.stores.base import NewMessage
+from duesweep.stores.messages import NewMessage
 from duesweep_testing.contract.stores import steps
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
@@ -45,8 +45,8 @@ def test_counters_of_another_kind_of_store_in_the_schema_do_no_harm(
     for each in (subject, transport):
         with each.store.open_driver() as session:
             session.check()
-            assert session.count_pending(session.horizon()) == 0
-            session.open_sweep(session.horizon())
+            assert session.due.count_pending(session.due.horizon()) == 0
+            session.sweeps.open(session.due.horizon())
 
     assert len(subject.attempts()) == 2
 

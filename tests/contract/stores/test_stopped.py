@@ -10,7 +10,7 @@ from duesweep.core.errors import ExitCode, SweepClosedError
 from duesweep.core.policy import Pause
 from duesweep.core.world import micros
 from duesweep.operations.handover import Place, count_destinations
-from duesweep.stores.due import SqlDriver
+from duesweep.stores.sql_due import SqlDue
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -42,14 +42,15 @@ def test_sweep_that_is_stopped_while_it_plans_leaves_all_that_it_found(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(7)
-    plan = SqlDriver.plan_at_once
+    plan = SqlDue.plan_at_once
 
-    def stopped_meanwhile(session: SqlDriver, *arguments: Any) -> Any:
-        (sweep,) = session.unsettled()
-        session.stop_sweep(sweep.sweep_id, 0)
-        return plan(session, *arguments)
+    def stopped_meanwhile(due: SqlDue, *arguments: Any) -> Any:
+        with endpoint.context().store.open_driver() as session:
+            (sweep,) = session.journal.unsettled()
+            session.sweeps.stop(sweep.sweep_id, 0)
+        return plan(due, *arguments)
 
-    monkeypatch.setattr(SqlDriver, "plan_at_once", stopped_meanwhile)
+    monkeypatch.setattr(SqlDue, "plan_at_once", stopped_meanwhile)
 
     stopped = run_sweep(endpoint)
 
@@ -117,14 +118,14 @@ def test_abort_closes_what_is_under_way_and_its_tasks_claim_nothing_more(
     key = endpoint.set_up("Billing").delay()
     context = endpoint.context()
     with context.store.open_driver() as session:
-        run = session.open_sweep(session.horizon())
+        run = session.sweeps.open(session.due.horizon())
 
         assert Duesweep(endpoint.config()).abort_handover().stopped == 1
 
-        assert [one.is_closed for one in session.unsettled()] == [True]
+        assert [one.is_closed for one in session.journal.unsettled()] == [True]
         with context.store.open_task() as task, pytest.raises(SweepClosedError), task.transaction():
             task.claim(run, [key])
-        assert not session.close_sweep(run.sweep_id, abandoned=False, remaining=0)
+        assert not session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
     assert endpoint.waiting() == [key]
     rows = endpoint.fetch(f"SELECT abandoned, remaining FROM {endpoint.own_table('sweeps')}")
     assert rows == [(True, 1)]

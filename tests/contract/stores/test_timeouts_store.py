@@ -14,8 +14,9 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
 from duesweep.operations.setup import set_up
-from duesweep.stores.base import Forwarded, NewMessage
 from duesweep.stores.dialect import JOURNAL_TABLES
+from duesweep.stores.messages import NewMessage
+from duesweep.stores.task import Forwarded
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.sweeps import open_sweep
@@ -90,7 +91,7 @@ def test_horizon_is_the_servers_clock_whatever_zone_the_database_has(
 ) -> None:
     with subject.store.open_driver() as session:
         session.check()
-        horizon = session.horizon()
+        horizon = session.due.horizon()
 
     assert horizon.before == horizon.server_time
     assert abs(horizon.before - subject.server_time()) < timedelta(seconds=60)
@@ -103,8 +104,8 @@ def test_plan_is_the_same_in_a_session_of_any_zone(subject: DelayedTableUnderTes
         endpoint.delay(due_in_seconds=seconds)
 
     with subject.store.open_driver() as session:
-        assert session.count_pending(session.horizon()) == len(due)
-        plan = session.plan(session.horizon(), Slicing(2))
+        assert session.due.count_pending(session.due.horizon()) == len(due)
+        plan = session.due.plan(session.due.horizon(), Slicing(2))
 
     assert sorted(plan.planned) == [1, 2]
     for zone in ("UTC", "Asia/Kolkata", "America/New_York"):
@@ -141,7 +142,7 @@ def test_message_without_a_time_is_never_due_and_noticed(subject: DelayedTableUn
     endpoint.execute(f'UPDATE {endpoint.delayed} SET "Time" = NULL')
 
     with subject.store.open_driver() as session:
-        assert session.find_work(timedelta()) is None
+        assert session.due.find_work(timedelta()) is None
         (notice,) = session.notices()
 
     assert notice.text.startswith(f"1 messages in {endpoint.delayed} have no Time")

@@ -8,7 +8,8 @@ from dataclasses import replace
 from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, BatchResult, Delivered, Message
 from duesweep.core.world import micros
-from duesweep.stores.base import Claim, Forwarded, LeftAlone, Moved, SweepRun, Table
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved, Table
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.delivery import group_by_destination
 from duesweep_testing.builders import DelayedRow

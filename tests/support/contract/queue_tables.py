@@ -7,7 +7,7 @@ from typing import Any, Generic
 from duesweep.core.errors import MessageError
 from duesweep.core.message import Message
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import TaskSession
+from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import delayed_row, message
 from duesweep_testing.contract import REFUSED_BODY, ArrivedMessages
 from support.endpoint import Endpoint, S

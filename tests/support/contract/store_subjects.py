@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol
 
 from duesweep.core.account import Account, SliceEnd, careful_from_text, report_from_text
 from duesweep.core.message import Message
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from duesweep_testing.journal import (

@@ -21,14 +21,13 @@ from duesweep.ledger import ledger as ledgers
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.queues.base import Queue, QueueSession
-from duesweep.stores.base import (
-    DriverSession,
-    OperatorDriver,
-    OperatorTask,
-    Store,
-    TaskSession,
-    operators_of,
-)
+from duesweep.stores.base import DriverSession, Store, operators_of
+from duesweep.stores.binding import SourceBinding
+from duesweep.stores.due import Due
+from duesweep.stores.journal import Journal
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import Sweeps
+from duesweep.stores.task import TaskSession
 from duesweep.sweep.job import SweepContext
 from support.trials.points import (
     DIE,
@@ -98,7 +97,12 @@ def armed_store(store: Store, plan: Plan) -> Store:
             yield _armed(session, TaskSession, OperatorTask)
 
     def open_driver(_: Store) -> DriverSession:
-        return _armed(store.open_driver(), DriverSession, OperatorDriver)
+        session = store.open_driver()
+        _armed(session.due, Due)
+        _armed(session.sweeps, Sweeps)
+        _armed(session.journal, Journal)
+        _armed(session.binding, SourceBinding)
+        return session
 
     methods = {
         "open_task": open_task,

@@ -18,9 +18,9 @@ _MOVER = Path(__file__).parents[1] / "faults" / "mover.py"
 # Whose points every sweep reaches that has something to do.
 _NAMES = (
     *("TaskSession.claim", "QueueSession.deliver", "TaskSession.finish"),
-    *("COMMIT of TaskSession.transaction", "TaskSession.end_slice", "DriverSession.close_sweep"),
-    *("DriverSession.seal", "LedgerTables.append(tombstones)", "LedgerTables.append(sweeps)"),
-    "DriverSession.delete_settled",
+    *("COMMIT of TaskSession.transaction", "TaskSession.end_slice", "Sweeps.close"),
+    *("Journal.seal", "LedgerTables.append(tombstones)", "LedgerTables.append(sweeps)"),
+    "Journal.delete_settled",
 )
 # How many sweeps at once: two first, and then the loop's, one after the other.
 _ROUNDS = (2, 1, 1)

@@ -17,19 +17,19 @@ CREATE_RETRIES = "LedgerTables.create(retries)"
 # By stage, the methods that have crash points (`points.py`), before and after. A point of the
 # careful form of a batch is also a point of the moved form.
 STAGES = {
-    "plan": ("DriverSession.open_sweep", "DriverSession.plan"),
+    "plan": ("Sweeps.open", "Due.plan"),
     "claim": ("TaskSession.claim",),
     "deliver": ("QueueSession.deliver", "QueueSession.confirm"),
     "finish": ("TaskSession.finish",),
     "commit": ("COMMIT of TaskSession.transaction", "QueueSession.commit"),
-    "close": ("TaskSession.end_slice", "DriverSession.close_sweep"),
+    "close": ("TaskSession.end_slice", "Sweeps.close"),
     "settle": (
-        *("DriverSession.seal", "LedgerTables.append(tombstones)", APPEND_ERRORS),
-        *(REPLACE_RETRIES, "LedgerTables.append(sweeps)", "DriverSession.delete_settled"),
+        *("Journal.seal", "LedgerTables.append(tombstones)", APPEND_ERRORS),
+        *(REPLACE_RETRIES, "LedgerTables.append(sweeps)", "Journal.delete_settled"),
     ),
     "first ledger": (
         *("LedgerTables.create(tombstones)", CREATE_RETRIES, "LedgerTables.create(errors)"),
-        *("LedgerTables.create(sweeps)", "DriverSession.bind"),
+        *("LedgerTables.create(sweeps)", "SourceBinding.bind"),
         "LedgerTables.set_properties(tombstones)",
     ),
 }

@@ -18,7 +18,12 @@ from typing import ClassVar
 
 from duesweep.ledger.base import LedgerTables
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import DriverSession, OperatorDriver, OperatorTask, TaskSession
+from duesweep.stores.binding import SourceBinding
+from duesweep.stores.due import Due
+from duesweep.stores.journal import Journal
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import Sweeps
+from duesweep.stores.task import TaskSession
 
 _POLL_SECONDS = 0.01
 # The process that does the harm has died, if it takes longer.
@@ -34,16 +39,17 @@ WHEN = ("before", "after")
 _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     TaskSession: ("claim", "finish", "transaction", "end_slice", "move", "finish_moved"),
     QueueSession: ("deliver", "confirm", "commit"),
-    DriverSession: (
-        *("open_sweep", "plan", "plan_at_once", "close_sweep", "seal", "bind", "delete_settled"),
-    ),
+    Sweeps: ("open", "close"),
+    Due: ("plan", "plan_at_once"),
+    Journal: ("seal", "delete_settled"),
+    SourceBinding: ("bind",),
     LedgerTables: ("create", "set_properties", "append", "replace_source"),
 }
 # A sweep from the shell plans in its look, others later: that is one point.
 _POINT_OF = {"plan_at_once": "plan"}
 # More methods that an operator's command calls.
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
-    OperatorDriver: ("open_command",),
+    Sweeps: ("open",),
     OperatorTask: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
     LedgerTables: ("create", "append", "set_properties"),
 }

@@ -91,11 +91,12 @@ class _Journal:
 
     def __init__(self, bound: uuid.UUID | None) -> None:
         self._bound = bound
+        self.binding = self
 
     def open_driver(self) -> Any:
         return nullcontext(self)
 
-    def binding(self) -> uuid.UUID | None:
+    def ledger(self) -> uuid.UUID | None:
         return self._bound
 
     def age(self) -> None:

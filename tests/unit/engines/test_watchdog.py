@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 
 from duesweep.core.errors import StoreError
 from duesweep.core.world import SettableClock
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep import spark as module
 from duesweep.sweep.spark import Watchdog
 from duesweep_testing.builders import DelayedRow
@@ -24,6 +24,7 @@ class Asked:
 
     def __init__(self, store: MemoryStore) -> None:
         self.run = open_sweep(store)
+        self.sweeps = self
         self.answer: Any = (1, 50)
         self.opened = 0
         self.asked = 0

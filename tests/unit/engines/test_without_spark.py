@@ -16,7 +16,7 @@ from duesweep.operations import opening
 from duesweep.operations.look import Look, is_for_spark, needs_spark
 from duesweep.operations.run import Run, sweep_seen
 from duesweep.report.views.runs import document
-from duesweep.stores.base import DriverSession, JdbcSource
+from duesweep.stores.due import Due, JdbcSource
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -63,7 +63,7 @@ def test_spark_whose_own_driver_cannot_read_the_store_is_no_reason_to_move_nothi
     error = PySparkException(text.format("Could not read SSL key file /k.pem."))
     session = SimpleNamespace(read=SimpleNamespace(jdbc=Mock(side_effect=error)))
     monkeypatch.setattr(opening, "open_spark", lambda: session)
-    monkeypatch.setattr(DriverSession, "jdbc", lambda _: JdbcSource("jdbc:", {}))
+    monkeypatch.setattr(Due, "jdbc", lambda *_: JdbcSource("jdbc:", {}))
     store = MemoryStore([delayed_row("Billing") for _ in range(3)])
     context = context_of(
         store,

@@ -25,7 +25,7 @@ from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPi
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, comments, exhausted
-from duesweep.stores.base import Piece
+from duesweep.stores.journal import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
 from support.ledger_reader import LedgerReader, comments_of, piece_of

@@ -26,7 +26,8 @@ from duesweep.core.policy import BatchLimits
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
-from duesweep.stores.base import DriverSession, Horizon, TaskSession
+from duesweep.stores.due import Due, Horizon
+from duesweep.stores.task import TaskSession
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -269,9 +270,7 @@ def _refusal(queue: Queue, session: object, *, is_of_due: bool = True) -> str | 
     """Why a sweep may not begin; None: it may."""
     horizon = Horizon(DUE, DUE) if is_of_due else None
     try:
-        refuse_missing_queues(
-            context_of(MemoryStore(), queue), cast(DriverSession, session), horizon
-        )
+        refuse_missing_queues(context_of(MemoryStore(), queue), cast(Due, session), horizon)
     except ConfigError as error:
         return str(error)
     return None

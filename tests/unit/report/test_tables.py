@@ -299,6 +299,9 @@ class _Store:
 
     rows = 0
 
+    def __init__(self) -> None:
+        self.sweeps = self
+
     @contextmanager
     def open_driver(self) -> Iterator[Any]:
         yield self

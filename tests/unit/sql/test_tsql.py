@@ -15,8 +15,8 @@ from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
 from duesweep.drivers.statements import statement, statements
 from duesweep.stores.dialect import batches_lock, sweep_lock
-from duesweep.stores.journal import settle_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sql_journal import settle_lock
 from support.sql_statements import SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000

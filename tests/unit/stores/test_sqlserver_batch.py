@@ -13,12 +13,13 @@ import pytest
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import DeliveryFailedError
 from duesweep.core.message import Failed, Message
-from duesweep.stores.base import Horizon, SweepRun
-from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
+from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import message
 
 DUE = "2026-11-21 09:21:19.0033333"

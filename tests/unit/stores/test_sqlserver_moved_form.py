@@ -19,12 +19,14 @@ from duesweep.core.errors import DeliveryFailedError, MessageError, UnusualBatch
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address, Failed
 from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
-from duesweep.stores.base import Forwarded, Horizon, Moved, SweepRun
-from duesweep.stores.batch import SqlTask
 from duesweep.stores.dialect import Location
+from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import SQL_SERVER_KINDS, json_message
+from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Forwarded, Moved
 from duesweep_testing.builders import message
 from support.random_headers import random_headers
 

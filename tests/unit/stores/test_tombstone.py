@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from duesweep.core.message import Delivered
 from duesweep.core.world import micros
-from duesweep.stores.base import Claim
+from duesweep.stores.task import Claim
 from duesweep.stores.tombstone import Tombstones, decode, make_column, schema
 from duesweep_testing.builders import BODY, DUE, MESSAGE_TYPE, DelayedRow, delayed_row, message
 

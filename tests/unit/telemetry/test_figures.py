@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep import __version__
-from duesweep.operations.look import Due
+from duesweep.operations.look import StillDue
 from duesweep.report.metrics import (
     METRICS,
     MOST_NAMED,
@@ -113,7 +113,7 @@ def test_error_leaves_out_what_nobody_knows() -> None:
 
 
 def test_run_without_work_tells_of_nothing_left_and_of_no_lateness() -> None:
-    after = figures_after({}, run(report=None, due=Due(0, 0.0)))
+    after = figures_after({}, run(report=None, due=StillDue(0, 0.0)))
 
     assert _of(after, "due_messages", "oldest_due_age_seconds", "left_messages") == [0, 0, 0]
     assert _of(after, "lateness_max_seconds") == [None]

@@ -22,7 +22,7 @@ from duesweep.core.account import BreakerReport, SweepReport
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.world import Waits
 from duesweep.operations.health import Health, HealthFile, Systemd
-from duesweep.operations.look import Due
+from duesweep.operations.look import StillDue
 from duesweep.operations.run import Run, failed_run
 from duesweep.operations.watch import Log
 from duesweep.report.metrics import Metrics, exposed_text
@@ -320,7 +320,7 @@ def _scraped(watched: Sequence[Metrics]) -> dict[str, float]:
 def test_scrape_finds_the_ticks_of_the_watcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: Due(4, 2.5))
+    monkeypatch.setattr("duesweep.report.metrics.look_at_due", lambda _: StillDue(4, 2.5))
     metrics = Metrics(MemoryStore())
     metrics(replace(MOVED, seconds=0.5))
     metrics(IDLE)
@@ -378,7 +378,7 @@ def test_scrape_asks_no_store_and_its_age_grows_when_the_next_message_is_not_tak
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = "duesweep.report.metrics.look_at_due"
-    monkeypatch.setattr(look, lambda _: Due(0, 0.0))
+    monkeypatch.setattr(look, lambda _: StillDue(0, 0.0))
     metrics = Metrics(MemoryStore())
     metrics(IDLE)
     monkeypatch.setattr(look, lambda _: pytest.fail("it asked the store"))

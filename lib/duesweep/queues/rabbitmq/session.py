@@ -27,7 +27,7 @@ from duesweep.queues.rabbitmq.wire import (
     delayed_publication,
     direct_publication,
 )
-from duesweep.stores.base import TaskSession
+from duesweep.stores.task import TaskSession
 
 # Messages that failed before, and very long ones, are published later. If the broker closes the
 # channel because of one, the others are confirmed by then.

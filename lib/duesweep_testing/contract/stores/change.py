@@ -12,7 +12,10 @@ from duesweep.core.errors import MessageError, SweepClosedError
 from duesweep.core.headers import Headers
 from duesweep.core.message import Message
 from duesweep.core.world import instant_of, micros
-from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
+from duesweep.stores.messages import NewMessage
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
@@ -197,7 +200,7 @@ class ChangeContract:
         assert entry.of == "some command"
         assert subject.waiting() == {key}
         with steps.operator(subject) as session:
-            (back,) = session.find([key], with_body=True)
+            (back,) = session.people.find([key], with_body=True)
         assert back.due is not None
         assert micros(back.due) == entry.due_after_us
         expected = subject.message(row)
@@ -250,7 +253,7 @@ def changing(subject: StoreUnderTest) -> Iterator[tuple[OperatorTask, SweepRun]]
 def found(subject: StoreUnderTest, *rows: DelayedRow) -> list[WaitingMessage]:
     """The rows as they wait, in their order."""
     with steps.operator(subject) as session:
-        by_key = {one.message.key: one for one in session.find([row.key for row in rows])}
+        by_key = {one.message.key: one for one in session.people.find([row.key for row in rows])}
     return [by_key[row.key] for row in rows]
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from duesweep.core.errors import MessageError, QueueNotFoundError
 from duesweep.core.message import MESSAGE_ID, BatchResult, Delivered, Exhausted, Failed
 from duesweep.stores import tombstone
-from duesweep.stores.base import SweepRun, TaskSession
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest

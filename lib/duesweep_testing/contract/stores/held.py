@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from duesweep.core.policy import Pause, RateLimit
-from duesweep.stores.base import TaskSession
+from duesweep.stores.task import TaskSession
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.sweeps import open_sweep
@@ -25,7 +25,7 @@ class HeldContract:
         run, [row] = steps.load(subject, steps.row(subject))
         with steps.operator(subject) as session:
             # No column or header tells, so that every store claims it.
-            session.pause("B*g", None, "ops@host", "the bank is down")
+            session.people.pause("B*g", None, "ops@host", "the bank is down")
 
         with steps.batch(subject) as task:
             claim = steps.claim(subject, task, run)
@@ -36,9 +36,9 @@ class HeldContract:
     def test_pause_is_told_with_who_and_why(self, subject: StoreUnderTest) -> None:
         until = subject.server_time().replace(microsecond=0) + HOUR
         with steps.operator(subject) as session:
-            session.pause("Billing*", until, "ops@host", "the bank is down")
-            session.pause("*", None, "ops@host", "all of it")
-            everything, billing = session.pauses()
+            session.people.pause("Billing*", until, "ops@host", "the bank is down")
+            session.people.pause("*", None, "ops@host", "all of it")
+            everything, billing = session.due.pauses()
 
         assert (everything.pattern, everything.until) == ("*", None)
         expected = Pause("Billing*", billing.paused_at, until, "ops@host", "the bank is down")
@@ -49,19 +49,19 @@ class HeldContract:
         self, subject: StoreUnderTest
     ) -> None:
         with steps.operator(subject) as session:
-            session.pause("Billing", None, "first@host", "once")
-            session.pause("Billing", None, "second@host", "again")
-            [pause] = session.pauses()
+            session.people.pause("Billing", None, "first@host", "once")
+            session.people.pause("Billing", None, "second@host", "again")
+            [pause] = session.due.pauses()
 
         assert (pause.given_by, pause.reason) == ("second@host", "again")
 
     def test_pause_ends_at_its_time(self, subject: StoreUnderTest) -> None:
         run = open_sweep(subject.store)
         with steps.operator(subject) as session:
-            session.pause("Billing", subject.server_time() - HOUR, "ops@host", "over")
+            session.people.pause("Billing", subject.server_time() - HOUR, "ops@host", "over")
 
-            assert session.pauses() == []
-            assert not session.resume("Billing")
+            assert session.due.pauses() == []
+            assert not session.people.resume("Billing")
         with steps.batch(subject) as task:
             assert steps.claim(subject, task, run).paused == ()
 
@@ -69,12 +69,12 @@ class HeldContract:
         self, subject: StoreUnderTest
     ) -> None:
         with steps.operator(subject) as session:
-            session.pause("Billing", None, "ops@host", "why")
-            session.pause("Billing*", None, "ops@host", "why")
+            session.people.pause("Billing", None, "ops@host", "why")
+            session.people.pause("Billing*", None, "ops@host", "why")
 
-            assert session.resume("Billing")
-            assert not session.resume("Billing")
-            assert [one.pattern for one in session.pauses()] == ["Billing*"]
+            assert session.people.resume("Billing")
+            assert not session.people.resume("Billing")
+            assert [one.pattern for one in session.due.pauses()] == ["Billing*"]
 
     def test_what_is_reserved_begins_after_what_was_reserved_before(
         self, subject: StoreUnderTest

@@ -89,7 +89,7 @@ class LookContract:
         row = steps.row(subject)
         rows = subject.load([replace(steps.row(subject), due=row.due) for _ in range(MANY)])
 
-        with steps.operator(subject) as session, session.look(DueSpan()) as pages:
+        with steps.operator(subject) as session, session.people.look(DueSpan()) as pages:
             sizes, keys = [], set()
             for page in pages:
                 sizes.append(len(page))
@@ -104,17 +104,17 @@ class LookContract:
         subject.load([replace(steps.row(subject), due=due) for _ in range(MANY)])
 
         with steps.operator(subject) as session:
-            with session.look(DueSpan()) as pages:
+            with session.people.look(DueSpan()) as pages:
                 next(pages)
 
-            assert sum(session.count_waiting([])) == MANY
+            assert sum(session.people.count_waiting([])) == MANY
 
     def test_message_is_found_by_its_key_with_its_body(self, subject: StoreUnderTest) -> None:
         _, row = subject.load([steps.row(subject), steps.row(subject, body=b"\x00\xff")])
 
         with steps.operator(subject) as session:
-            (found,) = session.find([row.key], with_body=True)
-            (bodiless,) = session.find([row.key])
+            (found,) = session.people.find([row.key], with_body=True)
+            (bodiless,) = session.people.find([row.key])
 
         assert found.message == subject.message(row)
         assert bodiless.message == without_body(subject, row)
@@ -129,18 +129,18 @@ class LookContract:
         other = DelayedRow().key
 
         with steps.operator(subject) as session:
-            assert list(session.find([])) == []
-            assert list(session.find([other, "", "'", "x" * 1_000])) == []
-            assert [one.message.key for one in session.find([other, row.key])] == [row.key]
+            assert list(session.people.find([])) == []
+            assert list(session.people.find([other, "", "'", "x" * 1_000])) == []
+            assert [one.message.key for one in session.people.find([other, row.key])] == [row.key]
 
     def test_messages_are_counted_between_instants(self, subject: StoreUnderTest) -> None:
         rows = subject.load([steps.row(subject) for _ in range(5)])
         dues = sorted(instant(subject, row) for row in rows)
 
         with steps.operator(subject) as session:
-            assert list(session.count_waiting([])) == [5]
-            assert list(session.count_waiting([dues[0]])) == [0, 5]
-            assert list(session.count_waiting([dues[1], dues[4]])) == [1, 3, 1]
+            assert list(session.people.count_waiting([])) == [5]
+            assert list(session.people.count_waiting([dues[0]])) == [0, 5]
+            assert list(session.people.count_waiting([dues[1], dues[4]])) == [1, 3, 1]
 
     def test_infinite_due_is_counted_last(self, subject: StoreUnderTest) -> None:
         if not subject.abilities.has_infinite_due:
@@ -148,7 +148,7 @@ class LookContract:
         subject.load([steps.row(subject, due="infinity")])
 
         with steps.operator(subject) as session:
-            assert list(session.count_waiting([subject.server_time()])) == [0, 1]
+            assert list(session.people.count_waiting([subject.server_time()])) == [0, 1]
 
     def test_message_that_a_sweep_holds_is_shown_without_a_wait(
         self, subject: StoreUnderTest
@@ -160,8 +160,8 @@ class LookContract:
 
             assert [one.message.key for one in shown(subject)] == [row.key]
             with steps.operator(subject) as other:
-                assert [one.message.key for one in other.find([row.key])] == [row.key]
-                assert sum(other.count_waiting([])) == 1
+                assert [one.message.key for one in other.people.find([row.key])] == [row.key]
+                assert sum(other.people.count_waiting([])) == 1
 
     def test_sweep_claims_and_removes_what_is_being_looked_at(
         self, subject: StoreUnderTest
@@ -170,7 +170,7 @@ class LookContract:
         rows = subject.load([replace(steps.row(subject), due=due) for _ in range(MANY)])
         run = open_sweep(subject.store)
 
-        with steps.operator(subject) as session, session.look(DueSpan()) as pages:
+        with steps.operator(subject) as session, session.people.look(DueSpan()) as pages:
             next(pages)
             with steps.batch(subject) as batch:
                 claim = steps.claim(subject, batch, run, rows[0], rows[-1])
@@ -181,7 +181,7 @@ class LookContract:
 
 def shown(subject: StoreUnderTest, span: DueSpan | None = None) -> list[WaitingMessage]:
     """All that is shown."""
-    with steps.operator(subject) as session, session.look(span or DueSpan()) as pages:
+    with steps.operator(subject) as session, session.people.look(span or DueSpan()) as pages:
         return [one for page in pages for one in page]
 
 

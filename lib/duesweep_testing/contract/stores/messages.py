@@ -7,7 +7,8 @@ import pytest
 
 from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.message import MESSAGE_ID, Message
-from duesweep.stores.base import MessageSession, NewMessage, Store, TransactionMode
+from duesweep.stores.base import Store, TransactionMode
+from duesweep.stores.messages import MessageSession, NewMessage
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.sweeps import roll_back

@@ -8,7 +8,8 @@ import pytest
 from duesweep.core.errors import SweepClosedError, SweepStoppedError, UnusualBatchError
 from duesweep.core.message import Address, Delivered
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import Forwarded, Moved, SweepRun, Table, TaskSession
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Forwarded, Moved, Table, TaskSession
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
@@ -130,8 +131,8 @@ class MoveContract:
 def planned(subject: StoreUnderTest, run: SweepRun) -> Sequence[Forwarded]:
     """The claim keys of all that is due, as a plan has them."""
     with subject.store.open_driver() as session:
-        plan = session.plan(run.horizon, Slicing(1, least_rows=100))
-        found = read_claim_keys(session.claim_keys(plan, 0))
+        plan = session.due.plan(run.horizon, Slicing(1, least_rows=100))
+        found = read_claim_keys(session.due.claim_keys(plan, 0))
     return found.groups(range(len(found.keys)))
 
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from duesweep.core.policy import Slicing
-from duesweep.stores.base import DriverSession
+from duesweep.stores.due import Due, Upcoming
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.stores import steps
@@ -25,7 +25,7 @@ class PlanContract:
     ) -> None:
         _load_due_in(subject, -1, 1, 3, 24 * 365 * 9)
         with subject.store.open_driver() as session:
-            now = session.horizon()
+            now = session.due.horizon()
             from_now = now.cut_off(now.server_time)
             in_two_hours = now.cut_off(now.server_time + 2 * _HOUR)
             reaches = {
@@ -37,9 +37,9 @@ class PlanContract:
             }
             found = {}
             for name, reach in reaches.items():
-                planned = session.plan(reach, Slicing(2)).found
-                found[name] = (planned, session.count_pending(reach))
-            stored = session.count_stored(None), session.count_stored(in_two_hours.since)
+                planned = session.due.plan(reach, Slicing(2)).found
+                found[name] = (planned, session.due.count_pending(reach))
+            stored = session.due.count_stored(None), session.due.count_stored(in_two_hours.since)
 
         assert found == {
             "now": (1, 1),
@@ -52,17 +52,17 @@ class PlanContract:
 
     def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
         with subject.store.open_driver() as session:
-            if type(session).next_due is DriverSession.next_due:
+            if type(session.due).next_due is Due.next_due:
                 pytest.skip("the store does not find the next Due cheaply")
             if subject.abilities.has_infinite_due:
                 subject.load([delayed_row(due="infinity")])
-            assert session.next_due(session.horizon()) is None
+            assert session.due.next_due(session.due.horizon()) == Upcoming()
             instant = subject.server_time()
             _load_due_in(subject, -1)
-            assert session.next_due(session.horizon()) is None
+            assert session.due.next_due(session.due.horizon()) == Upcoming()
             _load_due_in(subject, 3, 2, 24 * 365 * 9)
 
-            found = session.next_due(session.horizon())
+            found = session.due.next_due(session.due.horizon()).due
 
         assert found is not None
         assert found.utcoffset() == timedelta()
@@ -73,9 +73,9 @@ class PlanContract:
         rows = _load_with_shared_dues(subject)
         for number, planned in (4, [7, 7, 7, 4]), (8, [4] * 6 + [1]), (_MESSAGES, [1] * _MESSAGES):
             with subject.store.open_driver() as session:
-                plan = session.plan(session.horizon(), Slicing(number))
+                plan = session.due.plan(session.due.horizon(), Slicing(number))
                 slices = [
-                    read_claim_keys(session.claim_keys(plan, number))
+                    read_claim_keys(session.due.claim_keys(plan, number))
                     for number in range(len(plan.planned))
                 ]
 
@@ -93,11 +93,11 @@ class PlanContract:
     ) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            plan = session.plan(session.horizon(), Slicing(4))
+            plan = session.due.plan(session.due.horizon(), Slicing(4))
         parts = [plan.part(0, 1), plan.part(1, 4).part(0, 2), plan.part(3, 4)]
         with subject.store.open_driver() as session:
             slices = [
-                read_claim_keys(session.claim_keys(part, number)).keys
+                read_claim_keys(session.due.claim_keys(part, number)).keys
                 for part in parts
                 for number in range(len(part.planned))
             ]
@@ -111,9 +111,9 @@ class PlanContract:
     def test_plan_at_once_has_all_messages_or_is_none(self, subject: StoreUnderTest) -> None:
         rows = _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            horizon = session.horizon()
+            horizon = session.due.horizon()
             few, plan, none = (
-                session.plan_at_once(at, Slicing(1), most)
+                session.due.plan_at_once(at, Slicing(1), most)
                 for at, most in (
                     (horizon, _MESSAGES - 1),
                     (horizon, _MESSAGES),
@@ -121,7 +121,7 @@ class PlanContract:
                 )
             )
             assert plan is not None
-            keys = read_claim_keys(session.claim_keys(plan, 0))
+            keys = read_claim_keys(session.due.claim_keys(plan, 0))
 
         assert few is None
         assert none is not None
@@ -132,11 +132,13 @@ class PlanContract:
     def test_slices_of_a_sweep_are_counted_on(self, subject: StoreUnderTest) -> None:
         _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            run = session.open_sweep(session.horizon())
-            plan = session.plan(run.horizon, Slicing(4))
-            before = [session.note_slices(run, part) for part in (plan.part(0, 3), plan.part(3, 4))]
-            session.close_sweep(run.sweep_id, abandoned=False, remaining=9)
-            summary, _ = session.summary(run.sweep_id)
+            run = session.sweeps.open(session.due.horizon())
+            plan = session.due.plan(run.horizon, Slicing(4))
+            before = [
+                session.sweeps.note_slices(run, part) for part in (plan.part(0, 3), plan.part(3, 4))
+            ]
+            session.sweeps.close(run.sweep_id, abandoned=False, remaining=9)
+            summary, _ = session.journal.summary(run.sweep_id)
 
         assert before == [0, 3]
         assert (summary.found, summary.left, summary.outcome) == (25, 25, "incomplete")
@@ -144,11 +146,11 @@ class PlanContract:
     def test_server_counts_slices_as_the_driver_does(self, subject: StoreUnderTest) -> None:
         _load_with_shared_dues(subject)
         with subject.store.open_driver() as session:
-            horizon = session.horizon()
+            horizon = session.due.horizon()
             for slicing in (Slicing(*of) for of in product((1, 3, 40), (1, 7), (2, 9, 25))):
                 size = -(-_MESSAGES // slicing.count(_MESSAGES))
                 rest = [_MESSAGES % size] if _MESSAGES % size else []
-                planned = session.plan(horizon, slicing).planned
+                planned = session.due.plan(horizon, slicing).planned
                 assert planned == (*[size] * (_MESSAGES // size), *rest), slicing
 
 

@@ -10,14 +10,9 @@ import pytest
 
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.message import BatchResult, Delivered, Failed, Message
-from duesweep.stores.base import (
-    Claim,
-    LeftAlone,
-    OperatorDriver,
-    Operators,
-    SweepRun,
-    TaskSession,
-)
+from duesweep.stores.base import OperatorDriver, Operators
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim, LeftAlone, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry

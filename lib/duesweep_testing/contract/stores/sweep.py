@@ -13,7 +13,7 @@ from duesweep.core.errors import QueueNotFoundError, SweepClosedError, SweepStop
 from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.policy import BatchLimits
 from duesweep.stores import tombstone
-from duesweep.stores.base import SweepRun
+from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
 from duesweep_testing.builders import DelayedRow, delayed_row
@@ -80,19 +80,20 @@ class SweepContract:
     ) -> None:
         open_driver = subject.store.open_driver
         with open_driver() as driver:
-            sweep_id = driver.open_sweep(driver.horizon()).sweep_id
+            sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
             with open_driver() as other:
-                assert other.still_alive(sweep_id)
+                assert other.journal.still_alive(sweep_id)
 
         with open_driver() as settler, open_driver() as other:
             # To ask locks nothing.
-            assert not other.still_alive(sweep_id)
-            assert settler.try_settling()
-            assert not settler.still_alive(sweep_id)
-            assert other.still_alive(sweep_id)
-            settler.end_settling()
-            assert not other.still_alive(sweep_id)
-            assert [one.sweep_id for one in other.unsettled()] == [sweep_id]
+            assert not other.journal.still_alive(sweep_id)
+            with settler.journal.settling() as before, other.journal.settling() as name:
+                assert before is None
+                assert name is not None
+                assert not settler.journal.still_alive(sweep_id)
+                assert other.journal.still_alive(sweep_id)
+            assert not other.journal.still_alive(sweep_id)
+            assert [one.sweep_id for one in other.journal.unsettled()] == [sweep_id]
 
     def test_sweep_is_closed_only_when_its_batches_in_flight_have_ended(
         self, subject: StoreUnderTest
@@ -102,11 +103,13 @@ class SweepContract:
         with ThreadPoolExecutor() as pool, subject.store.open_driver() as driver:
             # How long it takes here to close one that has no batches.
             other, began = open_sweep(subject.store), monotonic()
-            driver.close_sweep(other.sweep_id, abandoned=True, remaining=0)
+            driver.sweeps.close(other.sweep_id, abandoned=True, remaining=0)
             seconds = max(steps.WHILE_SECONDS, 3 * (monotonic() - began))
             with steps.batch(subject) as session:
                 claim = steps.claim(subject, session, run, row)
-                closing = pool.submit(driver.close_sweep, run.sweep_id, abandoned=True, remaining=0)
+                closing = pool.submit(
+                    driver.sweeps.close, run.sweep_id, abandoned=True, remaining=0
+                )
                 assert wait([closing], timeout=seconds).not_done
                 session.finish(run, 0, steps.delivered(*claim.messages), claim.server_us)
             closing.result(timeout=60)
@@ -301,7 +304,7 @@ class AuditContract:
 
         with steps.operator(subject) as store, steps.batch(subject) as task:
             steps.claim(subject, task, run)
-            with store.keys() as pages:
+            with store.people.keys() as pages:
                 found = sorted(chain.from_iterable(pages))
 
         assert found == sorted(row.key for row in rows)
@@ -311,7 +314,7 @@ class AuditContract:
         steps.fail(subject, run, row)
 
         with steps.operator(subject) as store:
-            assert list(store.gone_counters(10)) == []
+            assert list(store.leftovers.gone_counters(10)) == []
 
     def test_sweep_whose_driver_is_gone_is_unsettled_and_not_alive(
         self, subject: StoreUnderTest
@@ -320,9 +323,9 @@ class AuditContract:
         run = open_sweep(subject.store)
 
         with steps.operator(subject) as store:
-            [work] = store.unsettled()
-            is_alive = store.still_alive(work.sweep_id)
-            assert list(store.orphaned_journal()) == []
+            [work] = store.journal.unsettled()
+            is_alive = store.journal.still_alive(work.sweep_id)
+            assert list(store.leftovers.orphaned_journal()) == []
 
         assert (work.sweep_id, work.is_closed, is_alive) == (run.sweep_id, False, False)
         assert abs(work.started_at - before) < steps.MINUTE

@@ -14,7 +14,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect, database_of
 from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.postgresql.wire import channel_binding, jdbc_tls, tls_settings
-from duesweep.stores.base import JdbcSource
+from duesweep.stores.due import JdbcSource
 
 
 @pytest.fixture(autouse=True)

@@ -24,20 +24,12 @@ from duesweep.core.errors import (
 from duesweep.core.message import Address, BatchResult, Exhausted, Failed, Message
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.stores.base import (
-    Claim,
-    Forwarded,
-    LeftAlone,
-    MessageSession,
-    Moved,
-    NewMessage,
-    SweepRun,
-    Table,
-    TaskSession,
-)
 from duesweep.stores.dialect import Claims, Location, Locked, batches_lock
-from duesweep.stores.due import next_due
-from duesweep.stores.journal import read_pauses, refuse_dropped
+from duesweep.stores.messages import MessageSession, NewMessage
+from duesweep.stores.sql_connection import read_pauses, refuse_dropped
+from duesweep.stores.sql_due import next_due
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved, Table, TaskSession
 from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.

@@ -7,9 +7,12 @@ from duesweep.core.change import Change, ChangeKind
 from duesweep.core.errors import StoreError
 from duesweep.core.message import Message
 from duesweep.core.world import instant_of
-from duesweep.stores.base import Claim, NewMessage, OperatorTask, SweepRun
-from duesweep.stores.batch import SqlTask, storable_or_none
 from duesweep.stores.dialect import Values
+from duesweep.stores.messages import NewMessage
+from duesweep.stores.people import OperatorTask
+from duesweep.stores.sql_task import SqlTask, storable_or_none
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import Claim
 
 
 class SqlChanges(SqlTask, OperatorTask):

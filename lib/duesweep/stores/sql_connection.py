@@ -1,0 +1,140 @@
+"""The connection of a driver's session on a relational store, which its parts share."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from duesweep.core.errors import RefusedStatementError
+from duesweep.core.policy import Pause
+from duesweep.drivers.statements import Session
+from duesweep.stores.dialect import Location, journal_tables
+from duesweep.stores.due import Horizon
+from duesweep.stores.summary import aware
+from duesweep.stores.tables import AGE_COLUMNS
+
+# More messages than any table has.
+ALL = 2**62
+
+
+class SqlConnection:
+    """A session on a delayed table and the journal next to it."""
+
+    def __init__(self, session: Session, location: Location) -> None:
+        self.source = location.source
+        self.location = location
+        self.delayed = location.find_delayed(session)
+        self.session = session.named(location.names(self.delayed))
+        self._zone: str | None = None
+        self._keeps_age: bool | None = None
+
+    @property
+    def zone(self) -> str | None:
+        """The writers' zone."""
+        if self._zone is None:
+            self._zone = self.location.dialect.zone(self.session, self.location)
+        return self._zone
+
+    @property
+    def keeps_age(self) -> bool:
+        """Whether the table of bindings has the columns for how far the ledger was, which older
+        versions did not create; asked once.
+        """
+        if self._keeps_age is None:
+            bindings = journal_tables(self.delayed)["bindings"]
+            columns = self.location.dialect.tables.columns(self.session, [bindings])
+            self._keeps_age = set(AGE_COLUMNS) <= set(columns.get(bindings, ()))
+        return self._keeps_age
+
+    def try_lock(self, name: str) -> bool:
+        """Whether this session now holds the lock; never waits. The session's end releases it."""
+        return bool(self.session.row("try_lock", **self.location.dialect.lock(name)).locked)
+
+    def unlock(self, name: str) -> None:
+        """Release the lock."""
+        self.session.execute("unlock", **self.location.dialect.lock(name))
+
+    def patient(self, messages: int) -> AbstractContextManager[None]:
+        """While a statement is about this many messages, it may take its time."""
+        return self.session.wait_longer(self.location.timeouts.plan_seconds(messages))
+
+    def looking_at_all(self) -> AbstractContextManager[None]:
+        """While a statement looks at all messages, due or not, it may take its time."""
+        return self.patient(self.estimated_rows())
+
+    def estimated_rows(self) -> int:
+        """About how many messages there are."""
+        return self.location.dialect.tables.estimate_rows(self.session, self.delayed)
+
+    def pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
+        """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""
+        statements, after = self.session.named({"query": query, "key": key}), first
+        while rows := statements.rows("read_page", after=after, most=most):
+            yield rows
+            after = getattr(rows[-1], key)
+
+    def pending(self, horizon: Horizon) -> dict[str, object]:
+        """The values by which statements find eligible messages."""
+        dialect = self.location.dialect
+        return {
+            "source": self.source,
+            "horizon": dialect.due_in(horizon.before),
+            "since": dialect.due_in(horizon.since),
+            "paused": self.pausing(),
+        }
+
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        """How many messages are eligible; counts up to `most`."""
+        pending = self.pending(horizon)
+        with self.looking_at_all():
+            row = self.session.row("count_pending", **pending, most=most or ALL)
+        return int(row.pending)
+
+    def pausing(self) -> str:
+        """The pauses in force as JSON, in the form that statements test. A row that they do not
+        fit may be paused nevertheless: its claim tells.
+        """
+        location = self.location
+        return json.dumps(
+            [
+                like
+                for pause in read_pauses(self.session, self.source)
+                for like in location.dialect.pausing(location, pause.pattern)
+            ]
+        )
+
+
+class SqlPart:
+    """One part of a driver's session."""
+
+    def __init__(self, at: SqlConnection) -> None:
+        self.source = at.source
+        self._at = at
+        self._session = at.session
+        self._location = at.location
+        self._dialect = at.location.dialect
+        self._kind = at.location.kind
+        self._delayed = at.delayed
+
+
+def read_pauses(statements: Session, source: str) -> Sequence[Pause]:
+    """The pauses of a source in force, by the server's clock."""
+    return [
+        Pause(
+            row.pattern,
+            aware(row.paused_at),
+            None if row.until_at is None else aware(row.until_at),
+            row.given_by,
+            row.reason,
+        )
+        for row in statements.rows("read_pauses", source=source)
+    ]
+
+
+def refuse_dropped(took: int, source: str) -> None:
+    """Raise `StoreError` if the journal took no row, and raised no error."""
+    if took == 0:
+        raise RefusedStatementError(
+            f"The journal of {source} did not take a row, and the server raised no error",
+            advice="look for a trigger or a rule on the tables duesweep_… that drops rows",
+        )

@@ -1,0 +1,187 @@
+"""The due messages of a relational store, and their plan."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duesweep.core.policy import Pause, Slicing
+from duesweep.drivers.statements import Session
+from duesweep.stores.dialect import Location
+from duesweep.stores.due import (
+    Due,
+    Failing,
+    Horizon,
+    JdbcSource,
+    LockedRows,
+    Slices,
+    Upcoming,
+    Work,
+)
+from duesweep.stores.sql_connection import ALL, SqlConnection, SqlPart, read_pauses
+from duesweep.stores.sql_journal import SqlJournal
+from duesweep.stores.summary import aware
+
+# More than any server rounds a Due: a message must not be left out because of that.
+_ROUNDING = timedelta(milliseconds=10)
+# How many messages a row of a plan has.
+_CHUNK_ROWS = 1_000
+
+
+class SqlDue(SqlPart, Due):
+    """It knows destinations, unless they are in the headers."""
+
+    def __init__(self, at: SqlConnection, journal: SqlJournal) -> None:
+        super().__init__(at)
+        self._journal = journal
+
+    def jdbc(self, messages: int = 0) -> JdbcSource:
+        seconds = self._location.timeouts.read_seconds(messages)
+        return JdbcSource(*self._session.jdbc_address(seconds, self._location.jdbc_url))
+
+    def horizon(self) -> Horizon:
+        return self._dialect.horizon(self._session, self._at.zone)
+
+    def find_work(self, ahead: timedelta) -> Work | None:
+        horizon = self.horizon().looking_ahead(ahead)
+        pending = {
+            "source": self.source,
+            "horizon": self._dialect.due_in(horizon.before),
+            "paused": self._at.pausing(),
+        }
+        if found := self._session.rows("find_pending", **pending):
+            first = self._dialect.due_out(found[0].due)
+            return Work(None if first is None else first - _ROUNDING)
+        if self._session.row("find_gone_attempts", source=self.source).found:
+            return Work()
+        is_unsettled = any(
+            not self._journal.still_alive(one.sweep_id) for one in self._journal.unsettled()
+        )
+        return Work() if is_unsettled else None
+
+    def next_due(self, horizon: Horizon) -> Upcoming:
+        row = _earliest(self._location, self._session, horizon.before, horizon.zone)
+        failing = self._failing(horizon) if row.has_earlier else None
+        return Upcoming(self._dialect.due_out(row.due), failing)
+
+    def _failing(self, horizon: Horizon) -> Failing | None:
+        before = self._dialect.due_in(horizon.before)
+        row = self._session.row("count_failing", source=self.source, horizon=before)
+        return Failing(int(row.messages), aware(row.next_attempt)) if row.messages else None
+
+    def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
+        rows = self._session.rows("locked_rows", horizon=self._dialect.due_in(horizon.before))
+        found = []
+        for row in rows:
+            due = self._dialect.due_out(row.due)
+            if row.messages > 0 and due is not None:
+                seconds = (horizon.before - due).total_seconds()
+                holder, since = self._dialect.locker(row)
+                found.append(LockedRows(int(row.messages), holder, since, seconds))
+        return found
+
+    def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
+        return self._at.count_pending(horizon, most)
+
+    def count_stored(self, since: datetime | None) -> int:
+        with self._at.looking_at_all():
+            if since is None:
+                return int(self._session.row("count_stored").stored)
+            due = self._dialect.due_in(since)
+            return int(self._session.row("count_stored_since", since=due).stored)
+
+    def destinations(self, horizon: Horizon | None) -> Sequence[str]:
+        if not self._kind.has_destination:
+            return ()
+        if horizon is not None:
+            rows = self._session.rows("due_destinations", **self._at.pending(horizon))
+        else:
+            with self._at.looking_at_all():
+                rows = self._session.rows("stored_destinations")
+        return [row.destination for row in rows]
+
+    def pauses(self) -> Sequence[Pause]:
+        return read_pauses(self._session, self.source)
+
+    # The plan.
+
+    def plan(self, horizon: Horizon, slicing: Slicing) -> Slices:
+        """Slices of equal size by (Due, place), however many messages share one Due."""
+        with self._at.looking_at_all():
+            rows = self._session.rows(
+                "plan_bounds",
+                **self._at.pending(horizon),
+                slices=slicing.slices,
+                least_rows=slicing.least_rows,
+                most_rows=slicing.most_rows,
+            )
+        if not rows:
+            return Slices(self._claim_keys_query(horizon), ())
+        planned = _cut(rows[0].total, rows[0].size)
+        ends = (*rows[: len(planned)], rows[-1])
+        return Slices(self._claim_keys_query(horizon, ends), planned)
+
+    def plan_at_once(self, horizon: Horizon, slicing: Slicing, most: int) -> Slices | None:
+        """In one statement, which stops reading after one message more than `most`."""
+        stored = self._at.estimated_rows()
+        # It would read in vain.
+        if stored > most and self.count_pending(horizon, most + 1) > most:
+            return None
+        query = self._claim_keys_query(horizon, most=most + 1)
+        with self._at.patient(stored):
+            rows = self._session.named({"query": query, "slice": "0"}).rows("read_slice")
+        found = rows[0].total or 0
+        if found > most:
+            return None
+        size = -(-len(rows) // slicing.count(found))
+        slices = [rows[at : at + size] for at in range(0, len(rows), size)]
+        return Slices(query, _cut(found, size * _CHUNK_ROWS), read=slices)
+
+    def plan_sql(self, horizon: Horizon) -> str:
+        """The query of a plan with one slice, and below it the values that its names stand for."""
+        values = self._of_claim_keys(horizon)
+        values["bounds"] = self._dialect.bounds(self._kind, horizon.since)
+        query = self._naming({name: f":{name}" for name in values}).query("plan_claim_keys")
+        return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
+
+    def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
+        if plan.read:
+            return plan.read[plan.begin + number]
+        names = {"query": plan.claim_keys_query, "slice": str(plan.begin + number)}
+        with self._at.patient(plan.planned[number]):
+            return self._session.named(names).rows("read_slice")
+
+    def _claim_keys_query(self, horizon: Horizon, ends: Sequence[Any] = (), most: int = ALL) -> str:
+        bounds = self._dialect.bounds(self._kind, horizon.since, ends)
+        values = self._of_claim_keys(horizon, most)
+        return self._naming({"bounds": bounds}).query("plan_claim_keys", **values)
+
+    def _naming(self, names: dict[str, str]) -> Session:
+        return self._session.named({**self._session.names, **names})
+
+    def _of_claim_keys(self, horizon: Horizon, most: int = ALL) -> dict[str, str]:
+        return {
+            "source": self.source,
+            "horizon": self._dialect.due_in(horizon.before),
+            "paused": self._at.pausing(),
+            "most": str(most),
+            "chunk": str(_CHUNK_ROWS),
+        }
+
+
+def next_due(
+    location: Location, statements: Session, since: datetime | None, zone: str | None
+) -> datetime | None:
+    """The instant of the first Due from `since` on; None as `since`: of all."""
+    return location.dialect.due_out(_earliest(location, statements, since, zone).due)
+
+
+def _earliest(
+    location: Location, statements: Session, since: datetime | None, zone: str | None
+) -> Any:
+    dialect = location.dialect
+    return statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
+
+
+def _cut(total: int, size: int) -> tuple[int, ...]:
+    """How many of `total` messages each slice has; all but the last have the same `size`."""
+    return tuple(min(size, total - start) for start in range(0, total, size))

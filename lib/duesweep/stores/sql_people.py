@@ -1,0 +1,131 @@
+"""What people see of a relational store, and hold back."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from datetime import datetime
+from typing import Any
+
+from duesweep.core.change import DueSpan, WaitingMessage
+from duesweep.core.errors import StoreError
+from duesweep.core.world import Patience, instant_of
+from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.stores.due import Horizon
+from duesweep.stores.people import People
+from duesweep.stores.sql_connection import SqlConnection, SqlPart
+from duesweep.stores.sql_due import SqlDue
+from duesweep.stores.sql_journal import hashed
+
+# How many messages, or keys, are read at a time: a page.
+_PAGE_ROWS = 1_000
+_KEYS_PER_PAGE = 20_000
+_UNDO_WAIT_SECONDS = 5.0
+
+
+class SqlPeople(SqlPart, People):
+    """Messages in the order of their Due, and pauses."""
+
+    def __init__(self, at: SqlConnection, due: SqlDue) -> None:
+        super().__init__(at)
+        self._due = due
+
+    @contextmanager
+    def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
+        values = self._dialect.span(span.start, span.end, self._at.zone)
+        with (
+            self._stream(is_ordered=True) as stream,
+            closing(self._pages_of(stream, span, values)) as pages,
+        ):
+            yield pages
+
+    def _pages_of(
+        self, stream: Session, span: DueSpan, values: dict[str, object]
+    ) -> Generator[Sequence[WaitingMessage]]:
+        with stream.pages("look", _PAGE_ROWS, values) as pages:
+            yield from map(self._waiting, pages)
+        if self._kind.may_lack_due and span.end is None:
+            with stream.pages("look_timeless", _PAGE_ROWS, {}) as pages:
+                yield from map(self._waiting, pages)
+
+    def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
+        zoned = self._dialect.zoned(self._at.zone)
+        readable = filter(None, map(self._kind.as_key, keys))
+        with nullcontext() if self._kind.has_indexed_key else self._at.looking_at_all():
+            rows = self._session.rows(
+                "find", with_body=with_body, **zoned, **self._dialect.keys(readable)
+            )
+            return self._waiting(rows)
+
+    def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
+        values = self._dialect.buckets(ends, self._at.zone)
+        with self._at.looking_at_all():
+            rows = self._session.rows("count_buckets", **values)
+        counts = {row.bucket: int(row.messages) for row in rows}
+        # Messages without a Due come last.
+        counts[len(ends)] = counts.get(len(ends), 0) + counts.get(None, 0)
+        return [counts.get(bucket, 0) for bucket in range(len(ends) + 1)]
+
+    @contextmanager
+    def keys(self) -> Iterator[Iterator[Sequence[str]]]:
+        with self._stream() as stream, stream.pages("stored_keys", _KEYS_PER_PAGE, {}) as pages:
+            yield ([row.message_key for row in page] for page in pages)
+
+    def _waiting(self, rows: Sequence[Any]) -> list[WaitingMessage]:
+        keys = [self._dialect.key(row) for row in rows]
+        found = self._session.rows("read_failures", source=self.source, **self._dialect.keys(keys))
+        failures = {row.message_key: row for row in found}
+        return [
+            self._one_waiting(row, failures.get(key)) for key, row in zip(keys, rows, strict=True)
+        ]
+
+    def _one_waiting(self, row: Any, failure: Any) -> WaitingMessage:
+        message = self._dialect.message(self._kind, row, failure.attempts if failure else 0)
+        due = None if message.instant_us is None else instant_of(message.instant_us)
+        lock_key = self._dialect.lock_key(self._kind, row)
+        waiting = WaitingMessage(message, lock_key, due, row.body_bytes)
+        if failure is None:
+            return waiting
+        return waiting._replace(
+            next_attempt_at=self._dialect.due_out(failure.next_attempt_at),
+            error=failure.error_text,
+        )
+
+    def _stream(self, *, is_ordered: bool = False) -> AbstractContextManager[Session]:
+        seconds = self._location.timeouts.plan_seconds(self._at.estimated_rows())
+        return self._dialect.stream(self._session, self._location, seconds, is_ordered=is_ordered)
+
+    # Pauses, and commands that undo.
+
+    @retry_lost_transactions
+    def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
+        values = {"until": self._dialect.moment(until), "given_by": given_by, "reason": reason}
+        with self._session.transaction():
+            self._session.execute("drop_old_pauses", source=self.source)
+            self._session.execute("pause", source=self.source, pattern=pattern, **values)
+
+    @retry_lost_transactions
+    def resume(self, pattern: str) -> bool:
+        with self._session.transaction():
+            self._session.execute("drop_old_pauses", source=self.source)
+            return bool(self._session.execute("resume", source=self.source, pattern=pattern))
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        name = f"duesweep/undo/{hashed(self.source)}"
+        other = f"Another command that restores, replays or discards messages of {self.source}"
+        patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)
+        while not self._at.try_lock(name):
+            if not patience.wait(lambda: other):
+                raise StoreError(
+                    f"{other} is running, and this one has done nothing",
+                    advice="try again when that one has ended",
+                    transient=True,
+                )
+        try:
+            yield
+        finally:
+            # The session's end also releases it. An error here would hide why the session ended.
+            with suppress(StoreError):
+                self._at.unlock(name)
+
+    def plan_sql(self, horizon: Horizon) -> str:
+        return self._due.plan_sql(horizon)

@@ -1,0 +1,122 @@
+"""The sweeps and commands of a relational store, while they are open.
+
+A session's lock shows that its sweep lives.
+"""
+
+from uuid import UUID
+
+from duesweep.core.change import Command
+from duesweep.core.errors import make_storable
+from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.stores.dialect import sweep_lock
+from duesweep.stores.due import Horizon, Slices
+from duesweep.stores.sql_connection import SqlConnection, SqlPart, refuse_dropped
+from duesweep.stores.summary import planned_slices
+from duesweep.stores.sweeps import SweepRun, Sweeps
+
+
+class SqlSweeps(SqlPart, Sweeps):
+    """The sweeps live as long as the session."""
+
+    def __init__(self, at: SqlConnection) -> None:
+        super().__init__(at)
+        # How many messages each slice of its open sweeps was planned with.
+        self._planned: dict[UUID, list[int]] = {}
+
+    @retry_lost_transactions
+    def open(
+        self, horizon: Horizon, *, engine: str | None = None, command: Command | None = None
+    ) -> SweepRun:
+        run = SweepRun(self._location.world.new_id(), horizon)
+        self._at.try_lock(sweep_lock(run.sweep_id))
+        if command is None:
+            self._open_sweep(run, engine)
+        else:
+            self._open_command(run, command)
+        return run
+
+    def _open_sweep(self, run: SweepRun, engine: str | None) -> None:
+        with self._session.transaction():
+            pruned = self._dialect.prune_attempts(self._session, self.source)
+            took = self._session.execute(
+                "open_sweep",
+                sweep_id=run.sweep_id,
+                source=self.source,
+                horizon=run.horizon.before,
+                engine=engine,
+                attempts_changed=pruned > 0,
+            )
+            refuse_dropped(took, self.source)
+
+    def _open_command(self, run: SweepRun, command: Command) -> None:
+        took = self._session.execute(
+            "open_command",
+            sweep_id=run.sweep_id,
+            source=self.source,
+            horizon=run.horizon.before,
+            command=command.name.value,
+            given_by=make_storable(command.given_by),
+            given_reason=command.reason and make_storable(command.reason),
+        )
+        refuse_dropped(took, self.source)
+
+    def note_slices(self, run: SweepRun, plan: Slices) -> int:
+        noted = self._planned.setdefault(run.sweep_id, [])
+        before = len(noted)
+        noted += plan.planned
+        self._session.execute(
+            "set_planned", sweep_id=run.sweep_id, planned=noted, horizon=run.horizon.before
+        )
+        return before
+
+    def progress(self, sweep_id: UUID) -> tuple[int, int]:
+        return read_progress(self._session, sweep_id)
+
+    @retry_lost_transactions
+    def stop(self, sweep_id: UUID, after_seconds: float) -> None:
+        after_ms = round(after_seconds * 1_000)
+        self._session.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
+
+    def keep(self, sweep_id: UUID) -> bool:
+        """Take the sweep's lock, unless another session holds it."""
+        return self._at.try_lock(sweep_lock(sweep_id))
+
+    @retry_lost_transactions
+    def close(
+        self,
+        sweep_id: UUID,
+        *,
+        abandoned: bool,
+        remaining: int | Horizon,
+        reason: str | None = None,
+        waits: bool = True,
+    ) -> bool:
+        with self._session.transaction():
+            if not self._dialect.await_batches(self._session, self.source, sweep_id, waits=waits):
+                return False
+            self._session.execute(
+                "close_sweep",
+                sweep_id=sweep_id,
+                abandoned=abandoned,
+                remaining=self._remaining(sweep_id, remaining),
+                reason=reason and make_storable(reason),
+            )
+        return True
+
+    def _remaining(self, sweep_id: UUID, remaining: int | Horizon) -> int:
+        """How many messages are left, counted if a slice is not complete. If all are, to count
+        could cost as much as the plan.
+        """
+        if isinstance(remaining, int):
+            return remaining
+        ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
+        complete = {end.slice for end in ends if end.reason is None}
+        planned = planned_slices(self._session.row("read_sweep", sweep_id=sweep_id))
+        is_complete = complete.issuperset(range(len(planned)))
+        return 0 if is_complete else self._at.count_pending(remaining, most=1)
+
+
+def read_progress(session: Session, sweep_id: UUID) -> tuple[int, int]:
+    """Batches and messages done so far."""
+    row = session.row("progress", sweep_id=sweep_id)
+    return row.batches, row.dispatched + row.failed

@@ -1,0 +1,149 @@
+"""The contract of batches: a task's session claims messages and finishes them."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from duesweep.core.account import SliceEnd
+from duesweep.core.errors import UnusualBatchError, not_supported
+from duesweep.core.message import Address, BatchResult, Message
+from duesweep.core.policy import RateLimit
+from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.tombstone import Tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Messages whose rows this transaction has locked, eligible and due, in the order of their Due.
+
+    Each message says at which instant it is due (`Message.instant_us`). `server_us` is the server's
+    time at the claim, microseconds since 1970-01-01 UTC. `unread` are claim keys for a claim of
+    their own: their messages were more than a batch may hold in bytes. Of the other claim keys
+    that led to no message, `skipped` led to rows that others hold, `gone` to none, and `later` to
+    messages that are not due, or not eligible, any more. So the number of claim keys is the sum of
+    all five. `paused` are the patterns of destinations to which nothing may go now; messages for
+    them are among `messages`.
+    """
+
+    messages: tuple[Message, ...]
+    server_us: int
+    unread: Sequence[str] = ()
+    skipped: int = 0
+    gone: int = 0
+    later: int = 0
+    paused: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Without it a message that is not due yet would pass for one that is.
+        if any(m.instant_us is None and m.due_us is not None for m in self.messages):
+            raise ValueError("A claim has to set the instant_us of each message with a finite Due")
+
+
+class Forwarded(NamedTuple):
+    """Claim keys of messages to one destination. `forward` is how the store has that written; None:
+    it does not know, and the destinations may differ.
+    """
+
+    forward: str | None
+    keys: Sequence[str]
+
+
+BETWEEN_FORWARDS = "\x1f"
+
+# If a store puts messages itself: its queues' name for a table of the store's own database.
+Table = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Messages that are in their queues, in the open transaction; the other values are as in a
+    `Claim`.
+    """
+
+    tombstones: Tombstones
+    server_us: int
+    gone: int = 0
+    later: int = 0
+    paused: tuple[str, ...] = ()
+
+
+# The keys of messages by their claim keys, where these are not keys.
+LeftAlone = Mapping[str, Collection[str]]
+
+
+class TaskSession(Protocol):
+    """One task's session: the batch contract. Not thread-safe. Methods after `end_slice` have an
+    answer that most stores leave as it is.
+
+    `can_move`: it has the methods `move` and `finish_moved`, and its server can do it. A class that
+    changes `claim` has to bring its own: it does not inherit them unawares.
+    """
+
+    can_move: bool = False
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """The transaction in which a batch is claimed and finished; nested, a savepoint."""
+
+    @abstractmethod
+    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        """Lock the messages of the claim keys, at most one a claim key, if it is still
+        there, due by the horizon and eligible; skip rows that others hold, wait for no row. Raises
+        `SweepClosedError` when the sweep was closed by then, and `SweepStoppedError` when it is
+        to stop (see `Sweeps.stop`). Without claim keys, that is all it does.
+
+        A claim key of a store that finds messages by their Due may lead to another one of that Due.
+        """
+
+    def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
+        """How many of `wanted` more messages the sweep may exhaust. Serialised per sweep: other
+        slices wait until this transaction, in which `finish` counts them, has ended.
+        """
+
+    @abstractmethod
+    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
+        """Remove delivered messages, count failures, journal both, in the claim's transaction."""
+
+    def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
+        """Journal the end of a slice, its account and whether it is complete."""
+
+    def claim_key(self, message: Message) -> str:
+        """The claim key by which a claimed message that is released is found again."""
+        return message.key
+
+    def leave_alone(self, messages: LeftAlone) -> None:
+        """Claim none of these, as the mapping has them at each claim. The caller changes it, after
+        a COMMIT. If claim keys are keys, a claim key leads to no other message, so this
+        does nothing.
+        """
+        return
+
+    def reserve(self, limit: RateLimit, messages: int) -> float:
+        """Reserve this many messages of a limit, after all earlier reservations of any
+        sweep. Returns after how many seconds they may go. Not within a transaction: others wait for
+        its end.
+        """
+        raise not_supported("[[limit]]")
+
+    def move(
+        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
+    ) -> Moved:
+        """Remove the messages that a claim would lock, and put them into their queues, in one
+        transaction. `into` says which table an address means, and raises `UnusualBatchError` if it
+        may not be one.
+
+        Raises `UnusualBatchError` if it cannot move all that a claim might lock, if a message
+        is not as usual, or if a queue refuses one. Then the transaction has to be rolled back.
+        """
+        raise UnusualBatchError("the store moves no messages")
+
+    def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
+        """As `finish`, for messages that were moved."""
+        raise UnusualBatchError("the store moves no messages")
+
+    def expect_no_idle_client(self) -> None:
+        """Let the server end a transaction whose client sends nothing for long, if it can. For a
+        task whose batches wait for nothing else than this session.
+        """
+        return
