@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
-from duesweep.stores import journal
+from duesweep.stores import sql_journal
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
@@ -154,7 +154,7 @@ def test_two_settlers_at_once_settle_once(
 def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     spark: SparkSession, endpoint: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "_BYTES_PER_PIECE", 5_000)
+    monkeypatch.setattr(sql_journal, "_BYTES_PER_PIECE", 5_000)
     # As if the pieces were too large to share a commit.
     monkeypatch.setattr(ledger_module, "BYTES_TOGETHER", 1)
     endpoint.set_up("Billing")

@@ -15,7 +15,7 @@ from duesweep.core.message import BatchResult, Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
-from duesweep.stores import due
+from duesweep.stores import sql_due
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.tables import check_tables
 from duesweep.stores.task import TaskSession
@@ -412,7 +412,7 @@ def _pages_of_messages(node: Any) -> Iterator[int]:
 def test_plan_at_once_is_cut_into_slices_that_fit_into_memory(
     subject: DelayedTableUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due, "_CHUNK_ROWS", 3)
+    monkeypatch.setattr(sql_due, "_CHUNK_ROWS", 3)
     keys = subject.endpoint.delay_many(25)
 
     with subject.store.open_driver() as session:
