@@ -245,6 +245,14 @@ def callables_in_fields(tree: Tree) -> int:
     )
 
 
+@rule("calls back", "4 in 86e4d06b", "0")
+def calls_back(tree: Tree) -> int:
+    """Parameters that may be a `Callable` of the contracts (protocols and abstract base classes) of
+    stores and queues: through one, a store would reach up into the sweep that called it.
+    """
+    return sum(1 for _ in handed_down(tree.modules))
+
+
 @rule("circles of files", "2 (16 files) in 074837ec", "0")
 def circles_of_files(tree: Tree) -> str:
     """Groups of modules each of which imports all others of it, directly or not, at the top or in
@@ -403,6 +411,22 @@ def _is_callable(annotation: ast.expr, names: set[str]) -> bool:
     if isinstance(annotation, ast.Subscript):
         annotation = annotation.value
     return ast.unparse(annotation) in {"Callable", *names}
+
+
+def handed_down(modules: dict[Path, str]) -> Iterator[str]:
+    """The callables that contracts of stores and queues take, as CLASS.METHOD(PARAMETER)."""
+    for path, text in modules.items():
+        if not {"stores", "queues"} & set(path.parts):
+            continue
+        for contract in ast.walk(ast.parse(text)):
+            if not (isinstance(contract, ast.ClassDef) and _is_abstract(contract)):
+                continue
+            for method in contract.body:
+                if isinstance(method, ast.FunctionDef):
+                    arguments = (*method.args.args, *method.args.kwonlyargs)
+                    for each in arguments:
+                        if each.annotation and "Callable" in ast.unparse(each.annotation):
+                            yield f"{contract.name}.{method.name}({each.arg})"
 
 
 def _has_fields(node: ast.ClassDef) -> bool:

@@ -16,7 +16,7 @@ from duesweep.core.world import micros
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Claim, TaskSession
+from duesweep.stores.task import NOBODY, Claim, LeftAlone, TaskSession
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import (
     JournalEntry,
@@ -59,7 +59,12 @@ class MemoryTaskSession(TaskSession):
         assert self._depth, "outside a transaction"
         self._changes.append(change)
 
-    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+    def claim(
+        self,
+        run: SweepRun,
+        claim_keys: Sequence[str],
+        left_alone: LeftAlone = NOBODY,  # noqa: ARG002 - a claim key leads to no other message
+    ) -> Claim:
         store, now_us = self._store, micros(self._store.now)
         with store.changed:
             self._fence(run)

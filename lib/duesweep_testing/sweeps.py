@@ -2,11 +2,12 @@
 processes do. A sweep whose session has ended counts as dead, but it is open.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from duesweep.core.change import Command, CommandName
+from duesweep.core.message import Address
 from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
@@ -14,7 +15,7 @@ from duesweep.stores.base import Store, operators_of
 from duesweep.stores.messages import MessageSession
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import TaskSession
+from duesweep.stores.task import Forwarded, Moved, Table, TaskSession
 from duesweep_testing.memory_ledger import MemoryContext, MemoryTables
 
 COMMAND = Command(CommandName.CANCEL, "someone@somewhere", "a test")
@@ -58,6 +59,18 @@ def stop_sweep(store: Store, run: SweepRun, after_seconds: float) -> None:
     """Let a sweep stop after `after_seconds`."""
     with store.open_driver() as driver:
         driver.sweeps.stop(run.sweep_id, after_seconds)
+
+
+def move_into(
+    session: TaskSession,
+    run: SweepRun,
+    groups: Sequence[Forwarded],
+    table_of: Callable[[Address], Table],
+) -> Moved:
+    """Move messages into the tables that their addresses mean."""
+    selection = session.select(run, groups)
+    tables = {address: table_of(address) for address in selection.addresses}
+    return session.move(run, selection, tables)
 
 
 class _RollbackError(Exception):

@@ -244,12 +244,12 @@ class _RestartedDueKeyStore(DueKeyStore):
 
 
 class _RestartedSession(DueKeySession):
-    def claim(self, run: SweepRun, claim_keys: object) -> object:  # type: ignore[override]
+    def claim(self, run: SweepRun, *claim_keys: object) -> object:  # type: ignore[override]
         assert isinstance(self._store, _RestartedDueKeyStore)
         self._store.claims += 1
         if self._store.claims in {3, 5}:
             raise AWAY
-        return super().claim(run, claim_keys)  # type: ignore[arg-type]
+        return super().claim(run, *claim_keys)  # type: ignore[arg-type]
 
 
 def test_what_is_excluded_stays_so_on_new_sessions_until_it_is_tried() -> None:

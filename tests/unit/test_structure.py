@@ -7,6 +7,7 @@ from typing import Any
 import grimp
 
 import duesweep
+from proof.house import handed_down
 
 _PACKAGE = Path(duesweep.__file__).parent
 _ROOT = _PACKAGE.parents[1]
@@ -52,6 +53,15 @@ def test_figures_of_the_structure_count_by_the_same_layers() -> None:
     text = (_ROOT / "proof" / "layers.toml").read_text(encoding="utf-8")
 
     assert tomllib.loads(text) == {"order": _LAYERS, "today": {"cli": ["__main__"]}}
+
+
+def test_no_store_and_no_queue_takes_a_function_that_reaches_up() -> None:
+    """The sweep hands values down: a store that calls back cannot be followed by a reader."""
+    modules = {path: path.read_text(encoding="utf-8") for path in _PACKAGE.rglob("*.py")}
+
+    assert list(handed_down(modules)) == []
+    taking = "class Store(Protocol):\n    def move(self, into: Callable[[str], str] | None): ..."
+    assert list(handed_down({Path("stores", "a.py"): taking})) == ["Store.move(into)"]
 
 
 def test_files_import_each_other_in_no_circle() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
@@ -23,7 +23,7 @@ from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.summary import Lateness
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Forwarded, LeftAlone, Table
+from duesweep.stores.task import Forwarded, LeftAlone, Selection, Table
 from duesweep.stores.tombstone import Tombstones
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
@@ -114,6 +114,13 @@ class Locked:
     later: int = 0
 
 
+class Begun(NamedTuple):
+    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
+
+    server_us: int
+    paused: tuple[str, ...]
+
+
 class Claims(ABC):
     """How a task's session finds and locks rows, and its memory of them. `can_move`: it can
     put rows into queues itself.
@@ -125,21 +132,28 @@ class Claims(ABC):
     def __init__(self, session: Any, location: Location, delayed: Any) -> None: ...
 
     @abstractmethod
-    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
+    def lock(
+        self,
+        run: SweepRun,
+        claim_keys: Sequence[str],
+        paused: Sequence[str],
+        left_alone: LeftAlone,
+    ) -> Locked:
         """Lock due rows, at most one a claim key; skip rows that others hold. Rows in back-off may
         be among them. `paused` are patterns of destinations.
         """
 
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone
+    ) -> Selection:
+        """As `TaskSession.select`."""
+        raise UnusualBatchError("the store moves no messages")
+
     def move(
-        self,
-        run: SweepRun,
-        groups: Sequence[Forwarded],
-        into: Callable[[Address], Table],
-        begin: Callable[[Sequence[Any]], int],
-    ) -> tuple[int, Tombstones, Locked]:
-        """Move due messages into their queues. `begin` is called with the rows of `fence` and
-        returns the server's time, which is returned first. Raises `UnusualBatchError` as
-        `TaskSession.move`.
+        self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]
+    ) -> tuple[Begun, Tombstones, Locked]:
+        """Move due messages into their queues, in a batch that this or `select` begins, and at the
+        time that it returns. Raises `UnusualBatchError` as `TaskSession.move`.
         """
         raise UnusualBatchError("the store moves no messages")
 
@@ -152,9 +166,6 @@ class Claims(ABC):
         return message.key
 
     # Messages to which a claim key of their Due must not lead again.
-
-    def leave_alone(self, messages: LeftAlone) -> None:
-        """Claim none of these, as the mapping has them at each claim."""
 
     def committed(self) -> None:
         """The transaction of a batch is committed."""

@@ -6,7 +6,7 @@ it. The server cuts the forward destination off; that is right if the rest is an
 members, none of which is that header.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,11 @@ class Move:
     end: str
 
     @classmethod
-    def to(cls, location: Location, forward: str, into: Callable[[Address], Table]) -> "Move":
-        """How messages with this destination move; `into` says which table an address means."""
-        address = location.kind.address_of(forward)
+    def to(cls, location: Location, forward: str, address: Address, table: Table) -> "Move":
+        """How messages with this destination move into the table that its address means."""
         destination = location.addresses.endpoint if address is None else address
         tail = "" if location.kind.has_destination else cut_off(forward)
-        return cls(location.kind, forward, destination, into(address), tail, "}" if tail else "")
+        return cls(location.kind, forward, destination, table, tail, "}" if tail else "")
 
     def tombstones(
         self,

@@ -4,7 +4,7 @@
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,14 +28,15 @@ from duesweep.drivers.postgresql.wire import (
 )
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
-from duesweep.stores.dialect import Claims, Dialect, Location, Locked, Values, numbered
+from duesweep.stores.dialect import Begun, Claims, Dialect, Location, Locked, Values, numbered
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved import Move
+from duesweep.stores.sql_connection import begin_batch
 from duesweep.stores.summary import Lateness
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Forwarded, Table
+from duesweep.stores.task import Forwarded, LeftAlone, Selection, Table
 from duesweep.stores.tombstone import Tombstones
 from duesweep.stores.zone import horizon_in, zone_of
 
@@ -68,20 +69,33 @@ class ClaimsByKey(Claims):
         self._location = location
         self._delayed = str(delayed)
 
-    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
+    def lock(
+        self,
+        run: SweepRun,
+        claim_keys: Sequence[str],
+        paused: Sequence[str],
+        left_alone: LeftAlone,
+    ) -> Locked:
         keys = _keys(claim_keys)
         values = {"keys": UuidArray.of(keys), **_claim_values(run.horizon)}
         rows = self._statements.rows("claim", **values)
         return replace(self._unclaimed(run, keys, [row.id for row in rows]), rows=rows)
 
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone
+    ) -> Selection:
+        """By the plan alone: the server is not asked."""
+        address_of = self._location.kind.address_of
+        return Selection([address_of(_known(group)) for group in groups], groups)
+
     def move(
-        self,
-        run: SweepRun,
-        groups: Sequence[Forwarded],
-        into: Callable[[Address], Table],
-        begin: Callable[[Sequence[Any]], int],
-    ) -> tuple[int, Tombstones, Locked]:
-        moves = [self._move(group.forward, into) for group in groups]
+        self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]
+    ) -> tuple[Begun, Tombstones, Locked]:
+        groups: Sequence[Forwarded] = selection.rest
+        moves = [
+            Move.to(self._location, _known(group), address, tables[address])
+            for group, address in zip(groups, selection.addresses, strict=True)
+        ]
         usual_wait = f"{self._statements.limits.lock_seconds * 1_000:.0f}"
         _, fence, _, *rows, [hooks], _ = self._statements.rows_of_each(
             "move",
@@ -95,9 +109,7 @@ class ClaimsByKey(Claims):
             ("find_delete_hooks", {"delayed": self._delayed}, {}),
             ("set_lock_wait", {"wait": usual_wait}, {}),
         )
-        begin(fence)
-        # The time after the move, which may have waited.
-        server_us: int = hooks.server_us
+        begun = begin_batch(self._statements, self._source, run, fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule changes the removed rows")
         moved = Tombstones()
@@ -106,12 +118,9 @@ class ClaimsByKey(Claims):
         keys = [key for group in groups for key in _keys(group.keys)]
         if not set(keys).issuperset(moved.keys):
             raise UnusualBatchError("other messages are in the places of the planned ones")
-        return server_us, moved, self._unclaimed(run, keys, moved.keys)
-
-    def _move(self, forward: str | None, into: Callable[[Address], Table]) -> Move:
-        if forward is None:
-            raise UnusualBatchError("the destinations are not known")
-        return Move.to(self._location, forward, into)
+        # The time after the move, which may have waited.
+        begun = begun._replace(server_us=hooks.server_us)
+        return begun, moved, self._unclaimed(run, keys, moved.keys)
 
     def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
         """The outcomes of the keys that led to no message."""
@@ -320,6 +329,12 @@ class PostgreSql(Dialect):
 
 
 POSTGRESQL = PostgreSql()
+
+
+def _known(group: Forwarded) -> str:
+    if group.forward is None:
+        raise UnusualBatchError("the destinations are not known")
+    return group.forward
 
 
 def _page(place: str) -> int:

@@ -19,9 +19,9 @@ class SqlChanges(SqlTask, OperatorTask):
     """Holds messages whatever their Due, and journals its changes to them."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        server_us = self._begin(run, self._fence(run))
+        server_us, paused = self._begin(run)
         if not lock_keys:
-            return Claim((), server_us, paused=self._paused)
+            return Claim((), server_us, paused=paused)
         rows = self._claims.hold(lock_keys, run.horizon.zone)
         missing = len(lock_keys) - len(rows)
         # After the lock, in a statement of its own: rows that others hold are there, the rest is

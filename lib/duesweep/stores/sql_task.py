@@ -4,7 +4,7 @@ A batch is one transaction. It holds the sweep open, locks rows, reads their ret
 statement of its own, and at the end removes delivered messages, counts failures, and journals both.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -14,8 +14,6 @@ from duesweep.core.account import SliceEnd, end_as_values
 from duesweep.core.errors import (
     DeliveryFailedError,
     MessageError,
-    SweepClosedError,
-    SweepStoppedError,
     UnusualBatchError,
     format_stack,
     make_storable,
@@ -24,12 +22,21 @@ from duesweep.core.errors import (
 from duesweep.core.message import Address, BatchResult, Exhausted, Failed, Message
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.stores.dialect import Claims, Location, Locked, batches_lock
+from duesweep.stores.dialect import Begun, Claims, Location, Locked, batches_lock
 from duesweep.stores.messages import MessageSession, NewMessage
-from duesweep.stores.sql_connection import read_pauses, refuse_dropped
+from duesweep.stores.sql_connection import begin_batch, refuse_closed, refuse_dropped
 from duesweep.stores.sql_due import next_due
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved, Table, TaskSession
+from duesweep.stores.task import (
+    NOBODY,
+    Claim,
+    Forwarded,
+    LeftAlone,
+    Moved,
+    Selection,
+    Table,
+    TaskSession,
+)
 from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
@@ -52,8 +59,6 @@ class SqlTask(TaskSession):
         self._statements = session.named(location.names(delayed))
         self._claims: Claims = self._dialect.claims(session, location, delayed)
         self.can_move = self._claims.can_move
-        # The patterns of pauses, as the current batch found them.
-        self._paused: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -75,16 +80,19 @@ class SqlTask(TaskSession):
 
     # A batch.
 
-    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
-        server_us = self._begin(run, self._fence(run))
-        return self._claim(self._claims.lock(run, claim_keys, self._paused), server_us)
+    def claim(
+        self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY
+    ) -> Claim:
+        begun = self._begin(run)
+        return self._claim(self._claims.lock(run, claim_keys, begun.paused, left_alone), begun)
 
-    def move(
-        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
-    ) -> Moved:
-        server_us, moved, missing = self._claims.move(
-            run, groups, into, lambda fence: self._begin(run, fence)
-        )
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
+    ) -> Selection:
+        return self._claims.select(run, groups, left_alone)
+
+    def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
+        begun, moved, missing = self._claims.move(run, selection, tables)
         if missing.skipped:
             raise UnusualBatchError("some rows are locked, or changed since the plan")
         # After the rows were locked, as in a claim.
@@ -94,13 +102,10 @@ class SqlTask(TaskSession):
             if not all(counter is None or counter.is_eligible for counter in found):
                 raise UnusualBatchError("a message is in back-off")
             moved = replace(moved, attempts=[c.attempts if c else 0 for c in found])
-        return Moved(moved, server_us, missing.gone, missing.later, self._paused)
+        return Moved(moved, begun.server_us, missing.gone, missing.later, begun.paused)
 
     def claim_key(self, message: Message) -> str:
         return self._claims.claim_key(message)
-
-    def leave_alone(self, messages: LeftAlone) -> None:
-        self._claims.leave_alone(messages)
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         """How many more messages the sweep may exhaust. If its other slices count for too long,
@@ -136,7 +141,7 @@ class SqlTask(TaskSession):
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
-            self._refuse_closed(run, self._fence(run))
+            refuse_closed(self.source, run, self._fence(run))
             self._statements.execute(
                 "journal_slice",
                 sweep_id=run.sweep_id,
@@ -160,37 +165,21 @@ class SqlTask(TaskSession):
         lock = self._dialect.lock(batches_lock(run.sweep_id))
         return self._statements.rows("fence", sweep_id=run.sweep_id, **lock)
 
-    def _begin(self, run: SweepRun, fence: Sequence[Any]) -> int:
-        """Begin a batch of a sweep that is open. Returns the server's time in microseconds."""
-        self._refuse_closed(run, fence)
-        if fence[0].is_stopping:
-            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
-        self._paused = ()
-        if fence[0].has_pauses:
-            pauses = read_pauses(self._statements, self.source)
-            self._paused = tuple(pause.pattern for pause in pauses)
-        server_us: int = fence[0].server_us
-        return server_us
+    def _begin(self, run: SweepRun) -> Begun:
+        return begin_batch(self._statements, self.source, run, self._fence(run))
 
-    def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
-        if not fence or not fence[0].is_open:
-            raise SweepClosedError(
-                f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
-                "its driver for dead; the next sweep delivers the remaining messages"
-            )
-
-    def _claim(self, locked: Locked, server_us: int) -> Claim:
+    def _claim(self, locked: Locked, begun: Begun) -> Claim:
         messages = self._messages(locked.rows, in_back_off=False)
         messages.sort(key=lambda message: message.due_us or 0)
         later = locked.later + len(locked.rows) - len(messages)
         return Claim(
             tuple(messages),
-            server_us,
+            begun.server_us,
             locked.unread,
             locked.skipped,
             locked.gone,
             later,
-            self._paused,
+            begun.paused,
         )
 
     def _messages(self, rows: Sequence[Any], *, in_back_off: bool) -> list[Message]:

@@ -10,11 +10,11 @@ rows removed by key.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import UnusualBatchError
@@ -24,12 +24,13 @@ from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.stores.dialect import Claims, Location, Locked, Values, batches_lock
+from duesweep.stores.dialect import Begun, Claims, Location, Locked, Values, batches_lock
 from duesweep.stores.kinds import split_headers
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved import Move
+from duesweep.stores.sql_connection import begin_batch
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Forwarded, LeftAlone, Table
+from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Selection, Table
 from duesweep.stores.tombstone import Tombstones
 
 # This many messages of one Due are removed by their keys, more of them as the Due's first.
@@ -57,6 +58,17 @@ class _Group:
     body_bytes: list[int] = field(default_factory=list)
 
 
+class _Span(NamedTuple):
+    """A batch that has begun, the span of its Dues, its rows by their destination as it is written,
+    and the other claim keys.
+    """
+
+    begun: Begun
+    span: Values
+    groups: Sequence[tuple[str, _Group]]
+    unclaimed: Locked
+
+
 class _OthersRemovedError(Exception):
     """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
@@ -82,14 +94,20 @@ class ClaimsByDue(Claims):
         self._removes_firsts = bool(session.row("describe_server").deletes_expressions)
         self._claimed: dict[str, Any] = {}
         # By Due, since a Due is what leads to them.
-        self._left_alone: LeftAlone = {}
+        self._left_alone: LeftAlone = NOBODY
         self._failed: dict[str, set[str]] = {}
         self._failing: list[Message] = []
 
     # Claim.
 
-    def lock(self, run: SweepRun, claim_keys: Sequence[str], paused: Sequence[str]) -> Locked:
-        self._begin()
+    def lock(
+        self,
+        run: SweepRun,
+        claim_keys: Sequence[str],
+        paused: Sequence[str],
+        left_alone: LeftAlone,
+    ) -> Locked:
+        self._begin(left_alone)
         wanted, unread = self._narrowed(sorted(claim_keys))
         if not wanted:
             return Locked()
@@ -177,15 +195,11 @@ class ClaimsByDue(Claims):
 
     # Move.
 
-    def move(
-        self,
-        run: SweepRun,
-        groups: Sequence[Forwarded],
-        into: Callable[[Address], Table],
-        begin: Callable[[Sequence[Any]], int],
-    ) -> tuple[int, Tombstones, Locked]:
-        """Move the span of the claim keys' Dues, if it holds no other messages."""
-        self._begin()
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone
+    ) -> Selection:
+        """Lock the span of the claim keys' Dues, if it holds no other messages."""
+        self._begin(left_alone)
         dues = Counter(due for group in groups for due in group.keys)
         span: Values = {"first": min(dues), "last": max(dues)}
         if max(dues) >= bound_text(run.horizon.before):
@@ -196,7 +210,7 @@ class ClaimsByDue(Claims):
             ("set_span", span, {}),
             ("claim_span", {"most": dues.total() + 1}, {}),
         )
-        server_us = begin(fence)
+        begun = begin_batch(self._statements, self._source, run, fence)
         claimed = Counter(row.due for row in rows)
         if claimed - dues or not self._excluded_at(dues).isdisjoint(r.message_key for r in rows):
             raise UnusualBatchError("other messages also have these Dues")
@@ -204,16 +218,29 @@ class ClaimsByDue(Claims):
         if missing:
             skipped, gone, later = self._explained(run, missing, claimed)
             unclaimed = Locked(skipped=skipped, gone=gone, later=later)
-        moved = Tombstones()
-        if rows and not unclaimed.skipped:
-            found = self._grouped(rows)
-            moves = [(Move.to(self._location, each, into), found[each]) for each in sorted(found)]
-            for move, group in moves:
-                moved.add(
-                    move.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes)
-                )
-            server_us = self._move_span(span, [(move.queue, group.cuts) for move, group in moves])
-        return server_us, moved, unclaimed
+        found = {} if unclaimed.skipped else self._grouped(rows)
+        forwards = sorted(found)
+        addresses = [self._kind.address_of(forward) for forward in forwards]
+        return Selection(
+            addresses, _Span(begun, span, [(each, found[each]) for each in forwards], unclaimed)
+        )
+
+    def move(
+        self,
+        run: SweepRun,  # noqa: ARG002 - the batch has begun
+        selection: Selection,
+        tables: Mapping[Address, Table],
+    ) -> tuple[Begun, Tombstones, Locked]:
+        """Move the span."""
+        chosen: _Span = selection.rest
+        begun, moved, moves = chosen.begun, Tombstones(), []
+        for address, (forward, group) in zip(selection.addresses, chosen.groups, strict=True):
+            move = Move.to(self._location, forward, address, tables[address])
+            moves.append((move.queue, group.cuts))
+            moved.add(move.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
+        if moves:
+            begun = begun._replace(server_us=self._move_span(chosen.span, moves))
+        return begun, moved, chosen.unclaimed
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
         """The rows by their destination."""
@@ -298,9 +325,9 @@ class ClaimsByDue(Claims):
 
     # The memory of a session.
 
-    def _begin(self) -> None:
+    def _begin(self, left_alone: LeftAlone = NOBODY) -> None:
         """Forget the claim before."""
-        self._claimed, self._failing = {}, []
+        self._claimed, self._failing, self._left_alone = {}, [], left_alone
 
     def _remember(self, rows: Iterable[Any]) -> None:
         self._claimed.update((str(row.message_key), row) for row in rows)
@@ -308,9 +335,6 @@ class ClaimsByDue(Claims):
     def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
-
-    def leave_alone(self, messages: LeftAlone) -> None:
-        self._left_alone = messages
 
     def committed(self) -> None:
         """Exclude failed messages: once eligible again within this slice, one could consume

@@ -1,10 +1,11 @@
 """The contract of batches: a task's session claims messages and finishes them."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.errors import UnusualBatchError, not_supported
@@ -57,6 +58,16 @@ Table = Hashable
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Messages that a session may move: the `addresses` of their destinations. `rest` is the
+    store's own.
+    """
+
+    addresses: Sequence[Address]
+    rest: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """Messages that are in their queues, in the open transaction; the other values are as in a
     `Claim`.
@@ -71,14 +82,15 @@ class Moved:
 
 # The keys of messages by their claim keys, where these are not keys.
 LeftAlone = Mapping[str, Collection[str]]
+NOBODY: LeftAlone = MappingProxyType({})
 
 
 class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe. Methods after `end_slice` have an
     answer that most stores leave as it is.
 
-    `can_move`: it has the methods `move` and `finish_moved`, and its server can do it. A class that
-    changes `claim` has to bring its own: it does not inherit them unawares.
+    `can_move`: it has the methods `select`, `move` and `finish_moved`, and its server can do it. A
+    class that changes `claim` has to bring its own: it does not inherit them unawares.
     """
 
     can_move: bool = False
@@ -87,13 +99,16 @@ class TaskSession(Protocol):
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""
 
     @abstractmethod
-    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+    def claim(
+        self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY
+    ) -> Claim:
         """Lock the messages of the claim keys, at most one a claim key, if it is still
         there, due by the horizon and eligible; skip rows that others hold, wait for no row. Raises
         `SweepClosedError` when the sweep was closed by then, and `SweepStoppedError` when it is
         to stop (see `Sweeps.stop`). Without claim keys, that is all it does.
 
-        A claim key of a store that finds messages by their Due may lead to another one of that Due.
+        A claim key of a store that finds messages by their Due may lead to another one of that Due,
+        but to none that is `left_alone`. If claim keys are keys, that is ignored.
         """
 
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
@@ -112,13 +127,6 @@ class TaskSession(Protocol):
         """The claim key by which a claimed message that is released is found again."""
         return message.key
 
-    def leave_alone(self, messages: LeftAlone) -> None:
-        """Claim none of these, as the mapping has them at each claim. The caller changes it, after
-        a COMMIT. If claim keys are keys, a claim key leads to no other message, so this
-        does nothing.
-        """
-        return
-
     def reserve(self, limit: RateLimit, messages: int) -> float:
         """Reserve this many messages of a limit, after all earlier reservations of any
         sweep. Returns after how many seconds they may go. Not within a transaction: others wait for
@@ -126,12 +134,17 @@ class TaskSession(Protocol):
         """
         raise not_supported("[[limit]]")
 
-    def move(
-        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
-    ) -> Moved:
-        """Remove the messages that a claim would lock, and put them into their queues, in one
-        transaction. `into` says which table an address means, and raises `UnusualBatchError` if it
-        may not be one.
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
+    ) -> Selection:
+        """Choose the messages of the claim keys, to move them in this transaction. Raises
+        `UnusualBatchError` if it cannot.
+        """
+        raise UnusualBatchError("the store moves no messages")
+
+    def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
+        """Remove the selected messages that a claim would lock, and put them into their queues, in
+        one transaction. `tables` has one for each address of the selection.
 
         Raises `UnusualBatchError` if it cannot move all that a claim might lock, if a message
         is not as usual, or if a queue refuses one. Then the transaction has to be rolled back.

@@ -97,7 +97,7 @@ class Batches:
         keys = [key for group in groups for key in group.keys]
         job, context, store = self._job, self._job.context, self._store
         with store.transaction():
-            claim = store.claim(job.run, keys)
+            claim = store.claim(job.run, keys, self._destinations.left_alone)
             clock = StoreClock(claim.server_us, self._clock)
             held, free = Paused(claim.paused, context.own_name).separate(claim.messages)
             if claim.messages:
@@ -199,16 +199,12 @@ class Batches:
 
     def _move_all(self, groups: Sequence[Forwarded]) -> BatchEnd:
         job, store = self._job, self._store
-        used: list[Address] = []
-
-        def into(address: Address) -> Table:
-            used.append(address)
-            return self._table(address)
-
-        moved = store.move(job.run, groups, into)
+        selection = store.select(job.run, groups, self._destinations.left_alone)
+        tables = {address: self._table(address) for address in selection.addresses}
+        moved = store.move(job.run, selection, tables)
         now_us = StoreClock(moved.server_us, self._clock).now_us()
         paused = Paused(moved.paused, job.context.own_name)
-        if any(map(paused.holds, used)):
+        if any(map(paused.holds, tables)):
             raise UnusualBatchError("a destination is paused")
         tombstones = moved.tombstones
         if any(us is not None and us > now_us for us in tombstones.instants_us):

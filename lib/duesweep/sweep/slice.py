@@ -245,7 +245,6 @@ class _Worker:
             begin_sending=self.breaker.begin_sending,
             unusual=self._unusual,
         )
-        store.leave_alone(self._destinations.left_alone)
         try:
             self._run_all()
         except SweepStoppedError:

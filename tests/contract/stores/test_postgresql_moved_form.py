@@ -18,9 +18,10 @@ from duesweep.stores.postgresql import ClaimsByKey
 from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.store import SqlStore
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Claim, Forwarded, Moved
+from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
+from duesweep_testing.sweeps import move_into
 from support.endpoint import Endpoint
 from support.random_headers import random_headers
 from support.sweeps import dispatch_without_settling
@@ -91,7 +92,7 @@ def test_trigger_on_a_partition_is_seen(endpoint: Endpoint) -> None:
             keys = [str(row.id) for row in endpoint.fetch(f"SELECT id FROM {delayed}")]
             groups = [Forwarded('Billing"}', keys)]
             with pytest.raises(UnusualBatchError, match="a trigger or a rule"):
-                task.move(run, groups, lambda _: endpoint.addresses.parse("Billing"))
+                move_into(task, run, groups, lambda _: endpoint.addresses.parse("Billing"))
 
 
 @pytest.mark.parametrize("layout", [{"separators": (",", ":")}, {}, {"indent": 2}])
@@ -120,9 +121,9 @@ def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_m
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Claiming(SqlTask):
-        def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+        def claim(self, run: SweepRun, claim_keys: Sequence[str], *alone: LeftAlone) -> Claim:  # type: ignore[override]
             claimed.extend(claim_keys)
-            return super().claim(run, claim_keys)
+            return super().claim(run, claim_keys, *alone)
 
     def open_task(store: SqlStore) -> SqlTask:
         return Claiming(store.dialect.connect(store.dsn, store.timeouts.task), store)
@@ -159,7 +160,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
             row = stored[key[:36]]
             expected = json_message(row.key, 0, 0, row, 0)
             with suppress(UnusualBatchError), task.transaction():
-                found = task.move(run, [Forwarded(forward, [key])], endpoint.addresses.parse)
+                found = move_into(task, run, [Forwarded(forward, [key])], endpoint.addresses.parse)
                 tombstones = found.tombstones
                 assert not isinstance(expected.headers, MessageError), row.headers
                 assert tombstones.message_ids == [expected.message_id]
@@ -415,7 +416,7 @@ def _move(endpoint: Endpoint, *groups: Forwarded) -> Moved:
         task.transaction(),
     ):
         run = session.sweeps.open(session.due.horizon())
-        moved = task.move(run, groups, endpoint.addresses.parse)
+        moved = move_into(task, run, groups, endpoint.addresses.parse)
         task.finish_moved(run, 0, moved, moved.server_us)
     return moved
 

@@ -14,7 +14,7 @@ from duesweep.stores.sqlserver_claims import ClaimsByDue
 from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
-from duesweep_testing.sweeps import open_sweep
+from duesweep_testing.sweeps import move_into, open_sweep
 from support.random_headers import random_headers
 from support.sqlserver_server import SqlServerEndpoint
 from support.sweeps import dispatch_without_settling
@@ -30,7 +30,7 @@ def _move(endpoint: SqlServerEndpoint, *dues: str) -> Moved:
             assert table is not None
             return table
 
-        moved = task.move(run, [Forwarded(None, dues)], into)
+        moved = move_into(task, run, [Forwarded(None, dues)], into)
         task.finish_moved(run, 0, moved, moved.server_us)
     return moved
 

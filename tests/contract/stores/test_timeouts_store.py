@@ -19,7 +19,7 @@ from duesweep.stores.messages import NewMessage
 from duesweep.stores.task import Forwarded
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
-from duesweep_testing.sweeps import open_sweep
+from duesweep_testing.sweeps import move_into, open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.postgresql_server import PostgreSqlEndpoint
 
@@ -217,6 +217,6 @@ def test_timeout_whose_destination_has_changed_since_the_plan_is_not_moved(
         steps.batch(subject) as session,
         pytest.raises(UnusualBatchError, match="locked, or changed"),
     ):
-        session.move(run, [Forwarded("Billing", [key])], endpoint.addresses.parse)
+        move_into(session, run, [Forwarded("Billing", [key])], endpoint.addresses.parse)
 
     assert subject.waiting() == {key}

@@ -1,7 +1,7 @@
 """Stores in memory that claim as others have to: by the messages' Due, or by moving them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, BatchResult, Delivered, Message
 from duesweep.core.world import micros
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved, Table
+from duesweep.stores.task import NOBODY, Claim, Forwarded, LeftAlone, Moved, Selection, Table
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.delivery import group_by_destination
 from duesweep_testing.builders import DelayedRow
@@ -36,9 +36,12 @@ class DueKeySession(MemoryTaskSession):
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
         self._store = store
-        self._left_alone: LeftAlone = {}
+        self._left_alone: LeftAlone = NOBODY
 
-    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+    def claim(
+        self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY
+    ) -> Claim:
+        self._left_alone = left_alone
         wanted, keys = Counter(claim_keys), []
         with self._store.changed:
             for row in self._store.rows.values():
@@ -60,9 +63,6 @@ class DueKeySession(MemoryTaskSession):
 
     def _others(self) -> set[str]:
         return {key for key, holder in self._store.holders.items() if holder is not self}
-
-    def leave_alone(self, messages: LeftAlone) -> None:
-        self._left_alone = messages
 
     def _is_left(self, row: DelayedRow) -> bool:
         return row.key in self._left_alone.get(str(row.due_us), ())
@@ -109,22 +109,28 @@ class MovingSession(MemoryTaskSession):
         self._counts = store
         self._delivered: list[Delivered] = []
 
-    def claim(self, run: SweepRun, claim_keys: Sequence[str]) -> Claim:
+    def claim(
+        self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY
+    ) -> Claim:
         self._counts.claimed.append(len(claim_keys))
-        return super().claim(run, claim_keys)
+        return super().claim(run, claim_keys, left_alone)
 
-    def move(
-        self, run: SweepRun, groups: Sequence[Forwarded], into: Callable[[Address], Table]
-    ) -> Moved:
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
+    ) -> Selection:
         claim_keys = [key for group in groups for key in group.keys]
         self._counts.moved.append(len(claim_keys))
-        claim = super().claim(run, claim_keys)
+        claim = super().claim(run, claim_keys, left_alone)
         unreadable, to_move = group_by_destination(claim.messages)
         if unreadable:
             raise UnusualBatchError(str(unreadable[0][1]))
+        return Selection([*to_move], (claim, to_move))
+
+    def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:  # noqa: ARG002 - it is claimed
+        claim, to_move = selection.rest
         self._delivered = []
         for address, messages in to_move.items():
-            table = into(address)
+            table = tables[address]
             assert isinstance(table, MemoryTable)
             if table.session.deliver(table.name, messages):
                 raise UnusualBatchError("a message was refused")

@@ -143,16 +143,16 @@ def test_message_that_came_before_the_claimed_ones_is_not_removed() -> None:
 def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed() -> None:
     server = Server("1", "2", "3")
     claims = _holding(server, "1", "2")
-    claims.leave_alone({DUE: {"1"}})
+    alone = {DUE: {"1"}}
     failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
     # A batch that is rolled back is claimed again, with its failed messages.
     claims.fail(failed)
-    claims.lock(RUN, [DUE, DUE], ())
+    claims.lock(RUN, [DUE, DUE], (), alone)
     assert server.excluded == {"1"}
     claims.fail(failed)
     claims.committed()
-    claims.lock(RUN, [DUE], ())
+    claims.lock(RUN, [DUE], (), alone)
     assert server.excluded == {"1", "2"}
 
 

@@ -26,8 +26,9 @@ from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Forwarded, Moved
+from duesweep.stores.task import NOBODY, Forwarded, Moved
 from duesweep_testing.builders import message
+from duesweep_testing.sweeps import move_into
 from support.random_headers import random_headers
 
 FIRST, SECOND, THIRD = (f"2026-11-21 09:21:{second}.0033333" for second in (19, 20, 21))
@@ -145,7 +146,7 @@ def _into(address: Address) -> SqlServerQueueTable:
 
 
 def _move(task: SqlTask, *dues: str) -> Moved:
-    return task.move(RUN, [Forwarded(None, dues)], _into)
+    return move_into(task, RUN, [Forwarded(None, dues)], _into)
 
 
 def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual() -> None:
@@ -265,10 +266,9 @@ def test_span_without_messages_is_not_removed() -> None:
 def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
     """It has the Due of one that is gone, so the numbers are right."""
     task = _task(Server([_row("1", FIRST)]))
-    task.leave_alone({FIRST: {"1"}})
 
     with pytest.raises(UnusualBatchError, match="other messages also have these Dues"):
-        _move(task, FIRST)
+        task.select(RUN, [Forwarded(None, [FIRST])], {FIRST: {"1"}})
 
 
 def test_failures_of_a_careful_batch_that_was_rolled_back_are_forgotten() -> None:
@@ -278,7 +278,9 @@ def test_failures_of_a_careful_batch_that_was_rolled_back_are_forgotten() -> Non
     claims.fail(Failed(message()._replace(key="1"), DeliveryFailedError("no"), 0))
 
     for _ in range(2):
-        _, moved, _ = claims.move(RUN, [Forwarded(None, [FIRST])], _into, lambda _: 1)
+        selection = claims.select(RUN, [Forwarded(None, [FIRST])], NOBODY)
+        tables = {address: _into(address) for address in selection.addresses}
+        _, moved, _ = claims.move(RUN, selection, tables)
         claims.committed()
 
         assert moved.keys == ["1"]

@@ -83,11 +83,12 @@ class ClaimKeyContract:
         with subject.store.open_task() as session:
             with session.transaction():
                 excluded = steps.claim(subject, session, run, *rows[:2]).messages
-                session.leave_alone(steps.left_alone(session, excluded))
+                alone = steps.left_alone(session, excluded)
             left = [row for row in rows if row.key not in {m.key for m in excluded}]
             for wanted in (left[:1], left):
                 with session.transaction():
-                    claimed = steps.keys(steps.claim(subject, session, run, *wanted))
+                    claim = steps.claim(subject, session, run, *wanted, left_alone=alone)
+                    claimed = steps.keys(claim)
                 assert len(claimed) == len(wanted)
                 assert set(claimed) <= {row.key for row in left}
 
@@ -102,11 +103,11 @@ class ClaimKeyContract:
         alone: dict[str, set[str]] = {}
 
         with subject.store.open_task() as session:
-            session.leave_alone(alone)
             while left:
                 wanted = list(left.values())[:2]
                 with session.transaction():
-                    claimed = steps.claim(subject, session, run, *wanted).messages
+                    claim = steps.claim(subject, session, run, *wanted, left_alone=alone)
+                    claimed = claim.messages
                     for claim_key, keys in steps.left_alone(session, claimed).items():
                         alone.setdefault(claim_key, set()).update(keys)
                 assert len(claimed) == 2
@@ -126,9 +127,8 @@ class ClaimKeyContract:
                 taken = claimed[1:3]
                 claim_keys = [session.claim_key(message) for message in taken]
                 rest = steps.left_alone(session, [m for m in claimed if m not in taken])
-            session.leave_alone(rest)
             with session.transaction():
-                found = steps.keys(session.claim(run, claim_keys))
+                found = steps.keys(session.claim(run, claim_keys, rest))
 
         assert sorted(found) == sorted(message.key for message in taken)
 
@@ -142,9 +142,8 @@ class ClaimKeyContract:
             excluded = steps.left_alone(first, claimed)
 
         left = [row for row in rows if row.key not in {m.key for m in claimed}]
-        with subject.store.open_task() as session:
-            session.leave_alone(excluded)
-            with session.transaction():
-                found = steps.keys(steps.claim(subject, session, run, *left))
+        with subject.store.open_task() as session, session.transaction():
+            claim = steps.claim(subject, session, run, *left, left_alone=excluded)
+            found = steps.keys(claim)
 
         assert sorted(found) == sorted(row.key for row in left)

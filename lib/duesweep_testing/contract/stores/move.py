@@ -15,7 +15,7 @@ from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.contract.subjects import StoreUnderTest
-from duesweep_testing.sweeps import close_sweep, roll_back, stop_sweep
+from duesweep_testing.sweeps import close_sweep, move_into, roll_back, stop_sweep
 
 
 class MoveContract:
@@ -155,11 +155,11 @@ def move(
         pytest.skip("it does not move messages itself")
     with subject.queue.open(session) as queue:
 
-        def into(address: Address) -> Table:
+        def table_of(address: Address) -> Table:
             table = queue.table(queue.resolve(address))
             assert table is not None
             return table
 
-        moved = session.move(run, groups, into)
+        moved = move_into(session, run, groups, table_of)
     session.finish_moved(run, 0, moved, moved.server_us)
     return moved

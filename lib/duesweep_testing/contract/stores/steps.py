@@ -12,7 +12,7 @@ from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.message import BatchResult, Delivered, Failed, Message
 from duesweep.stores.base import OperatorDriver, Operators
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Claim, LeftAlone, TaskSession
+from duesweep.stores.task import NOBODY, Claim, LeftAlone, TaskSession
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.contract.subjects import StoreUnderTest
 from duesweep_testing.journal import BatchEntry
@@ -50,13 +50,19 @@ def batch(subject: StoreUnderTest) -> Iterator[TaskSession]:
         yield session
 
 
-def claim(subject: StoreUnderTest, session: TaskSession, run: SweepRun, *rows: DelayedRow) -> Claim:
-    """Claim by the rows' claim keys."""
-    return session.claim(run, subject.claim_keys(rows))
+def claim(
+    subject: StoreUnderTest,
+    session: TaskSession,
+    run: SweepRun,
+    *rows: DelayedRow,
+    left_alone: LeftAlone = NOBODY,
+) -> Claim:
+    """Claim the messages in these rows."""
+    return session.claim(run, subject.claim_keys(rows), left_alone)
 
 
 def left_alone(session: TaskSession, messages: Sequence[Message]) -> LeftAlone:
-    """Claimed messages as `leave_alone` takes them."""
+    """Claimed messages as later claims take them that leave them alone."""
     found: dict[str, set[str]] = {}
     for message in messages:
         found.setdefault(session.claim_key(message), set()).add(message.key)
