@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention  # noqa: N812 - Spark's own convention
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import Duesweep
-from duesweep.core.change import MessageFilter
+from duesweep.core.change import ChangeKind, MessageFilter
 from duesweep.core.errors import ConfigError
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import (
@@ -35,11 +36,13 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import Changed, given_by
+from duesweep.operations.errors import ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, Due, delayed_row, message
+from duesweep_testing.memory_ledger import MemoryTables
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader, comments_of, piece_of, retry_rows
 from support.sweeps import run_sweep
@@ -279,6 +282,87 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         "1",
         "2",
     }
+
+
+def test_errors_are_counted_and_listed_alike_by_all_writers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    memory, by_delta_rs = MemoryTables(), DeltaRsTables(str(tmp_path / "ledger"))
+    writers = [
+        ExhaustedMessages(Ledger(tables), "a'b")
+        for tables in (memory, by_delta_rs, SparkTables(spark, by_delta_rs.root))
+    ]
+    empty = [list(messages.counted(ErrorFilter())) for messages in writers]
+    errors = [
+        {
+            "source": "other" if number == 6 else "a'b",
+            "sweep_id": f"s{number % 2}",
+            "message_key": f"k{number}",
+            "message_id": f"m{number}",
+            "destination": None if number == 4 else "Billing",
+            "attempts": 5,
+            "first_failed_at": _FAILED,
+            # The last ones fail at the same moment.
+            "last_failed_at": _FAILED + min(number, 2) * _HOUR,
+            "error_class": "duesweep.errors.QueueNotFoundError",
+            "error_text": "It is not there",
+            "headers": {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel, Sales", "x": None} if number else {},
+        }
+        for number in range(7)
+    ]
+    for tables in (memory, by_delta_rs):
+        tables.create("errors", {})
+        tables.append("errors", [piece_of("errors", *errors)])
+    open_ones = [list(messages.last(ErrorFilter())) for messages in writers]
+    changes = [
+        {
+            "source": "a'b",
+            "of": f"s{number % 2}",
+            "message_key": f"k{number}",
+            "change": change,
+            "changed_at": _FAILED + after * _HOUR,
+        }
+        for number, change, after in (
+            (1, "discarded", 3),
+            (1, "replayed", 4),
+            (2, "discarded", 3),
+            # Another error of the same key, and a change that is no fate.
+            (3, "cancelled", 5),
+        )
+    ]
+    for tables in (memory, by_delta_rs):
+        tables.create("changes", {})
+        tables.append("changes", [piece_of("changes", *changes)])
+
+    counted = [list(messages.counted(ErrorFilter())) for messages in writers]
+    listed = [list(messages.last(ErrorFilter())) for messages in writers]
+    shown = [list(messages.last(ErrorFilter(), with_discarded=False)) for messages in writers]
+    later = ErrorFilter(since=_FAILED + _HOUR, destination="Bill*")
+    some = [
+        (sum(each.messages for each in messages.counted(later)), len(list(messages.last(later))))
+        for messages in writers
+    ]
+
+    assert empty == [[], [], []]
+    assert [[one.fate for one in each] for each in open_ones] == [[None] * 6] * 3
+    assert listed[0] == listed[1] == listed[2]
+    assert [(one.last.message_id, one.fate) for one in listed[0]] == [
+        # In the order of sweep and key, if they failed at the same moment.
+        ("m5", None),
+        ("m3", None),
+        ("m4", None),
+        ("m2", ChangeKind.DISCARDED),
+        ("m1", ChangeKind.REPLAYED),
+        ("m0", None),
+    ]
+    assert [len(each) for each in shown] == [5, 5, 5]
+    assert some == [(4, 4)] * 3
+    counts = {"m5": 2, "m4": 1, "m2": 1, "m1": 1, "m0": 1}
+    for each in counted:
+        assert {one.last.message_id: one.messages for one in each} == counts
+        assert {one._replace(messages=1) for one in each} == {
+            one for one in listed[0] if one.last.message_id in counts
+        }
 
 
 def test_spark_marks_a_ledger_with_its_format_and_refuses_a_newer_one(

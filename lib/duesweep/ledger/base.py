@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
@@ -23,6 +24,7 @@ from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, Ledger
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.core.world import Patience
 from duesweep.drivers.lock import open_lock, try_lock
+from duesweep.drivers.statements import read_statements, read_topic
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
@@ -215,6 +217,12 @@ ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
 COUNT = "rows"
 
 
+@cache
+def questions() -> Mapping[str, str]:
+    """The statements of `sql/ledger/errors.sql`, by their names."""
+    return read_statements(read_topic("ledger", "errors"))
+
+
 class Among(NamedTuple):
     """The column has one of the values."""
 
@@ -318,6 +326,11 @@ class LedgerTables(Protocol):
     ) -> Iterator[LedgerRow]:
         """Each combination of values of these columns that occurs in `least` rows or more, and in
         how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
+        """
+
+    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+        """The rows of a statement of `questions` about the rows of these tables that fit the
+        conditions. A table that is missing has none; without the first one there is no answer.
         """
 
     def has(self, name: str, sweep_id: UUID) -> bool:

@@ -48,6 +48,7 @@ from duesweep.ledger.base import (
     holds_data,
     local_folder,
     nearest_folder,
+    questions,
     table_path,
 )
 from duesweep.ledger.causes import cause_of, find_damage
@@ -86,6 +87,9 @@ _FILES = WriterProperties(
 )
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
+
+_BY = "ORDER BY last_failed_at DESC, sweep_id DESC, message_key DESC"
+_LAST = {"last_begin": "first_value(", "last_end": f" {_BY})"}
 
 _Done = TypeVar("_Done")
 
@@ -169,6 +173,23 @@ class DeltaRsTables:
                 where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
                 for batch in query.execute(_count_statement(columns, where, least)):
                     yield from plain(pa.record_batch(batch))
+
+    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+        """By DataFusion, as `count`."""
+        query, names = QueryBuilder(), {}
+        for name, conditions in tables.items():
+            with self._reading(name):
+                query = query.register(name, self._open(name))
+                where = " AND ".join(map(_sql_predicate, conditions)) or "true"
+                names[name] = f"(SELECT * FROM {name} WHERE {where})"  # noqa: S608 - quoted
+        first = next(iter(tables))
+        if first not in names:
+            return
+        with self._map_errors(first, "is unreadable"):
+            none = {name: _no_rows(name) for name in tables}
+            text = questions()[question].format_map(none | names | _LAST)
+            for batch in query.execute(text):
+                yield from plain(pa.record_batch(batch))
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         with self._reading(name):
@@ -480,6 +501,11 @@ def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -
         f"SELECT {listed}, count(*) AS {_quote(COUNT)} FROM ledger_table{condition} "  # noqa: S608 - quoted
         f"GROUP BY {listed} HAVING count(*) >= {least}"
     )
+
+
+def _no_rows(name: str) -> str:
+    columns = (f"CAST(NULL AS VARCHAR) AS {_quote(column)}" for column in SCHEMAS[name].names)
+    return f"(SELECT {', '.join(columns)} WHERE false)"
 
 
 def _part(column: str, number: int, passes: int) -> Iterator[str]:

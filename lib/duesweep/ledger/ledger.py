@@ -332,6 +332,10 @@ class Ledger:
         """How many rows have the same values in these columns; see `LedgerTables.count`."""
         return self.tables.count(name, columns, conditions, least)
 
+    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+        """The rows of a statement; see `LedgerTables.ask`."""
+        return self.tables.ask(question, **tables)
+
     def _write(self, writes: Sequence[_Write], patience: Patience) -> None:
         """Write pieces of several tables under one lock. Their order does not matter: if this dies,
         the next settler writes the missing rows.

@@ -6,7 +6,7 @@ https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreach
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,6 +52,7 @@ from duesweep.ledger.base import (
     is_path,
     local_folder,
     nearest_folder,
+    questions,
     root_scheme,
     schema_name,
     table_name,
@@ -94,6 +95,8 @@ _ABSENCE = (
 _CHECK_ROOT = "check ledger.root, and the right to read and write there"
 # More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
+
+_LAST = ", struct(last_failed_at, sweep_id, message_key))"
 
 _HOURS = 24
 # Delta refuses fewer days than these, unless the check is off.
@@ -167,7 +170,7 @@ class SparkTables:
         """One partition is in memory at a time."""
         with self._reading(name):
             chosen_df = _choose(self.spark.read.table(self.table(name)), conditions)
-            yield from _stream(chosen_df, name, columns)
+            yield from _stream(chosen_df, columns, _instants(name))
 
     def count(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
@@ -179,7 +182,25 @@ class SparkTables:
                 .agg(F.count(F.lit(1)).alias(COUNT))
                 .filter(F.col(COUNT) >= least)
             )
-            yield from _stream(counted_df, name, [*columns, COUNT])
+            yield from _stream(counted_df, [*columns, COUNT], _instants(name))
+
+    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+        text = questions()[question].replace("{last_begin}", "max_by(").replace("{last_end}", _LAST)
+        with self._reading(next(iter(tables))):
+            frames: dict[str, Any] = {name: self._rows(name, fit) for name, fit in tables.items()}
+            found_df = self.spark.sql(text, **frames)
+            instants = [f.name for f in found_df.schema if isinstance(f.dataType, TimestampType)]
+            yield from _stream(found_df, found_df.columns, instants)
+
+    def _rows(self, name: str, conditions: Sequence[Condition]) -> DataFrame:
+        """The rows that fit; none if there is no table."""
+        rows_df = self.spark.createDataFrame([], SPARK_SCHEMAS[name])
+        with self._reading(name):
+            table_df = self.spark.read.table(self.table(name))
+            # Spark Connect asks for the table here.
+            if table_df.schema:
+                rows_df = _choose(table_df, conditions)
+        return rows_df
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         return any(
@@ -427,9 +448,14 @@ def _predicates(condition: Condition) -> Iterator[Column]:
             yield F.unix_micros(condition.column) < micros(condition.end)
 
 
-def _stream(chosen_df: DataFrame, name: str, columns: Sequence[str]) -> Iterator[LedgerRow]:
+def _instants(name: str) -> set[str]:
+    return {field.name for field in SCHEMAS[name] if pa.types.is_timestamp(field.type)}
+
+
+def _stream(
+    chosen_df: DataFrame, columns: Sequence[str], instants: Collection[str]
+) -> Iterator[LedgerRow]:
     """Instants travel as microseconds: PySpark would give them in this process's time zone."""
-    instants = {field.name for field in SCHEMAS[name] if pa.types.is_timestamp(field.type)}
     rows_df = chosen_df.select(*(_column(each, is_instant=each in instants) for each in columns))
     for row in rows_df.toLocalIterator():
         yield {

@@ -3,12 +3,12 @@
 All is read from the ledger. Unsettled rows of a journal are not in it.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 from duesweep.core.change import ChangeKind
@@ -46,8 +46,20 @@ class Fate:
     new_key: str | None = None
 
 
-# An error, and its fate; None: it is open.
-Seen = tuple[ErrorRow, Fate | None]
+class Alike(NamedTuple):
+    """Errors of one group with the same fate; None: they are open. `last` is the error with the
+    last failure, `messages` how many they are, and `failed_from` when the first of them failed.
+    """
+
+    last: ErrorRow
+    fate: ChangeKind | None
+    messages: int
+    failed_from: datetime
+
+    @classmethod
+    def one(cls, row: ErrorRow, fate: ChangeKind | None) -> "Alike":
+        """A single error."""
+        return cls(row, fate, 1, row.last_failed_at)
 
 
 class ExhaustedMessages:
@@ -77,13 +89,27 @@ class ExhaustedMessages:
             if chosen.matches(row):
                 yield row
 
-    def seen(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Seen"]:
-        """The same, each with its fate."""
-        fates = self.fates()
-        for row in self.rows(chosen):
-            fate = fates.get(row.id)
-            if with_discarded or fate is None or fate.kind is not ChangeKind.DISCARDED:
-                yield row, fate
+    def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Alike"]:
+        """The errors that a filter means, counted; with ids, one by one."""
+        # All but ids are the same for all that are counted together.
+        if chosen.ids:
+            return self.last(chosen, with_discarded=with_discarded)
+        return self._asked("count_errors", chosen, with_discarded=with_discarded)
+
+    def last(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Alike"]:
+        """The errors that a filter means one by one, the last failure first."""
+        return self._asked("last_errors", chosen, with_discarded=with_discarded)
+
+    def _asked(
+        self, question: str, chosen: ErrorFilter, *, with_discarded: bool
+    ) -> Iterator["Alike"]:
+        changes = [self._source, Among("change", _CHANGES)]
+        for found in self.ledger.ask(question, errors=[*self._conditions(chosen)], changes=changes):
+            row = _row(found | {ENCLOSED_TYPES: found["enclosed_types"]})
+            fate = None if found["change"] is None else ChangeKind(found["change"])
+            is_shown = with_discarded or fate is not ChangeKind.DISCARDED
+            if is_shown and chosen.matches(row):
+                yield Alike(row, fate, found["messages"], found["failed_from"])
 
     def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
         """The filter's destination, if no error was ever for it."""
@@ -238,15 +264,15 @@ class _Counted:
     states: Counter[ChangeKind | None] = field(default_factory=Counter)
 
 
-def grouped(seen: Iterable[Seen]) -> Sequence[ErrorGroup]:
+def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
     """Errors in groups, with the most open errors first. Holds one error of each group."""
     groups: dict[str, _Counted] = {}
-    for row, fate in seen:
-        failed_at, kind = row.last_failed_at, None if fate is None else fate.kind
-        rank = kind is None, failed_at
-        one = groups.setdefault(row.group, _Counted(row, rank, failed_at, failed_at))
-        one.states[kind] += 1
-        one.first, one.last = min(one.first, failed_at), max(one.last, failed_at)
+    for row, fate, messages, failed_from in counted:
+        failed_at = row.last_failed_at
+        rank = fate is None, failed_at
+        one = groups.setdefault(row.group, _Counted(row, rank, failed_from, failed_at))
+        one.states[fate] += messages
+        one.first, one.last = min(one.first, failed_from), max(one.last, failed_at)
         if rank >= one.rank:
             one.row, one.rank = row, rank
     found = [_group(*each) for each in groups.items()]
@@ -326,7 +352,7 @@ def error_groups(
     """Exhausted messages in groups, with the most open ones first."""
     wanted = wanted or ErrorFilter()
     with open_errors(endpoint) as messages:
-        found = grouped(messages.seen(wanted, with_discarded=with_discarded))
+        found = grouped(messages.counted(wanted, with_discarded=with_discarded))
         return GroupListing(
             source=messages.source,
             groups_in_all=len(found),
@@ -344,20 +370,14 @@ def errors(
     most: int = 50,
     with_discarded: bool = False,
 ) -> ErrorListing:
-    """Exhausted messages, the last failures first. Holds `most` of them."""
-    total = 0
-
-    def counted(messages: ExhaustedMessages) -> Iterator[Seen]:
-        nonlocal total
-        for each in messages.seen(wanted or ErrorFilter(), with_discarded=with_discarded):
-            total += 1
-            yield each
-
+    """Exhausted messages, the last failures first."""
+    chosen = wanted or ErrorFilter()
     with open_errors(endpoint) as messages:
-        last = heapq.nlargest(
-            most, counted(messages), key=lambda each: (each[0].last_failed_at, each[0].id)
-        )
-    return ErrorListing(endpoint.source, total, [ListedError(**_facts(*each)) for each in last])
+        counted = messages.counted(chosen, with_discarded=with_discarded)
+        total = sum(each.messages for each in counted)
+        last = islice(messages.last(chosen, with_discarded=with_discarded), min(most, total))
+        found = [ListedError(**_facts(each.last, each.fate)) for each in last]
+    return ErrorListing(endpoint.source, total, found)
 
 
 def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
@@ -370,7 +390,7 @@ def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
         fates = messages.fates() if rows else {}
         found = [
             WholeError(
-                **_facts(row, fates.get(row.id)),
+                **_facts(row, fates[row.id].kind if row.id in fates else None),
                 **messages.details(row.id),
                 changes=messages.changes(row.id),
             )
@@ -380,10 +400,10 @@ def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
     return ShownErrors(endpoint.source, found, code, message)
 
 
-def _facts(row: ErrorRow, fate: Fate | None) -> dict[str, Any]:
+def _facts(row: ErrorRow, fate: ChangeKind | None) -> dict[str, Any]:
     facts = row._asdict()
     error: ErrorId = facts.pop("id")
-    state = "open" if fate is None else fate.kind.value
+    state = "open" if fate is None else fate.value
     return facts | {**error._asdict(), "group": row.group, "state": state}
 
 

@@ -38,7 +38,14 @@ from duesweep.operations.change import (
     settle_earlier,
 )
 from duesweep.operations.endpoint import Endpoint, Stop
-from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, Fate, grouped, open_errors
+from duesweep.operations.errors import (
+    Alike,
+    ErrorGroup,
+    ExhaustedMessages,
+    Fate,
+    grouped,
+    open_errors,
+)
 from duesweep.operations.messages import Tell, tell_nobody
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.messages import NewMessage
@@ -335,8 +342,8 @@ class ChosenErrors(Chosen):
     @property
     def groups(self) -> Sequence[ErrorGroup]:
         """The errors to be done, in groups."""
-        seen = ((row, self.done.get(error)) for error, row in self.rows.items())
-        return grouped(seen)
+        fates = {error: fate.kind for error, fate in self.done.items()}
+        return grouped(Alike.one(row, fates.get(error)) for error, row in self.rows.items())
 
 
 def _by_name(rows: Mapping[ErrorId, ErrorRow]) -> _ByName:

@@ -417,7 +417,7 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
         # A message that had failed before was in back-off.
         late=sum(attempts == 1 and (ms or 0) > most_ms for ms, attempts in latest),
         failing=_failing(ledger, of_source),
-        errors=[group for group in grouped(messages.seen(ErrorFilter())) if group.open],
+        errors=[group for group in grouped(messages.counted(ErrorFilter())) if group.open],
         lost_errors=_lost_errors(ledger, of_source, found),
     )
 

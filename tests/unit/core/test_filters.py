@@ -15,7 +15,7 @@ from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.routing import fits_destination, fits_pattern
-from duesweep.operations.errors import Fate, grouped
+from duesweep.operations.errors import Alike, grouped
 from duesweep.stores.kinds import (
     FORWARDED_TO,
     destination_like,
@@ -271,18 +271,16 @@ def test_group_is_the_same_wherever_it_is_computed() -> None:
         assert _ROW._replace(**other).group != _ROW.group
 
 
-def _fate(kind: ChangeKind) -> Fate:
-    return Fate(kind, _NINE, "ada", None, None, "command")
-
-
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
 def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
     order: slice,
 ) -> None:
     done = [ChangeKind.REPLAYED, ChangeKind.DISCARDED, ChangeKind.DISCARDED]
     rows = [
-        (_ROW._replace(message_id=f"m{number}", last_failed_at=_NINE + number * _MINUTE), fate)
-        for number, fate in enumerate([None, None, *map(_fate, done)])
+        Alike.one(
+            _ROW._replace(message_id=f"m{number}", last_failed_at=_NINE + number * _MINUTE), fate
+        )
+        for number, fate in enumerate([None, None, *done])
     ]
 
     (group,) = grouped(rows[order])
@@ -294,8 +292,8 @@ def test_group_counts_what_became_of_errors_and_shows_the_last_one_that_is_open(
 
 
 def test_group_with_the_most_open_errors_comes_first() -> None:
-    replayed = _ROW._replace(destination="a"), _fate(ChangeKind.REPLAYED)
+    replayed = Alike(_ROW._replace(destination="a"), ChangeKind.REPLAYED, 2, _NINE)
 
-    groups = grouped([replayed, replayed, (_ROW._replace(destination="b"), None)])
+    groups = grouped([replayed, Alike.one(_ROW._replace(destination="b"), None)])
 
     assert [group.destination for group in groups] == ["b", "a"]

@@ -15,8 +15,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
 from duesweep.core.account import SweepSummary
-from duesweep.core.change import Command, CommandName, UnsettledCommand
+from duesweep.core.change import ChangeKind, Command, CommandName, UnsettledCommand
 from duesweep.core.errors import LedgerError
+from duesweep.core.exhausted import ErrorFilter, ErrorId
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import Patience, micros
 from duesweep.ledger import delta_rs
@@ -25,6 +26,7 @@ from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPi
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, comments, exhausted
+from duesweep.operations.errors import ExhaustedMessages
 from duesweep.stores.journal import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message
@@ -386,3 +388,38 @@ def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch)
         ("2", None, 2),
     ]
     assert list(ledger.count("changes", ["source"])) == []
+
+
+def test_errors_alike_are_counted_once_and_shown_by_the_last_failure(ledger: Ledger) -> None:
+    rows = [
+        {
+            "source": "s",
+            "sweep_id": f"s{number}",
+            "message_key": f"k{number}",
+            "last_failed_at": DUE + timedelta(hours=number % 3),
+            "error_class": "x",
+        }
+        for number in range(4)
+    ]
+    ledger.tables.append("errors", [piece_of("errors", *rows)])
+
+    (alike,) = ExhaustedMessages(ledger, "s").counted(ErrorFilter())
+
+    assert alike.last.id == ErrorId("s2", "k2")
+    assert (alike.messages, alike.fate) == (4, None)
+    assert (alike.failed_from, alike.last.last_failed_at) == (DUE, DUE + timedelta(hours=2))
+
+
+def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
+    error = {"source": "s", "sweep_id": "s1", "message_key": "k", "last_failed_at": DUE}
+    ledger.tables.append("errors", [piece_of("errors", error | {"error_class": "x"})])
+    ledger.tables.create("changes", {})
+    for hours, change in ((1, "replayed"), (2, "discarded"), (0, "replayed")):
+        row = {"source": "s", "of": "s1", "message_key": "k", "change": change}
+        changed = row | {"changed_at": DUE + timedelta(hours=hours)}
+        ledger.tables.append("changes", [piece_of("changes", changed)])
+
+    messages = ExhaustedMessages(ledger, "s")
+
+    assert [one.fate for one in messages.counted(ErrorFilter())] == [ChangeKind.DISCARDED]
+    assert list(messages.last(ErrorFilter(), with_discarded=False)) == []
