@@ -6,9 +6,10 @@ older.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -58,29 +59,16 @@ _SPECIAL = "\\%_["
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableKind:
-    """A kind of delayed table.
+class TableKind(ABC):
+    """A kind of delayed table. Its methods are functions of this file, without state.
 
     `columns`: its columns and their types. `due`: the column with the Due. `names`: what statements
     call the columns (in braces). `index`: the name of the index on Due; empty: it is named after
     the table.
-    `table_names`: from the endpoint's name and `store.table_prefix`, the names that the table may
-    have; `settings` decide it.
-    `lowest_key`: no key is lower. `as_key`: a text as statements take a key; None if it cannot be
-    one. `has_indexed_key`: rows are found by their keys; False: by their Dues.
-    `read_message`: a message from its key, its Due and its instant in microseconds, its claimed
-    row, and its failures so far. A destination of None is the endpoint's own queue, "" is no queue.
-    `new_row`: from a message, the endpoint's name, and where ids come from, the values of the
-    statement `store`, without the Due; also without a key, if the table generates it.
-    `stored_headers`: from a message and its headers as they are stored, the journal's copy of
-    them: JSON (None if they cannot be read), and text.
+    `settings` decide the table's name.
+    `lowest_key`: no key is lower. `has_indexed_key`: rows are found by their keys; False: by their
+    Dues.
     `create`: the statement that creates the table; None: duesweep never does.
-    `pausing`: from a pattern of paused destinations, LIKE patterns (escape: a backslash) for the
-    text `{pausable}`, which fit no message that is not paused; none if there can be none. Its other
-    argument is the schema with which addresses in full have the names of queues; None: they have
-    none in front of the name.
-    `address_of`: the address in the plan's `forward`; raises `UnusualBatchError` if it
-    cannot be read there.
     `raise_counters`: the statement that raises the rows' own counters of failures; None: they have
     none, so that duesweep's own table counts.
     `may_lack_due`: Due may be NULL. `has_destination`: the destination is a column, not a header.
@@ -93,24 +81,56 @@ class TableKind:
     columns: dict[str, str]
     due: str
     names: dict[str, str]
-    table_names: Callable[[str, str | None], Sequence[str]]
-    as_key: Callable[[str], str | None]
-    read_message: Callable[[str, int | None, int | None, Any, int], Message]
-    new_row: Callable[[NewMessage, str, World], dict[str, object]]
-    pausing: Callable[[str, str | None], Sequence[str]]
-    stored_headers: Callable[[Message, Any], tuple[str | None, str]]
     lowest_key: str = str(UUID(int=0))
     index: str = ""
     store: str = "store_message"
     create: str | None = "create_delayed"
     settings: str = "store.endpoint, store.schema and store.delayed_table"
     raise_counters: str | None = None
-    address_of: Callable[[str], Address] = str
     may_lack_due: bool = False
     has_destination: bool = False
     has_indexed_key: bool = True
     has_own_queue: bool = True
     time_zone: str | None = "UTC"
+
+    @abstractmethod
+    def table_names(self, endpoint: str, prefix: str | None) -> Sequence[str]:
+        """The names that the table of an endpoint may have; `prefix` is `store.table_prefix`."""
+
+    @abstractmethod
+    def as_key(self, text: str) -> str | None:
+        """A text as statements take a key; None if it cannot be one."""
+
+    @abstractmethod
+    def read_message(  # noqa: PLR0917 - called for each row
+        self, key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+    ) -> Message:
+        """A message from its key, its Due and its instant in microseconds, its claimed row, and its
+        failures so far. A destination of None is the endpoint's own queue, "" is no queue.
+        """
+
+    @abstractmethod
+    def new_row(self, message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
+        """The values of the statement `store`, without the Due; also without a key, if the table
+        generates it. `world`: where ids come from.
+        """
+
+    @abstractmethod
+    def stored_headers(self, message: Message, stored: Any) -> tuple[str | None, str]:
+        """The journal's copy of headers as they are stored: JSON (None if they cannot be read), and
+        text.
+        """
+
+    @abstractmethod
+    def pausing(self, pattern: str, schema: str | None) -> Sequence[str]:
+        """LIKE patterns (escape: a backslash) for the text `{pausable}`, which fit no message that
+        is not paused; none if there can be none. With this schema addresses in full have the names
+        of queues; None: they have none in front of the name.
+        """
+
+    def address_of(self, forward: str) -> Address:
+        """The address in the plan's `forward`; `UnusualBatchError` if it cannot be read there."""
+        return forward
 
     @property
     def advice(self) -> str:
@@ -390,6 +410,73 @@ def _escaped(text: str) -> str:
 
 # The kinds.
 
+
+class TransportTable(TableKind):
+    """A table of the SQL transports: the destination is a header."""
+
+    table_names = staticmethod(delayed_tables)
+    read_message = staticmethod(json_message)
+    new_row = staticmethod(json_row)
+    stored_headers = staticmethod(json_headers)
+    address_of = staticmethod(forwarded_to)
+
+
+class PostgreSqlTransportTable(TransportTable):
+    """Keys are UUIDs."""
+
+    as_key = staticmethod(_as_uuid)
+    pausing = staticmethod(forwarded_like)
+
+
+class SqlServerTransportTable(TransportTable):
+    """Keys are row versions, without an index."""
+
+    as_key = staticmethod(_as_row_version)
+    pausing = staticmethod(headers_like)
+
+
+class MsmqTable(TableKind):
+    """The table of MSMQ's delayed message store: headers are XML, the destination is a column."""
+
+    table_names = staticmethod(msmq_tables)
+    as_key = staticmethod(_as_short_text)
+    read_message = staticmethod(msmq_message)
+    new_row = staticmethod(msmq_row)
+    stored_headers = staticmethod(msmq_headers)
+    pausing = staticmethod(destination_like)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutTable(TableKind):
+    """Timeouts of SQL persistence: the destination is a column."""
+
+    due: str = "Time"
+    create: str | None = None
+    settings: str = _TIMEOUT_SETTINGS
+    store: str = "store_timeout"
+    may_lack_due: bool = True
+    has_destination: bool = True
+    has_own_queue: bool = False
+
+    table_names = staticmethod(timeout_tables)
+    read_message = staticmethod(json_message_with_destination)
+    new_row = staticmethod(timeout_row)
+    stored_headers = staticmethod(json_headers)
+    pausing = staticmethod(destination_like)
+
+
+class PostgreSqlTimeoutTable(TimeoutTable):
+    """Keys are UUIDs, however they are written."""
+
+    as_key = staticmethod(_as_uuid)
+
+
+class SqlServerTimeoutTable(TimeoutTable):
+    """Keys are UUIDs, as they are written."""
+
+    as_key = staticmethod(_as_written_uuid)
+
+
 # The transport adds this header as the last one. To search all headers of a paused message takes
 # three times as long; a destination that is not found here is found by the claim.
 _LAST_HEADERS = (
@@ -405,7 +492,7 @@ _FROM_COMMA = (
     f"|| '{_NAME}' || split_part(d.headers, '{_NAME}', 2)"
 )
 
-_POSTGRESQL_TRANSPORT = TableKind(
+_POSTGRESQL_TRANSPORT = PostgreSqlTransportTable(
     columns={
         "id": "uuid",
         "headers": "text",
@@ -414,12 +501,6 @@ _POSTGRESQL_TRANSPORT = TableKind(
     },
     due="due",
     time_zone=None,
-    table_names=delayed_tables,
-    as_key=_as_uuid,
-    read_message=json_message,
-    new_row=json_row,
-    stored_headers=json_headers,
-    pausing=forwarded_like,
     names={
         "id": "id",
         "headers": "headers",
@@ -441,10 +522,9 @@ _POSTGRESQL_TRANSPORT = TableKind(
             "AND split_part(k.forward, '\",', 2) = '') THEN k.forward ELSE '?' END"
         ),
     },
-    address_of=forwarded_to,
 )
 
-_POSTGRESQL_TIMEOUTS = TableKind(
+_POSTGRESQL_TIMEOUTS = PostgreSqlTimeoutTable(
     columns={
         "Id": "uuid",
         "Destination": "character varying",
@@ -454,19 +534,6 @@ _POSTGRESQL_TIMEOUTS = TableKind(
         "Headers": "text",
         "PersistenceVersion": "character varying",
     },
-    due="Time",
-    create=None,
-    settings=_TIMEOUT_SETTINGS,
-    table_names=timeout_tables,
-    as_key=_as_uuid,
-    read_message=json_message_with_destination,
-    new_row=timeout_row,
-    stored_headers=json_headers,
-    store="store_timeout",
-    may_lack_due=True,
-    has_destination=True,
-    pausing=destination_like,
-    has_own_queue=False,
     names={
         "id": '"Id"',
         "headers": '"Headers"',
@@ -484,7 +551,7 @@ _POSTGRESQL_TIMEOUTS = TableKind(
 
 POSTGRESQL_KINDS = {"postgresql": _POSTGRESQL_TRANSPORT, "sql-persistence": _POSTGRESQL_TIMEOUTS}
 
-_SQL_SERVER_TRANSPORT = TableKind(
+_SQL_SERVER_TRANSPORT = SqlServerTransportTable(
     columns={
         "RowVersion": "bigint",
         "Headers": "nvarchar",
@@ -492,14 +559,8 @@ _SQL_SERVER_TRANSPORT = TableKind(
         "Due": "datetime",
     },
     due="Due",
-    table_names=delayed_tables,
-    as_key=_as_row_version,
     has_indexed_key=False,
     lowest_key=str(-(2**63)),
-    read_message=json_message,
-    new_row=json_row,
-    stored_headers=json_headers,
-    pausing=headers_like,
     index="Index_Due",
     names={
         "due": "[Due]",
@@ -512,10 +573,9 @@ _SQL_SERVER_TRANSPORT = TableKind(
         "pausable": "m.[Headers]",
         "retry_count": "0",
     },
-    address_of=forwarded_to,
 )
 
-_MSMQ = TableKind(
+_MSMQ = MsmqTable(
     columns={
         "Id": "nvarchar",
         "Destination": "nvarchar",
@@ -525,19 +585,13 @@ _MSMQ = TableKind(
         "RetryCount": "int",
     },
     due="Time",
-    table_names=msmq_tables,
-    as_key=_as_short_text,
     lowest_key="",
-    read_message=msmq_message,
-    new_row=msmq_row,
     store="store_msmq_message",
     create="create_msmq_delayed",
     index="Index_Time",
     raise_counters="raise_retry_counts",
-    stored_headers=msmq_headers,
     may_lack_due=True,
     has_destination=True,
-    pausing=destination_like,
     has_own_queue=False,
     names={
         "due": "[Time]",
@@ -553,8 +607,7 @@ _MSMQ = TableKind(
     },
 )
 
-_SQL_SERVER_TIMEOUTS = replace(
-    _POSTGRESQL_TIMEOUTS,
+_SQL_SERVER_TIMEOUTS = SqlServerTimeoutTable(
     columns={
         "Id": "uniqueidentifier",
         "Destination": "nvarchar",
@@ -564,7 +617,6 @@ _SQL_SERVER_TIMEOUTS = replace(
         "Headers": "nvarchar",
         "PersistenceVersion": "varchar",
     },
-    as_key=_as_written_uuid,
     index="Index_Time",
     names={
         "due": "[Time]",
