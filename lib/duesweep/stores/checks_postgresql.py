@@ -509,22 +509,24 @@ def _tight(row: Any) -> Finding:
     )
 
 
-POSTGRESQL_TABLES = Tables(
-    check_session=check_session,
-    more_findings=more_findings,
-    find=find_tables,
-    with_indexes=_with_indexes,
-    columns=_columns,
-    estimate_rows=_estimate_rows,
-    similar=similar_tables,
-    hidden_rows=hidden_rows,
-    try_hooks=try_hooks,
-    creation=_creation,
-    script=_script,
-    script_of=lambda _, texts: "\n".join(texts),
-    create=_create,
-    grants=_grants,
-    due_index=_due_index,
-    index_creation=None,
-    body_string="bodystring",
-)
+class PostgreSqlTables(Tables):
+    """PostgreSQL's: the index on Due comes with the table."""
+
+    body_string = "bodystring"
+    check_session = staticmethod(check_session)
+    more_findings = staticmethod(more_findings)
+    find = staticmethod(find_tables)
+    with_indexes = staticmethod(_with_indexes)
+    columns = staticmethod(_columns)
+    estimate_rows = staticmethod(_estimate_rows)
+    similar = staticmethod(similar_tables)
+    hidden_rows = staticmethod(hidden_rows)
+    try_hooks = staticmethod(try_hooks)
+    creation = staticmethod(_creation)
+    script = staticmethod(_script)
+    create = staticmethod(_create)
+    grants = staticmethod(_grants)
+    due_index = staticmethod(_due_index)
+
+
+POSTGRESQL_TABLES = PostgreSqlTables()

@@ -200,23 +200,28 @@ def _read_committed_snapshot(setting: str, server: Any) -> Finding:
     )
 
 
-SQL_SERVER_TABLES = Tables(
-    check_session=check_session,
-    more_findings=lambda *_: iter(()),
-    find=find_tables,
-    with_indexes=with_indexes,
-    columns=_columns,
-    estimate_rows=_estimate_rows,
-    similar=similar_tables,
-    hidden_rows=hidden_rows,
-    try_hooks=_found_hooks,
-    creation=_creation,
-    script=_script,
-    script_of=lambda table, texts: script(table.catalog, texts),
-    create=_create,
-    grants=_grants,
-    due_index=_due_index,
-    index_creation=_index_creation,
-    body_string="BodyString",
-    has_older_queues=True,
-)
+class SqlServerTables(Tables):
+    """SQL Server's: `setup` creates a missing index on Due."""
+
+    has_older_queues = True
+    body_string = "BodyString"
+    check_session = staticmethod(check_session)
+    find = staticmethod(find_tables)
+    with_indexes = staticmethod(with_indexes)
+    columns = staticmethod(_columns)
+    estimate_rows = staticmethod(_estimate_rows)
+    similar = staticmethod(similar_tables)
+    hidden_rows = staticmethod(hidden_rows)
+    try_hooks = staticmethod(_found_hooks)
+    creation = staticmethod(_creation)
+    script = staticmethod(_script)
+    create = staticmethod(_create)
+    grants = staticmethod(_grants)
+    due_index = staticmethod(_due_index)
+    index_creation = staticmethod(_index_creation)
+
+    def script_of(self, table: SqlServerTable, texts: Sequence[str]) -> str:
+        return script(table.catalog, texts)
+
+
+SQL_SERVER_TABLES = SqlServerTables()

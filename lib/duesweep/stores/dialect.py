@@ -5,7 +5,7 @@ Nothing else asks which server it is. Statements have the same names in every di
 # ruff: noqa: ARG002, B027 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -227,51 +227,100 @@ class WantedIndex:
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
-    """How a server's tables are looked at and created: functions, which take a session and tables
-    of the dialect's own types, and constants.
+class Tables(ABC):
+    """How a server's tables are looked at and created. Sessions and tables are of the dialect's own
+    types.
 
-    `check_session` yields findings on a session, of which one stops a sweep if the session cannot
-    sweep; it is given the setting that names the database. `more_findings` are the doctor's on a
-    server and its store; queue tables there have the given columns. `find` is given tables with
-    the rights that each needs; it returns the existing ones, without their indexes, and which
-    rights the session lacks. `with_indexes` adds a table's indexes. `columns`: the columns of
-    existing tables. `estimate_rows`: about how many rows a table has. `similar`: tables that may be
-    meant if one is missing. `hidden_rows`: which of some tables of one schema have rows that this
-    user may not see. `try_hooks`: findings on a table with triggers or rules, which are tried and
-    undone.
-
-    `creation`: the text of a named statement that creates or completes tables. `script` joins texts
-    for the database of a dsn, as the server's command-line tools take them, and `script_of` for
-    a table's database. `create` is given new tables, for each of several scripts its tables and its
-    texts, and what names the tables; it raises `ConfigError` if this user may not. `grants`: the
-    text that grants a role rights on tables, and more rights for queues.
-
-    `due_index`: the index on Due that a delayed table of a kind needs. `index_creation`: the text
-    that creates it; None: it comes with the table, and a missing one is not reported.
-    `body_string` is the column of queues with a body as text.
-    `has_older_queues`: queues may have the columns of older versions of the transport.
+    `body_string` is the column of queues with a body as text. `has_older_queues`: queues may have
+    the columns of older versions of the transport.
     """
 
-    check_session: Callable[[Any, str, Location | None], Iterator[Finding]]
-    more_findings: Callable[[Any, str, Location | None, Columns], Iterator[Finding]]
-    find: Callable[[Any, Mapping[Any, Sequence[str]]], Mapping[Any, FoundTable]]
-    with_indexes: Callable[[Any, Any, FoundTable], FoundTable]
-    columns: Callable[[Any, Iterable[Any]], Mapping[Any, Collection[str]]]
-    estimate_rows: Callable[[Any, Any], int]
-    similar: Callable[[Any, Any], Sequence[Any]]
-    hidden_rows: Callable[[Any, Sequence[Any]], Sequence[HiddenRows]]
-    try_hooks: Callable[[Any, Any, Any, FoundTable], Sequence[Finding]]
-    creation: Callable[..., str]
-    script: Callable[[str, Iterable[Sequence[str]]], str]
-    script_of: Callable[[Any, Sequence[str]], str]
-    create: Callable[[Any, Sequence[Any], Sequence[tuple[Sequence[Any], Sequence[str]]], str], None]
-    grants: Callable[[str, Mapping[Any, Sequence[str]], Sequence[Any]], str]
-    due_index: Callable[[TableKind, Any], WantedIndex]
-    index_creation: Callable[[TableKind, Any], str] | None
-    body_string: str
-    has_older_queues: bool = False
+    body_string: ClassVar[str]
+    has_older_queues: ClassVar[bool] = False
+
+    @abstractmethod
+    def check_session(
+        self, session: Any, setting: str, location: Location | None
+    ) -> Iterator[Finding]:
+        """Findings on a session, of which one stops a sweep if the session cannot sweep; `setting`
+        names the database.
+        """
+
+    def more_findings(
+        self, session: Any, setting: str, store: Location | None, queue_columns: Columns
+    ) -> Iterator[Finding]:
+        """The doctor's findings on a server and its store; queue tables have these columns."""
+        return iter(())
+
+    @abstractmethod
+    def find(self, session: Any, tables: Mapping[Any, Sequence[str]]) -> Mapping[Any, FoundTable]:
+        """The existing ones of tables, without their indexes, and which of the rights that each
+        needs the session lacks.
+        """
+
+    @abstractmethod
+    def with_indexes(self, session: Any, table: Any, found: FoundTable) -> FoundTable:
+        """A table with its indexes."""
+
+    @abstractmethod
+    def columns(self, session: Any, tables: Iterable[Any]) -> Mapping[Any, Collection[str]]:
+        """The columns of existing tables."""
+
+    @abstractmethod
+    def estimate_rows(self, session: Any, table: Any) -> int:
+        """About how many rows a table has."""
+
+    @abstractmethod
+    def similar(self, session: Any, table: Any) -> Sequence[Any]:
+        """Tables that may be meant if this one is missing."""
+
+    @abstractmethod
+    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Sequence[HiddenRows]:
+        """Which of some tables of one schema have rows that this user may not see."""
+
+    @abstractmethod
+    def try_hooks(
+        self, session: Any, location: Any, wanted: Any, found: FoundTable
+    ) -> Sequence[Finding]:
+        """Findings on a table with triggers or rules, which are tried and undone."""
+
+    @abstractmethod
+    def creation(self, name: str, /, **tables: Any) -> str:
+        """The text of a named statement that creates or completes tables."""
+
+    @abstractmethod
+    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
+        """Texts for the database of a dsn, as the server's command-line tools take them."""
+
+    def script_of(self, table: Any, texts: Sequence[str]) -> str:
+        """The same for the database of a table."""
+        return "\n".join(texts)
+
+    @abstractmethod
+    def create(
+        self,
+        session: Any,
+        new: Sequence[Any],
+        scripts: Sequence[tuple[Sequence[Any], Sequence[str]]],
+        named_by: str,
+    ) -> None:
+        """Create these new tables by scripts, each with its tables and its texts. `named_by` says
+        what names the tables. Raises `ConfigError` if this user may not.
+        """
+
+    @abstractmethod
+    def grants(self, role: str, rights: Mapping[Any, Sequence[str]], queues: Sequence[Any]) -> str:
+        """The text that grants a role rights on tables, and more rights for queues."""
+
+    @abstractmethod
+    def due_index(self, kind: TableKind, delayed: Any) -> WantedIndex:
+        """The index on Due that a delayed table of a kind needs."""
+
+    def index_creation(self, kind: TableKind, delayed: Any) -> str | None:
+        """The text that creates that index; None: it comes with the table, and a missing one is not
+        reported.
+        """
+        return None
 
 
 class Dialect(ABC):

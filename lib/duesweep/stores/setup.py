@@ -186,8 +186,8 @@ def create_index(
 
 
 def _index_creation(store: Location, delayed: Any) -> Sequence[str]:
-    creation = store.dialect.tables.index_creation
-    return () if creation is None else (creation(store.kind, delayed),)
+    text = store.dialect.tables.index_creation(store.kind, delayed)
+    return () if text is None else (text,)
 
 
 def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:
