@@ -21,7 +21,7 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.drivers.spark import spark_session
-from duesweep.stores.sql_driver import SqlDriver
+from duesweep.stores.sql_due import SqlDue
 
 STAGES = ("plan", "dispatch", "settle")
 # The functions that a sweep on Spark calls, and the stage of each.
@@ -152,7 +152,7 @@ def _measure_steps() -> Iterator[dict[str, float]]:
 
         return wrapper
 
-    places = (engine, pipeline, SqlDriver)
+    places = (engine, pipeline, SqlDue)
     owners = {name: next(one for one in places if hasattr(one, name)) for name in STAGE_OF}
     originals = {name: getattr(owner, name) for name, owner in owners.items()}
     for name, function in originals.items():
