@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from duesweep.core.change import ChangeKind
+from duesweep.core.change import ChangeKind, spellings
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import first_type
@@ -84,10 +84,21 @@ class ExhaustedMessages:
 
     def rows(self, chosen: ErrorFilter) -> Iterator[ErrorRow]:
         """The errors that a filter means, in no order."""
-        for found in self.ledger.rows("errors", _ROW, *self._conditions(chosen)):
+        for found in self._named(chosen) if chosen.ids else self._rows(chosen):
             row = _row(found)
             if chosen.matches(row):
                 yield row
+
+    def _named(self, chosen: ErrorFilter) -> Iterator[LedgerRow]:
+        """The rows whose key or message id is one of the ids, each once."""
+        names = sorted(spellings(chosen.ids))
+        yield from self._rows(chosen, Among("message_key", names))
+        for row in self._rows(chosen, Among("message_id", names)):
+            if row["message_key"] not in names:
+                yield row
+
+    def _rows(self, chosen: ErrorFilter, *more: Condition) -> Iterator[LedgerRow]:
+        return self.ledger.rows("errors", _ROW, *self._conditions(chosen), *more)
 
     def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Alike"]:
         """The errors that a filter means, counted; with ids, one by one."""
@@ -115,7 +126,7 @@ class ExhaustedMessages:
         """The filter's destination, if no error was ever for it."""
         if chosen.destination is None:
             return None
-        found = self.ledger.rows("errors", ("destination",), self._source)
+        found = self.ledger.count("errors", ("destination",), self._source)
         return find_unknown(chosen.destination, {row["destination"] for row in found} - {None})
 
     def fates(self) -> dict[ErrorId, Fate]:
