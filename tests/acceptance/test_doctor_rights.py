@@ -64,6 +64,23 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(healthy: Endpoi
     assert diagnosed(healthy.config_file(store__dsn=dsn)).code == 0
 
 
+def test_right_on_a_sequence_that_lacks_is_found_by_doctor_and_sweep(
+    endpoint: Endpoint, sweeper: User
+) -> None:
+    healthy = endpoint.having(retry__error_queue="error").set_up("Billing")
+    sweeper.grant('INSERT, SELECT ON "error"')
+    file = healthy.config_file(store__dsn=sweeper.dsn)
+
+    found, ran = diagnosed(file), healthy.run("sweep", store__dsn=sweeper.dsn)
+
+    assert found.to_mend() == {("table-rights", '"public"."error"'): "fault"}
+    (statement,) = found.of("table-rights")["statements"]
+    assert statement.startswith("GRANT USAGE ON SEQUENCE")
+    assert (ran.code, statement in ran.err) == (2, True), ran
+    healthy.execute(statement)
+    assert diagnosed(file).code == healthy.run("sweep", store__dsn=sweeper.dsn).code == 0
+
+
 def test_queue_that_messages_wait_for_and_is_not_there(healthy: Endpoint) -> None:
     healthy.delay_many(3, ["Nowhere", "Billing", None, "Sales.Orders"])
     healthy.delay(headers="not JSON")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
@@ -316,47 +316,6 @@ def _is_bad(finding: Finding, about: str | None = None) -> bool:
     return finding.severity == Severity.FAULT and about in {None, finding.about}
 
 
-@dataclass(slots=True)
-class _Destinations:
-    """The destinations of waiting messages. The store is asked once, at the first use."""
-
-    config: Config
-    _waiting: Sequence[str] | None = field(default=None, init=False)
-
-    def queues(self) -> Sequence[Wanted]:
-        """The queues of the first of them, and the queues that a [[route]] names."""
-        return [*self._checked(), *routed_queues(self.config)]
-
-    def findings(self) -> Iterator[Finding]:
-        """Findings for destinations that no route fits, and for unchecked ones."""
-        for one in self._checked():
-            if one.problem is not None:
-                yield fault(
-                    Check.ROUTE,
-                    one.written,
-                    f"No [[route]] takes the destination {one.written!r} of waiting messages: they "
-                    "fail",
-                    f"Add a [[route]] whose destination fits {one.written!r}",
-                )
-        more = len(self._found()) - _MOST
-        if more > 0:
-            text = f"Messages wait for {more} more destinations; their queues were not checked"
-            yield skipped(Check.ROUTE, "destinations", text)
-
-    def _checked(self) -> Sequence[Wanted]:
-        return destination_queues(self.config, self._found()[:_MOST])
-
-    def _found(self) -> Sequence[str]:
-        """Distinct destinations of the messages that are due first. None if they cannot be read:
-        the store's own findings say why.
-        """
-        if self._waiting is None:
-            self._waiting = ()
-            with suppress(DuesweepError):
-                self._waiting = waiting_destinations(self.config, _MESSAGES)
-        return self._waiting
-
-
 def examination(config: Config) -> Examination:
     """The things to check: each database that the configuration names, with its queues: the
     endpoint's own, the error queue, the destinations of waiting messages, and queues that a
@@ -373,27 +332,47 @@ def examination(config: Config) -> Examination:
 
 def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
     found = connections(config)
-    destinations = _Destinations(config)
+
+    @cache
+    def waiting() -> Sequence[str]:
+        # If they cannot be read, the store's own findings say why.
+        with suppress(DuesweepError):
+            return waiting_destinations(config, _MESSAGES)
+        return ()
 
     def queues(*connections: QueueConnection) -> Sequence[tuple[str, object]]:
         tables: dict[object, str] = {}
         for connection in connections:
-            wanted = [one for one in required if one.connection == connection.name]
+            wanted = [*required]
             if connection.kind != "rabbitmq":
-                asked = destinations.queues()
-                wanted += [one for one in asked if one.connection == connection.name]
-            for role, table in _tables(connection, wanted):
+                wanted += destination_queues(config, waiting()[:_MOST])
+                wanted += routed_queues(config)
+            here = [one for one in wanted if one.connection == connection.name]
+            for role, table in _tables(connection, here):
                 tables.setdefault(table, role)
         return [(role, table) for table, role in tables.items()]
 
     if not config.store.is_custom:
         beside = [connection for connection in found.values() if connection.is_beside]
         yield adapter(config.store.dialect).service(config, None, partial(queues, *beside))
-        yield Service(_STORE, destinations.findings)
+        yield Service(_STORE, lambda: _unrouted(config, waiting()))
     for connection in found.values():
         if not connection.is_beside:
             look = partial(queues, connection)
             yield adapter(connection.kind).service(config, connection, look)
+
+
+def _unrouted(config: Config, waiting: Sequence[str]) -> Iterator[Finding]:
+    """Findings for destinations of waiting messages that no route fits, and for unchecked ones."""
+    for one in destination_queues(config, waiting[:_MOST]):
+        if one.problem is not None:
+            text = f"No [[route]] takes the destination {one.written!r} of waiting messages: they"
+            advice = f"Add a [[route]] whose destination fits {one.written!r}"
+            yield fault(Check.ROUTE, one.written, f"{text} fail", advice)
+    more = len(waiting) - _MOST
+    if more > 0:
+        text = f"Messages wait for {more} more destinations; their queues were not checked"
+        yield skipped(Check.ROUTE, "destinations", text)
 
 
 def _tables(connection: QueueConnection, wanted: Sequence[Wanted]) -> Iterator[tuple[str, object]]:

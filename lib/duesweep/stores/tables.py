@@ -234,14 +234,20 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
 def _stopping(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
     tables = location.dialect.tables
     yield from tables.check_session(session, "store.dsn", location)
-    all_wanted = wanted_tables(location, delayed)
-    there = tables.find(session, {wanted.table: wanted.rights for wanted in all_wanted})
-    for wanted in all_wanted:
-        found = there.get(wanted.table)
-        others = partial(tables.similar, session, wanted.table)
-        yield from table_findings(wanted, found, others=others)
+    for wanted, found, findings in _examined(session, tables, wanted_tables(location, delayed)):
+        yield from findings
         if found is not None and found.hooks:
             yield from tables.try_hooks(session, location, wanted, found)
+
+
+def _examined(
+    session: Session, tables: Tables, all_wanted: Sequence[WantedTable]
+) -> Iterator[tuple[WantedTable, FoundTable | None, Iterator[Finding]]]:
+    """Each table as it was found, without its indexes, and the findings on it."""
+    there = tables.find(session, {wanted.table: wanted.rights for wanted in all_wanted})
+    for wanted in all_wanted:
+        found, others = there.get(wanted.table), partial(tables.similar, session, wanted.table)
+        yield wanted, found, table_findings(wanted, found, others=others)
 
 
 def check_reading(session: Session, location: Location, delayed: Any) -> None:
@@ -249,12 +255,8 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
     tables, unread = location.dialect.tables, list[str]()
-    all_wanted = wanted_tables(location, delayed)
-    there = tables.find(session, {wanted.table: _READING_RIGHTS for wanted in all_wanted})
-    for wanted in all_wanted:
-        found = there.get(wanted.table)
-        others = partial(tables.similar, session, wanted.table)
-        findings = table_findings(wanted, found, others=others)
+    to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
+    for wanted, found, findings in _examined(session, tables, to_read):
         refuse(each for each in findings if each.check in _OF_READERS)
         if found is not None and found.missing_rights:
             unread.append(wanted.name)
