@@ -117,3 +117,4 @@ class PostgreSqlQueue(QueueTables):
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = PostgreSqlQueueSession
 
     addresses: PostgreSqlAddresses
+    wanted = staticmethod(postgresql_queue)

@@ -184,6 +184,7 @@ class SqlServerQueue(QueueTables):
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = SqlServerQueueSession
 
     addresses: SqlServerAddresses
+    wanted = staticmethod(sqlserver_queue)
 
     def notices(self) -> Sequence[Problem]:
         with connect(self.dsn or self.store_dsn, self.timeouts.task) as connection:

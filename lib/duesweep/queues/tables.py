@@ -23,6 +23,7 @@ from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.dialect import Dialect
 from duesweep.stores.sql_task import SqlTask
+from duesweep.stores.tables import WantedTable, table_findings
 from duesweep.stores.task import TaskSession
 
 # The default, in the default schema. All endpoints of a system use the same table.
@@ -197,6 +198,11 @@ class QueueTables(Queue):
             if error_queue is not None:
                 self._check_error_queue(session, error_queue)
 
+    @staticmethod
+    def wanted(role: str, table: Any) -> WantedTable:
+        """What delivery needs of a queue table."""
+        raise NotImplementedError
+
     @contextmanager
     def _connect(self, dsn: str) -> Iterator[QueueTableSession[Any]]:
         """A session on a connection of its own."""
@@ -224,11 +230,6 @@ class QueueTables(Queue):
             is_missing = isinstance(error, QueueNotFoundError)
             advice = _SETUP if is_missing else "correct the setting"
             raise ConfigError(f"{what}: {error}", advice=advice) from error
-        if missing := found.missing_rights:
-            raise ConfigError(
-                f"{what}: the sweeper's user lacks {', '.join(missing)} on {table}",
-                advice=f"run {'; '.join(found.grants)}",
-            )
-        if found.hidden is not None:
-            problem = found.hidden.problem
-            raise ConfigError(f"{what}: {problem.text}", advice=problem.advice)
+        for finding in table_findings(self.wanted(ERROR, table), found):
+            if (refusal := finding.refusal) is not None:
+                raise ConfigError(f"{what}: {refusal.text}", advice=refusal.advice)

@@ -410,7 +410,7 @@ def _rights(wanted: WantedTable, found: FoundTable) -> Finding:
         return ok(check, name, f"This user has {', '.join(wanted.rights)}")
     refusal = Problem(
         f"The sweeper's user lacks {lacking} on {name}",
-        "grant them; the command `doctor` prints the statements",
+        f"run {'; '.join(found.grants)}; `doctor --print-sql` prints all statements",
     )
     return replace(
         stop(check, name, refusal, found=f"This user lacks {lacking}"),

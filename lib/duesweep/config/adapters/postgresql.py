@@ -7,11 +7,10 @@ from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.postgresql.session import database_of
-from duesweep.queues.postgresql import COLUMNS, PostgreSqlQueue, postgresql_queue
+from duesweep.queues.postgresql import COLUMNS, PostgreSqlQueue
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.store import SqlStore
-from duesweep.stores.tables import WantedTable
 
 
 class PostgreSqlAdapter(SqlAdapter):
@@ -23,9 +22,6 @@ class PostgreSqlAdapter(SqlAdapter):
         schema = connection.schema_in("postgresql")
         with named_by(f"store.endpoint or {connection.setting}.schema"):
             return PostgreSqlAddresses(connection.config.store.endpoint, schema)
-
-    def wanted(self, role: str, table: TableName) -> WantedTable:
-        return postgresql_queue(role, table)
 
     def store(self, config: Config) -> SqlStore:
         settings, dsn = config.store, config.store.dsn.get_secret_value()

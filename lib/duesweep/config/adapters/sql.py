@@ -29,9 +29,8 @@ class SqlAdapter(Adapter):
     def addresses(self, connection: QueueConnection) -> Addresses:
         """How the addresses on a connection are read."""
 
-    @abstractmethod
     def wanted(self, role: str, table: Any) -> WantedTable:
-        """What delivery needs of a queue table."""
+        return self.tables.wanted(role, table)
 
     def queue(self, connection: QueueConnection) -> QueueTables:
         store = connection.config.store

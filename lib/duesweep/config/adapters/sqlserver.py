@@ -7,11 +7,10 @@ from duesweep.config.adapters import Needs, QueueConnection, named_by, timeouts_
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, database_of
-from duesweep.queues.sqlserver import COLUMNS, SqlServerQueue, sqlserver_queue
+from duesweep.queues.sqlserver import COLUMNS, SqlServerQueue
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.store import SqlStore
-from duesweep.stores.tables import WantedTable
 
 
 class SqlServerAdapter(SqlAdapter):
@@ -23,9 +22,6 @@ class SqlServerAdapter(SqlAdapter):
         endpoint, schema = connection.config.store.endpoint, connection.schema_in("sqlserver")
         with named_by(f"store.endpoint or {connection.setting}.schema"):
             return SqlServerAddresses(endpoint, schema, database_of(connection.server_dsn))
-
-    def wanted(self, role: str, table: SqlServerTable) -> WantedTable:
-        return sqlserver_queue(role, table)
 
     def store(self, config: Config) -> SqlStore:
         settings = config.store
