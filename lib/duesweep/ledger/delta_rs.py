@@ -6,7 +6,7 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -185,7 +185,7 @@ class DeltaRsTables:
         first = next(iter(tables))
         if first not in names:
             return
-        with self._map_errors(first, "is unreadable"):
+        with self._map_errors(first, "is unreadable", others=names):
             none = {name: _no_rows(name) for name in tables}
             text = questions()[question].format_map(none | names | _LAST)
             for batch in query.execute(text):
@@ -344,9 +344,11 @@ class DeltaRsTables:
             yield
 
     @contextmanager
-    def _map_errors(self, name: str, failure: str, consequence: str = "") -> Iterator[None]:
+    def _map_errors(
+        self, name: str, failure: str, consequence: str = "", others: Iterable[str] = ()
+    ) -> Iterator[None]:
         """Turn delta-rs's errors into `LedgerError`s that name the table, and the damaged file if
-        there is one.
+        there is one, of this table or the others.
         """
         try:
             yield
@@ -358,8 +360,11 @@ class DeltaRsTables:
                 str(error) or type(error).__name__, is_protocol=is_protocol
             )
             folder = local_folder(self.root)
-            if folder is not None and not is_transient and (damage := find_damage(folder / name)):
-                text, advice = damage, repair(folder)
+            if folder is not None and not is_transient:
+                for each in (name, *others):
+                    if damage := find_damage(folder / each):
+                        name, text, advice = each, damage, repair(folder)
+                        break
             raise LedgerError(
                 f"{self._location(name)} {failure}: {text}{consequence}",
                 advice=advice,
@@ -523,9 +528,9 @@ def _sql_predicate(condition: Condition) -> str:
         return f"{column} IN ({', '.join(map(_literal, condition.values)) or 'NULL'})"
     limits = []
     if condition.start is not None:
-        limits.append(f"{column} >= {_literal(condition.start.isoformat())}")
+        limits.append(f"{column} >= {_instant(condition.start)}")
     if condition.end is not None:
-        limits.append(f"{column} < {_literal(condition.end.isoformat())}")
+        limits.append(f"{column} < {_instant(condition.end)}")
     return " AND ".join(limits) or "true"
 
 
@@ -535,5 +540,9 @@ def _quote(name: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text, or an instant as text, which takes the type of the other side of a comparison."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _instant(at: datetime) -> str:
+    """As a text, DataFusion would count nanoseconds, which end in the year 2262."""
+    return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

@@ -6,7 +6,7 @@ https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreach
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -186,7 +186,7 @@ class SparkTables:
 
     def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
         text = questions()[question].replace("{last_begin}", "max_by(").replace("{last_end}", _LAST)
-        with self._reading(next(iter(tables))):
+        with self._reading(*tables):
             frames: dict[str, Any] = {name: self._rows(name, fit) for name, fit in tables.items()}
             found_df = self.spark.sql(text, **frames)
             instants = [f.name for f in found_df.schema if isinstance(f.dataType, TimestampType)]
@@ -308,23 +308,34 @@ class SparkTables:
                 raise self._fault(name, failure, error) from error
 
     @contextmanager
-    def _reading(self, name: str) -> Iterator[None]:
+    def _reading(self, *names: str) -> Iterator[None]:
         """Map the errors of a read; that there is no table is none."""
         try:
             yield
         except SPARK_ERRORS as error:
             if not _is_absence(error):
-                raise self._fault(name, "is unreadable", error) from error
+                raise self._fault(names[0], "is unreadable", error, others=names) from error
 
     def _fault(
-        self, name: str, failure: str, error: Exception, consequence: str = ""
+        self,
+        name: str,
+        failure: str,
+        error: Exception,
+        consequence: str = "",
+        *,
+        others: Iterable[str] = (),
     ) -> LedgerError:
-        """The error that names the table, and the damaged file if there is one."""
+        """The error that names the table, and the damaged file if there is one, of this table or
+        the others.
+        """
         raise_interruption(error)
         text, may_pass, advice = cause(error)
         folder = local_folder(self.root)
-        if folder is not None and may_pass is None and (damage := find_damage(folder / name)):
-            text, advice = damage, repair(folder)
+        if folder is not None and may_pass is None:
+            for each in (name, *others):
+                if damage := find_damage(folder / each):
+                    name, text, advice = each, damage, repair(folder)
+                    break
         return LedgerError(
             f"{self.table(name)} {failure}: {text}{consequence}",
             advice=advice or _CHECK_ROOT,

@@ -423,3 +423,33 @@ def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
 
     assert [one.fate for one in messages.counted(ErrorFilter())] == [ChangeKind.DISCARDED]
     assert list(messages.last(ErrorFilter(), with_discarded=False)) == []
+
+
+def test_errors_are_asked_for_in_any_year(ledger: Ledger) -> None:
+    row = {"source": "s", "sweep_id": "s1", "error_class": "x"}
+    failed = [datetime(1600, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)]
+    rows = [row | {"message_key": str(at.year), "last_failed_at": at} for at in failed]
+    ledger.tables.append("errors", [piece_of("errors", *rows)])
+    messages = ExhaustedMessages(ledger, "s")
+
+    def counted(chosen: ErrorFilter) -> list[str]:
+        return [one.last.id.key for one in messages.counted(chosen)]
+
+    assert counted(ErrorFilter(until=failed[1])) == ["1600"]
+    assert counted(ErrorFilter(since=failed[1])) == ["9999"]
+    assert counted(ErrorFilter(until=failed[0])) == []
+
+
+def test_damaged_table_of_a_question_is_named(ledger: Ledger) -> None:
+    error = {"source": "s", "sweep_id": "s1", "message_key": "k", "last_failed_at": DUE}
+    ledger.tables.append("errors", [piece_of("errors", error | {"error_class": "x"})])
+    change = {"source": "s", "of": "s1", "message_key": "k", "change": "replayed"}
+    ledger.tables.create("changes", {})
+    ledger.tables.append("changes", [piece_of("changes", change | {"changed_at": DUE})])
+    (file,) = (Path(ledger.root) / "changes").glob("*.parquet")
+    file.unlink()
+
+    with pytest.raises(LedgerError, match=r"changes is unreadable: .* is missing") as raised:
+        list(ExhaustedMessages(ledger, "s").counted(ErrorFilter()))
+
+    assert "backup" in str(raised.value.advice)
