@@ -64,10 +64,22 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(healthy: Endpoi
     assert diagnosed(healthy.config_file(store__dsn=dsn)).code == 0
 
 
+@pytest.mark.parametrize(
+    ("change", "sequence"),
+    [
+        ("", "public.error_seq_seq"),
+        # Its own sequence is not used then.
+        (
+            "CREATE SEQUENCE shared; ALTER TABLE \"error\" ALTER seq SET DEFAULT nextval('shared')",
+            "public.shared",
+        ),
+    ],
+)
 def test_right_on_a_sequence_that_lacks_is_found_by_doctor_and_sweep(
-    endpoint: Endpoint, sweeper: User
+    endpoint: Endpoint, sweeper: User, change: str, sequence: str
 ) -> None:
     healthy = endpoint.having(retry__error_queue="error").set_up("Billing")
+    healthy.execute(change)
     sweeper.grant('INSERT, SELECT ON "error"')
     file = healthy.config_file(store__dsn=sweeper.dsn)
 
@@ -75,7 +87,7 @@ def test_right_on_a_sequence_that_lacks_is_found_by_doctor_and_sweep(
 
     assert found.to_mend() == {("table-rights", '"public"."error"'): "fault"}
     (statement,) = found.of("table-rights")["statements"]
-    assert statement.startswith("GRANT USAGE ON SEQUENCE")
+    assert statement.startswith(f"GRANT USAGE ON SEQUENCE {sequence} ")
     assert (ran.code, statement in ran.err) == (2, True), ran
     healthy.execute(statement)
     assert diagnosed(file).code == healthy.run("sweep", store__dsn=sweeper.dsn).code == 0

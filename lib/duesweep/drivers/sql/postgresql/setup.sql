@@ -107,11 +107,13 @@ SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights,
        ARRAY(
-           -- Of the columns that an INSERT leaves out. A column's own sequence (deptype i) takes no right.
-           SELECT s.seqrelid::regclass::text
-           FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
-           WHERE 'INSERT' = ANY(asked.rights) AND d.classid = 'pg_class'::regclass
-             AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'a'
+           -- Of the columns' defaults. GENERATED AS IDENTITY is none, and takes no right.
+           SELECT DISTINCT s.seqrelid::regclass::text
+           FROM pg_attrdef a
+           JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid
+               AND d.refclassid = 'pg_class'::regclass
+           JOIN pg_sequence s ON s.seqrelid = d.refobjid
+           WHERE 'INSERT' = ANY(asked.rights) AND a.adrelid = c.oid
              AND NOT has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE')
        ) AS missing_sequences
 -- All tables at once: to plan this takes longer than to run it.

@@ -449,10 +449,12 @@ SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_
            WHERE NOT has_schema_privilege(n.oid, 'USAGE') OR NOT has_table_privilege(c.oid, wanted.privilege)
        ) AS missing_rights,
        ARRAY(
-           SELECT s.seqrelid::regclass::text
-           FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
-           WHERE 'INSERT' = ANY(asked.rights) AND d.classid = 'pg_class'::regclass
-             AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.deptype = 'a'
+           SELECT DISTINCT s.seqrelid::regclass::text
+           FROM pg_attrdef a
+           JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid
+               AND d.refclassid = 'pg_class'::regclass
+           JOIN pg_sequence s ON s.seqrelid = d.refobjid
+           WHERE 'INSERT' = ANY(asked.rights) AND a.adrelid = c.oid
              AND NOT has_sequence_privilege(s.seqrelid, 'USAGE, UPDATE')
        ) AS missing_sequences
 FROM (
