@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep import Duesweep
 from duesweep.core.change import ChangeKind, MessageFilter
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import instant_of, micros
@@ -342,6 +342,12 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
         (sum(each.messages for each in messages.counted(later)), len(list(messages.last(later))))
         for messages in writers
     ]
+
+    (file,) = (Path(by_delta_rs.root) / "changes").glob("*.parquet")
+    file.unlink()
+    for messages in writers[1:]:
+        with pytest.raises(LedgerError, match=r"changes`? is unreadable: .* is missing"):
+            list(messages.counted(ErrorFilter()))
 
     assert empty == [[], [], []]
     assert [[one.fate for one in each] for each in open_ones] == [[None] * 6] * 3
