@@ -88,6 +88,8 @@ _FILES = WriterProperties(
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 
+_NANOSECOND_YEARS = range(1678, 2262)
+
 _BY = "ORDER BY last_failed_at DESC, sweep_id DESC, message_key DESC"
 _LAST = {"last_begin": "first_value(", "last_end": f" {_BY})"}
 
@@ -540,9 +542,14 @@ def _quote(name: str) -> str:
 
 
 def _literal(text: str) -> str:
+    """A text, or an instant as text, which takes the type of the other side of a comparison."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _instant(at: datetime) -> str:
-    """As a text, DataFusion would count nanoseconds, which end in the year 2262."""
+    """DataFusion counts nanoseconds in a text, which not all years have. A cast is not understood
+    by a write of earlier versions of delta-rs.
+    """
+    if at.year in _NANOSECOND_YEARS:
+        return _literal(at.isoformat())
     return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
