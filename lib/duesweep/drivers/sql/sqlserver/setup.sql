@@ -303,7 +303,15 @@ END;
 -- journal that an earlier version created work as before.
 IF COL_LENGTH(N'{bindings_literal}', 'journal_id') IS NULL
 BEGIN
-ALTER TABLE {bindings} ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
+ALTER TABLE {bindings} ADD journal_id uniqueidentifier;
+END;
+IF COL_LENGTH(N'{bindings_literal}', 'settled_sweep') IS NULL
+BEGIN
+ALTER TABLE {bindings} ADD settled_sweep uniqueidentifier;
+END;
+IF COL_LENGTH(N'{bindings_literal}', 'settled_at') IS NULL
+BEGIN
+ALTER TABLE {bindings} ADD settled_at datetime2(3);
 END;
 IF COL_LENGTH(N'{bindings_literal}', 'place') IS NULL
 BEGIN
