@@ -133,6 +133,17 @@ def test_module_that_raises_is_named_and_its_words_are_not_repeated(
     assert isinstance(refusal.__cause__, ValueError)
 
 
+def test_store_written_for_other_contracts_is_told_which_module_lacks_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acme_old.py").write_text("from duesweep.stores.base import NoSuchContract\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    refusal = _refused(store__kind="acme_old:Store")
+
+    assert "(builtins.ImportError of duesweep.stores.base)" in str(refusal)
+
+
 def _on_command_line(settings: list[str]) -> list[str]:
     """The settings as options, which take no passwords."""
     given = [setting.replace(DSN, DSN_WITHOUT_PASSWORD) for setting in settings]

@@ -272,8 +272,8 @@ def _class(kind: str) -> Callable[[StoreSettings], Store]:
         # Code of the user: it may raise anything.
         module = import_module(module_name)
     except Exception as error:
-        # Only the name of a missing module, never the error's text.
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # Only the module that is missing or lacks a name, never the error's text.
+        missing = error.name if isinstance(error, ImportError) else None
         reason = type_name(error) + (f" of {missing}" if missing else "")
         raise ConfigError(
             f"store.kind is {kind!r}, which cannot be imported ({reason})", advice=advice
