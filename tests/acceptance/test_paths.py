@@ -62,7 +62,7 @@ def test_another_ledger_is_read_by_no_command_and_the_last_place_is_told(
     assert any(f"which was at {own}, but" in each for each in page["problems"])
     assert endpoint.document("plan", **moved)["seconds"] is None
     found = endpoint.run("doctor", "--no-spark", **moved)
-    assert f", which was at {own}, and there is ledger " in found.out
+    assert f", which was at {own}, but ledger " in found.told
     own.rename(other / "moved")
     # The place is the last one, also if the ledger moved rightly.
     assert endpoint.run("sweep", ledger__root=str(other / "moved")).code == 0

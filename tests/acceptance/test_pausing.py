@@ -9,7 +9,7 @@ from duesweep import Duesweep
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import RateLimit, RateLimits
 from duesweep_testing.builders import DelayedRow
-from support.commands import NO_JAVA_PACKAGE
+from support.commands import NO_JAVA_PACKAGE, WITHOUT_JAVA, run_on_shell
 from support.diagnosis import diagnosed
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
@@ -232,7 +232,6 @@ def test_destination_that_is_not_allowed_fails_and_others_arrive(
 
 
 @pytest.mark.usefixtures("no_spark_session")
-@pytest.mark.usefixtures("no_spark_session")
 def test_plan_names_the_engine_that_a_sweep_will_have(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +241,9 @@ def test_plan_names_the_engine_that_a_sweep_will_have(
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     monkeypatch.syspath_prepend(NO_JAVA_PACKAGE)
     without_java = endpoint.document("plan", sweep__spark_from=2)
-    swept = endpoint.document("sweep", sweep__spark_from=2)
+    # In a process of its own: another test of this one may have started a session.
+    file = str(endpoint.config_file(sweep__spark_from=2))
+    swept = run_on_shell("sweep", "--json", "--config", file, **WITHOUT_JAVA).document
     wanted = endpoint.document("plan", sweep__engine="spark")
 
     assert [each["engine"] for each in (with_spark, without_java)] == ["spark", "in-process"]

@@ -181,7 +181,7 @@ class DeltaRsTables:
         query, names = QueryBuilder(), {}
         for name, conditions in tables.items():
             with self._reading(name):
-                query = query.register(name, self._open(name))
+                query = query.register(name, _refuse_beyond(self._open(name)))
                 where = " AND ".join(map(_sql_predicate, conditions)) or "true"
                 names[name] = f"(SELECT * FROM {name} WHERE {where})"  # noqa: S608 - quoted
         first = next(iter(tables))
@@ -442,6 +442,15 @@ def _beyond(table: DeltaTable, properties: Mapping[str, str]) -> list[str]:
     if properties.get(_MAPPING, "none") != "none":
         needed.add("columnMapping")
     return sorted(needed - _READABLE)
+
+
+def _refuse_beyond(table: DeltaTable) -> DeltaTable:
+    """The table. Raises where it has features that delta-rs cannot read: a query might count rows
+    that Spark has deleted.
+    """
+    if beyond := _beyond(table, table.metadata().configuration):
+        raise DeltaProtocolError(f"delta-rs does not support {', '.join(beyond)}")
+    return table
 
 
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:

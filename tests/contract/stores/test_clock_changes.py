@@ -44,7 +44,8 @@ def test_instants_are_those_of_the_writers_zone_on_their_day(
         for noon in noons:
             rows += subject.load([steps.row(subject, due=_stored(endpoint, noon))])
             with subject.store.open_driver() as driver, subject.store.open_messages() as messages:
-                assert driver.due.next_due(driver.due.horizon()) == messages.next_due() == noon
+                (upcoming, at) = driver.due.next_due(driver.due.horizon()), messages.next_due()
+                assert upcoming.due == at == noon
         with subject.store.open_driver() as driver:
             run = driver.sweeps.open(driver.due.horizon().looking_ahead(24 * 3_650 * _HOUR))
             with steps.batch(subject) as session:
