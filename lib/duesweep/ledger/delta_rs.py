@@ -445,7 +445,7 @@ def _beyond(table: DeltaTable, properties: Mapping[str, str]) -> list[str]:
 
 
 def _refuse_beyond(table: DeltaTable) -> DeltaTable:
-    """The table. Raises where it has features that delta-rs cannot read: a query might count rows
+    """The table. Raises if it has features that delta-rs cannot read: a query might count rows
     that Spark has deleted.
     """
     if beyond := _beyond(table, table.metadata().configuration):
