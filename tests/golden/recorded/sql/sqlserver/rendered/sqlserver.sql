@@ -392,7 +392,15 @@ CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON [nsb].[dbo].[limits] (so
 END;
 IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'journal_id') IS NULL
 BEGIN
-ALTER TABLE [nsb].[dbo].[bindings] ADD journal_id uniqueidentifier, settled_sweep uniqueidentifier, settled_at datetime2(3);
+ALTER TABLE [nsb].[dbo].[bindings] ADD journal_id uniqueidentifier;
+END;
+IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'settled_sweep') IS NULL
+BEGIN
+ALTER TABLE [nsb].[dbo].[bindings] ADD settled_sweep uniqueidentifier;
+END;
+IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'settled_at') IS NULL
+BEGIN
+ALTER TABLE [nsb].[dbo].[bindings] ADD settled_at datetime2(3);
 END;
 IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'place') IS NULL
 BEGIN
