@@ -7,7 +7,7 @@ delta-rs writes one cause a line, with arrows and colours, or a chain of them on
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -138,6 +138,14 @@ def _without_layers(text: str) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def find_damaged(folder: Path, names: Iterable[str]) -> tuple[str, str] | None:
+    """The first of these tables that has such a file, and which one, as `find_damage` says it."""
+    for name in names:
+        if damage := find_damage(folder / name):
+            return name, damage
+    return None
 
 
 def find_damage(table: Path) -> str | None:

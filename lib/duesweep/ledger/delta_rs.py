@@ -51,7 +51,7 @@ from duesweep.ledger.base import (
     questions,
     table_path,
 )
-from duesweep.ledger.causes import cause_of, find_damage
+from duesweep.ledger.causes import cause_of, find_damaged
 from duesweep.ledger.durable import make_durable, repair
 from duesweep.ledger.rows import SCHEMAS, comments, plain
 
@@ -362,11 +362,12 @@ class DeltaRsTables:
                 str(error) or type(error).__name__, is_protocol=is_protocol
             )
             folder = local_folder(self.root)
-            if folder is not None and not is_transient:
-                for each in (name, *others):
-                    if damage := find_damage(folder / each):
-                        name, text, advice = each, damage, repair(folder)
-                        break
+            if (
+                folder is not None
+                and not is_transient
+                and (damaged := find_damaged(folder, (name, *others)))
+            ):
+                (name, text), advice = damaged, repair(folder)
             raise LedgerError(
                 f"{self._location(name)} {failure}: {text}{consequence}",
                 advice=advice,

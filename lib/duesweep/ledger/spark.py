@@ -58,7 +58,7 @@ from duesweep.ledger.base import (
     table_name,
     table_path,
 )
-from duesweep.ledger.causes import find_damage
+from duesweep.ledger.causes import find_damaged
 from duesweep.ledger.durable import repair
 from duesweep.ledger.rows import SCHEMAS, comments
 
@@ -194,13 +194,12 @@ class SparkTables:
 
     def _rows(self, name: str, conditions: Sequence[Condition]) -> DataFrame:
         """The rows that fit; none if there is no table."""
-        rows_df = self.spark.createDataFrame([], SPARK_SCHEMAS[name])
         with self._reading(name):
             table_df = self.spark.read.table(self.table(name))
             # Spark Connect asks for the table here.
             if table_df.schema:
-                rows_df = _choose(table_df, conditions)
-        return rows_df
+                return _choose(table_df, conditions)
+        return self.spark.createDataFrame([], SPARK_SCHEMAS[name])
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         return any(
@@ -331,11 +330,12 @@ class SparkTables:
         raise_interruption(error)
         text, may_pass, advice = cause(error)
         folder = local_folder(self.root)
-        if folder is not None and may_pass is None:
-            for each in (name, *others):
-                if damage := find_damage(folder / each):
-                    name, text, advice = each, damage, repair(folder)
-                    break
+        if (
+            folder is not None
+            and may_pass is None
+            and (damaged := find_damaged(folder, (name, *others)))
+        ):
+            (name, text), advice = damaged, repair(folder)
         return LedgerError(
             f"{self.table(name)} {failure}: {text}{consequence}",
             advice=advice or _CHECK_ROOT,
