@@ -9,11 +9,7 @@ from contextlib import contextmanager
 
 from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
 from duesweep_testing.memory_driver import MemoryDriverSession
-from duesweep_testing.memory_sessions import (
-    MemoryChangeSession,
-    MemoryMessageSession,
-    MemoryTaskSession,
-)
+from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
 from duesweep_testing.memory_state import MemoryState
 
 
@@ -31,10 +27,6 @@ class MemoryStore(MemoryState, Store):
 
     def open_driver(self) -> MemoryDriverSession:
         return MemoryDriverSession(self)
-
-    @contextmanager
-    def open_messages(self) -> Iterator[MemoryMessageSession]:
-        yield MemoryMessageSession(self)
 
     @contextmanager
     def open_changes(self) -> Iterator[MemoryChangeSession]:

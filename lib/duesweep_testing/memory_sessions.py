@@ -192,56 +192,7 @@ def _note_changed(sweep: MemorySweep) -> None:
     sweep.attempts_changed = True
 
 
-class MemoryMessageSession(MemoryTaskSession):
-    """A session for one message at a time, on the same dictionaries."""
-
-    def store(self, message: NewMessage) -> str:
-        text = message.stored_headers
-        if text is None:
-            headers = set_forward_destination(message.headers, message.destination)
-            text = write_json(headers)
-        row = DelayedRow(headers=text, body=message.body, due=message.due)
-        with self.transaction():
-            self.enlist(partial(self._store.rows.update, {row.key: row}))
-        return row.key
-
-    def fetch_next_due(self) -> Message | None:
-        store, now = self._store, self._store.now
-        with store.changed:
-            for row in sorted(store.rows.values(), key=lambda row: row.due_us or 0):
-                counter = store.attempts.get(row.key)
-                is_eligible = counter is None or counter.next_attempt_at <= micros(now)
-                is_free = store.holders.get(row.key, self) is self
-                if is_free and row.is_due(now) and is_eligible:
-                    self._locked.append(row.key)
-                    store.holders[row.key] = self
-                    return message(row, counter.attempts if counter else 0)
-        return None
-
-    def remove(self, message: Message) -> bool:
-        store = self._store
-        if message.key not in store.rows:
-            return False
-        with self.transaction():
-            self.enlist(partial(store.rows.pop, message.key))
-            self.enlist(partial(store.attempts.pop, message.key, None))
-        return True
-
-    def raise_failure_count(self, message: Message) -> bool:
-        store = self._store
-        if message.key not in store.rows:
-            return False
-        counter = self._counter(message, MessageError("It was not delivered"), 0)
-        with self.transaction():
-            self.enlist(partial(store.attempts.update, {message.key: counter}))
-        return True
-
-    def next_due(self) -> datetime | None:
-        dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]
-        return min(dues, default=None)
-
-
-class MemoryChangeSession(MemoryMessageSession, OperatorTask):
+class MemoryChangeSession(MemoryTaskSession, OperatorTask):
     """An operator's command. A lock key is the message's key."""
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
@@ -289,11 +240,20 @@ class MemoryChangeSession(MemoryMessageSession, OperatorTask):
     ) -> Sequence[str]:
         keys = []
         for change, new in messages:
-            key = self.store(new)
+            key = self._put(new)
             stored = change._replace(new_key=key, due_after=micros(new.due))
             self._journal(run, stored, server_us)
             keys.append(key)
         return keys
+
+    def _put(self, message: NewMessage) -> str:
+        text = message.stored_headers
+        if text is None:
+            headers = set_forward_destination(message.headers, message.destination)
+            text = write_json(headers)
+        row = DelayedRow(headers=text, body=message.body, due=message.due)
+        self.enlist(partial(self._store.rows.update, {row.key: row}))
+        return row.key
 
     def journal_changes(self, run: SweepRun, changes: Sequence[Change], server_us: int) -> None:
         for change in changes:

@@ -12,7 +12,6 @@ from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store, operators_of
-from duesweep.stores.messages import MessageSession
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Forwarded, Moved, Table, TaskSession
@@ -78,7 +77,7 @@ class _RollbackError(Exception):
 
 
 @contextmanager
-def roll_back(session: TaskSession | MessageSession | OperatorTask) -> Iterator[None]:
+def roll_back(session: TaskSession | OperatorTask) -> Iterator[None]:
     """A transaction (nested: a savepoint) that is rolled back at the end of the block."""
     with suppress(_RollbackError), session.transaction():
         yield

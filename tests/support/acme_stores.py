@@ -87,5 +87,3 @@ class HalfAStore:
 
 class StrangeStore(HalfAStore, base.Store):
     """All required parts, without a dialect. It expects its tables to exist."""
-
-    open_messages = print

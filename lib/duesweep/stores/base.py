@@ -2,8 +2,8 @@
 
 A *task's session* (task.py) claims a batch of messages and finishes it, on one connection, in one
 transaction. A *driver's session* finds due messages (due.py), opens and closes sweeps (sweeps.py),
-and hands their journal to settle (journal.py, binding.py). messages.py has one message at a time,
-people.py and leftovers.py have what operators' commands need. A store inherits from these classes,
+and hands their journal to settle (journal.py, binding.py). people.py and leftovers.py have what
+operators' commands need. A store inherits from these classes,
 so it has their answers if it does not give its own.
 """
 
@@ -19,7 +19,6 @@ from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due
 from duesweep.stores.journal import Journal
 from duesweep.stores.leftovers import Leftovers
-from duesweep.stores.messages import MessageSession
 from duesweep.stores.people import OperatorTask, People
 from duesweep.stores.sweeps import Sweeps
 from duesweep.stores.task import TaskSession
@@ -106,9 +105,6 @@ class Store(Protocol):
 
     def open_driver(self) -> DriverSession:
         """A session for the driver."""
-
-    def open_messages(self) -> AbstractContextManager[MessageSession]:
-        """A session for one message at a time."""
 
     def set_up_infrastructure(self) -> None:
         """Create missing parts of the store, such as tables; part of the command `setup`. A

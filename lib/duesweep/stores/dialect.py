@@ -2,19 +2,19 @@
 
 Nothing else asks which server it is. Statements have the same names in every dialect.
 """
-# ruff: noqa: ARG002, B027 - no dialect needs all that another one does
+# ruff: noqa: ARG002 - no dialect needs all that another one does
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
+from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
-from duesweep.core.message import Address, Failed, Message
+from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, HiddenRows, Session
@@ -22,9 +22,9 @@ from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.summary import Lateness
-from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import Forwarded, LeftAlone, Selection, Table
-from duesweep.stores.tombstone import Tombstones
+
+if TYPE_CHECKING:
+    from duesweep.stores.sql_task import SqlTask
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 
@@ -101,118 +101,6 @@ class Location:
 def journal_tables(beside: Any) -> dict[str, Any]:
     """duesweep's own tables next to a delayed table."""
     return {name: replace(beside, table=f"duesweep_{name}") for name in JOURNAL_TABLES}
-
-
-@dataclass(frozen=True, slots=True)
-class Locked:
-    """Rows that a claim has locked or removed; of the other claim keys, what `Claim` says."""
-
-    rows: Sequence[Any] = ()
-    unread: Sequence[str] = ()
-    skipped: int = 0
-    gone: int = 0
-    later: int = 0
-
-
-class Begun(NamedTuple):
-    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
-
-    server_us: int
-    paused: tuple[str, ...]
-
-
-class Claims(ABC):
-    """How a task's session finds and locks rows, and its memory of them. `can_move`: it can
-    put rows into queues itself.
-    """
-
-    can_move: bool = False
-
-    @abstractmethod
-    def __init__(self, session: Any, location: Location, delayed: Any) -> None: ...
-
-    @abstractmethod
-    def lock(
-        self,
-        run: SweepRun,
-        claim_keys: Sequence[str],
-        paused: Sequence[str],
-        left_alone: LeftAlone,
-    ) -> Locked:
-        """Lock due rows, at most one a claim key; skip rows that others hold. Rows in back-off may
-        be among them. `paused` are patterns of destinations.
-        """
-
-    def select(
-        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone
-    ) -> Selection:
-        """As `TaskSession.select`."""
-        raise UnusualBatchError("the store moves no messages")
-
-    def move(
-        self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]
-    ) -> tuple[Begun, Tombstones, Locked]:
-        """Move due messages into their queues, in a batch that this or `select` begins, and at the
-        time that it returns. Raises `UnusualBatchError` as `TaskSession.move`.
-        """
-        raise UnusualBatchError("the store moves no messages")
-
-    @abstractmethod
-    def remove(self, messages: Sequence[Message]) -> int:
-        """Remove claimed messages; how many there were."""
-
-    def claim_key(self, message: Message) -> str:
-        """The claim key by which a claimed message is found again."""
-        return message.key
-
-    # Messages to which a claim key of their Due must not lead again.
-
-    def committed(self) -> None:
-        """The transaction of a batch is committed."""
-
-    # Facts of a claimed message that only this dialect writes down.
-
-    @abstractmethod
-    def fail(self, failed: Failed) -> Values:
-        """Of one that fails, for its retry counter."""
-
-    @abstractmethod
-    def stored(self, message: Message) -> Values:
-        """Of one that leaves for good: headers and body, unless the server copies them."""
-
-    # One message at a time, and operators' commands. `zone` is the writers'.
-
-    @abstractmethod
-    def lock_next(self, zone: str | None) -> Sequence[Any]:
-        """Lock the row that has been due for the longest and is eligible, if any."""
-
-    @abstractmethod
-    def is_there(self, message: Message) -> bool:
-        """Lock a message that was fetched, unless it is gone."""
-
-    @abstractmethod
-    def store(self, message: NewMessage, zone: str | None) -> str:
-        """Store a message as the transport does; its key."""
-
-    @abstractmethod
-    def put_back(
-        self, messages: Sequence[NewMessage], zone: str | None
-    ) -> Sequence[tuple[str, int]]:
-        """Store messages; their keys, and the instants in microseconds at which they are due."""
-
-    @abstractmethod
-    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
-        """Lock rows whatever their Due; skip rows that others hold."""
-
-    @abstractmethod
-    def count_present(self, lock_keys: Sequence[str]) -> int:
-        """How many of these rows are there, locked or not."""
-
-    @abstractmethod
-    def set_due(
-        self, messages: Sequence[tuple[Message, datetime]], zone: str | None
-    ) -> Mapping[str, int]:
-        """Give messages that are held new Dues. Returns the instants, in microseconds, by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,12 +216,12 @@ class Dialect(ABC):
     to tasks. A session that is typed as any is one of its own.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
-    `claims`: how a task's session claims from a delayed table.
+    `task`: the session of a slice.
     """
 
     statements: ClassVar[str]
     tables: ClassVar[Tables]
-    claims: ClassVar[type[Claims]]
+    task: ClassVar[type["SqlTask"]]
 
     @abstractmethod
     def connect(self, dsn: str, limits: Limits) -> Session:
@@ -406,31 +294,6 @@ class Dialect(ABC):
         """Each slice's number, and the (Due, place) from which and before which it goes. `ends` are
         rows of `plan_bounds`, one for each slice and the last; none: one slice from `since` on.
         """
-
-    # Batches.
-
-    @abstractmethod
-    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
-        """How many messages a sweep has exhausted; its other slices wait to count until this
-        transaction ends. None: another one has been counting for too long.
-        """
-
-    @abstractmethod
-    def late(self, late_ms: Sequence[int]) -> object:
-        """The lateness of a batch's messages, in milliseconds, as it is kept."""
-
-    @abstractmethod
-    def execute_rows(
-        self, session: Any, name: str, same: Mapping[str, object], rows: Sequence[Values]
-    ) -> None:
-        """Run the named statement for each of these rows, with the values that all share."""
-
-    def not_removed(self, text: str, advice: str) -> StoreError:
-        """Why claimed rows are still there: a trigger kept them, and will do so again."""
-        return StoreError(text, transient=False, advice=advice)
-
-    def expect_no_idle_client(self, session: Session) -> None:
-        """Let the server end a transaction whose client sends nothing for long, if it can."""
 
     # Due.
 

@@ -1,7 +1,9 @@
 """A session for an operator's command on a relational store."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import Self
 
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.errors import StoreError
@@ -15,20 +17,33 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Claim
 
 
-class SqlChanges(SqlTask, OperatorTask):
-    """Holds messages whatever their Due, and journals its changes to them."""
+class SqlChanges(OperatorTask):
+    """Holds messages whatever their Due, by a slice's session, and journals its changes to them."""
+
+    def __init__(self, task: SqlTask) -> None:
+        self.source = task.source
+        self._task = task
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._task.__exit__(*error)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self._task.transaction()
 
     def hold(self, run: SweepRun, lock_keys: Sequence[str]) -> Claim:
-        server_us, paused = self._begin(run)
+        server_us, paused = self._task.begin(run)
         if not lock_keys:
             return Claim((), server_us, paused=paused)
-        rows = self._claims.hold(lock_keys, run.horizon.zone)
+        rows = self._task.hold(lock_keys, run.horizon.zone)
         missing = len(lock_keys) - len(rows)
         # After the lock, in a statement of its own: rows that others hold are there, the rest is
         # gone.
-        present = self._claims.count_present(lock_keys) if missing else len(rows)
+        present = self._task.count_present(lock_keys) if missing else len(rows)
         skipped = min(missing, max(0, present - len(rows)))
-        messages = self._messages(rows, in_back_off=True)
+        messages = self._task.messages(rows, in_back_off=True)
         return Claim(tuple(messages), server_us, skipped=skipped, gone=missing - skipped)
 
     def cancel(self, run: SweepRun, messages: Sequence[Message], server_us: int) -> None:
@@ -36,18 +51,18 @@ class SqlChanges(SqlTask, OperatorTask):
             return
         same = {"sweep_id": run.sweep_id, "changed_us": server_us}
         rows = [
-            {**described, "due_before_us": m.instant_us, **self._claims.stored(m)}
+            {**described, "due_before_us": m.instant_us, **self._task.stored(m)}
             for m, described in zip(messages, self._described(messages), strict=True)
         ]
-        self._dialect.execute_rows(self._statements, "journal_cancelled", same, rows)
-        self._remove(messages)
+        self._task.write_rows("journal_cancelled", same, rows)
+        self._task.remove(messages)
 
     def reschedule(
         self, run: SweepRun, messages: Sequence[tuple[Message, datetime]], server_us: int
     ) -> None:
         if not messages:
             return
-        instants = self._claims.set_due(messages, run.horizon.zone)
+        instants = self._task.set_due(messages, run.horizon.zone)
         if len(instants) != len(messages):
             raise StoreError(
                 f"{self.source} changed {len(instants)} of {len(messages)} rows that this command "
@@ -64,7 +79,7 @@ class SqlChanges(SqlTask, OperatorTask):
     def put_back(
         self, run: SweepRun, messages: Sequence[tuple[Change, NewMessage]], server_us: int
     ) -> Sequence[str]:
-        stored = self._claims.put_back([new for _, new in messages], run.horizon.zone)
+        stored = self._task.put_back([new for _, new in messages], run.horizon.zone)
         changes = [
             change._replace(new_key=key, due_after=due_us)
             for (change, _), (key, due_us) in zip(messages, stored, strict=True)
@@ -86,16 +101,16 @@ class SqlChanges(SqlTask, OperatorTask):
             }
             for each, change in zip(described, changes, strict=True)
         ]
-        self._dialect.execute_rows(self._statements, "journal_changes", same, rows)
+        self._task.write_rows("journal_changes", same, rows)
 
     def _postpone(self, instants: dict[str, int]) -> None:
         """Let messages in back-off be tried again at their new Dues."""
         source = {"source": self.source}
         rows = [
-            {"message_key": key, "new_due": self._dialect.moment(instant_of(instant_us))}
+            {"message_key": key, "new_due": self._task.dialect.moment(instant_of(instant_us))}
             for key, instant_us in instants.items()
         ]
-        self._dialect.execute_rows(self._statements, "postpone_attempts", source, rows)
+        self._task.write_rows("postpone_attempts", source, rows)
 
     def _described(self, messages: Iterable[Message]) -> list[Values]:
         """The columns of the journal that do not depend on the outcome."""
@@ -104,7 +119,7 @@ class SqlChanges(SqlTask, OperatorTask):
                 "message_key": m.key,
                 "message_id": storable_or_none(m.message_id),
                 "message_type": storable_or_none(m.message_type),
-                "destination": self._destination_of(m),
+                "destination": self._task.destination_of(m),
                 "attempts": m.attempts,
                 "body_bytes": m.body_bytes,
             }

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from duesweep.core.errors import RefusedStatementError, SweepClosedError, SweepStoppedError
 from duesweep.core.policy import Pause
 from duesweep.drivers.statements import Session
-from duesweep.stores.dialect import Begun, Location, journal_tables
+from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.due import Horizon
 from duesweep.stores.summary import aware
 from duesweep.stores.sweeps import SweepRun
@@ -139,6 +139,13 @@ def refuse_dropped(took: int, source: str) -> None:
             f"The journal of {source} did not take a row, and the server raised no error",
             advice="look for a trigger or a rule on the tables duesweep_… that drops rows",
         )
+
+
+class Begun(NamedTuple):
+    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
+
+    server_us: int
+    paused: tuple[str, ...]
 
 
 def begin_batch(statements: Session, source: str, run: SweepRun, fence: Sequence[Any]) -> Begun:

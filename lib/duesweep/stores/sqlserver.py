@@ -5,7 +5,7 @@ A Due travels as text that is exact to the tick of a `datetime`; see batch.sql.
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import StoreError, TransactionLostError
+from duesweep.core.errors import StoreError
 from duesweep.core.message import Message
 from duesweep.core.policy import Limits
 from duesweep.core.world import micros
@@ -29,8 +29,8 @@ from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, Location, Values, batches_lock, numbered
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
-from duesweep.stores.sqlserver_claims import ClaimsByDue, listed, lock_key
-from duesweep.stores.summary import Lateness, lateness_of, packed
+from duesweep.stores.sqlserver_task import SqlServerTask, listed, lock_key
+from duesweep.stores.summary import Lateness, lateness_of
 
 # The first and the last `datetime`.
 _FIRST = "1753-01-01 00:00:00.000"
@@ -43,7 +43,7 @@ class SqlServer(Dialect):
 
     statements = "sqlserver"
     tables = SQL_SERVER_TABLES
-    claims = ClaimsByDue
+    task = SqlServerTask
 
     def connect(self, dsn: str, limits: Limits) -> SqlServerSession:
         return connect(dsn, limits)
@@ -146,35 +146,6 @@ class SqlServer(Dialect):
         if kind.raise_counters is not None:
             attempts = row.attempts
         return kind.read_message(self.key(row), due_us, due_us, row, attempts)
-
-    def count_exhausted(self, session: Session, sweep_id: UUID) -> int | None:
-        lock = self.lock(f"{batches_lock(sweep_id)}/exhausted")
-        row = session.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
-        return None if row.answer < 0 else int(row.exhausted)
-
-    def late(self, late_ms: Sequence[int]) -> object:
-        """Packed, since there are no arrays."""
-        return packed(late_ms)
-
-    def execute_rows(
-        self,
-        session: SqlServerSession,
-        name: str,
-        same: Mapping[str, object],
-        rows: Sequence[Values],
-    ) -> None:
-        """One after the other; with one preparation, unless they have bodies, whose lengths have to
-        be declared.
-        """
-        if rows and "body" in rows[0]:
-            for row in rows:
-                session.execute(name, **same, **row)
-        else:
-            session.execute_many(name, [{**same, **row} for row in rows])
-
-    def not_removed(self, text: str, advice: str) -> StoreError:
-        """Or another session ignored the locks, as on servers that have no such hints."""
-        return TransactionLostError(text, advice=advice)
 
 
 SQL_SERVER = SqlServer()

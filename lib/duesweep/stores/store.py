@@ -8,7 +8,7 @@ from duesweep.stores.dialect import Location
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.sql_changes import SqlChanges
 from duesweep.stores.sql_driver import SqlDriver
-from duesweep.stores.sql_task import SqlMessages, SqlTask
+from duesweep.stores.sql_task import SqlTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +33,10 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
         refuse_distributed(self.source, mode)
 
     def open_task(self) -> SqlTask:
-        return SqlTask(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        return self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
 
     def open_changes(self) -> SqlChanges:
-        return SqlChanges(self.dialect.connect(self.dsn, self.timeouts.task), self)
-
-    def open_messages(self) -> SqlMessages:
-        return SqlMessages(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        return SqlChanges(self.open_task())
 
     def open_driver(self) -> SqlDriver:
         return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)

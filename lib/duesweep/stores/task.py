@@ -89,11 +89,16 @@ class TaskSession(Protocol):
     """One task's session: the batch contract. Not thread-safe. Methods after `end_slice` have an
     answer that most stores leave as it is.
 
-    `can_move`: it has the methods `select`, `move` and `finish_moved`, and its server can do it. A
-    class that changes `claim` has to bring its own: it does not inherit them unawares.
+    `can_move`: it has the methods `select`, `move` and `finish_moved`, and its server can do it.
     """
 
     can_move: bool = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # A class that claims in its own way is asked for that, unless it also moves in its own.
+        if "claim" in vars(cls) and "move" not in vars(cls):
+            cls.can_move = False
 
     def transaction(self) -> AbstractContextManager[None]:
         """The transaction in which a batch is claimed and finished; nested, a savepoint."""

@@ -81,7 +81,7 @@ class Batches:
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._delivery = SliceDelivery(queue, self._clock, destinations)
         self._unusual = unusual
-        self._can_move = context.may_move and _moves(store)
+        self._can_move = context.may_move and store.can_move
 
     def forms(self) -> Iterator[Form]:
         """The forms to try for a batch, one after the other; the last one never returns None."""
@@ -234,12 +234,3 @@ def _staying(result: BatchResult) -> Iterator[Message]:
     yield from result.left
     for failed in result.failed:
         yield failed.message
-
-
-def _moves(store: TaskSession) -> bool:
-    """Whether the session may run the moved form: the class that has its `claim` also has its
-    `move`. A store that derives from another one, and claims in its own way, has to be asked for
-    its claims.
-    """
-    owner = next(kind for kind in type(store).__mro__ if "claim" in vars(kind))
-    return store.can_move and "move" in vars(owner)

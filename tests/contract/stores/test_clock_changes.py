@@ -13,6 +13,7 @@ from duesweep.core.message import BatchResult, Exhausted
 from duesweep.core.world import StoreClock, late_ms, micros
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry
+from duesweep_transport.messages import one_message_at_a_time
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.endpoint import Endpoint
 
@@ -43,7 +44,10 @@ def test_instants_are_those_of_the_writers_zone_on_their_day(
         rows = []
         for noon in noons:
             rows += subject.load([steps.row(subject, due=_stored(endpoint, noon))])
-            with subject.store.open_driver() as driver, subject.store.open_messages() as messages:
+            with (
+                subject.store.open_driver() as driver,
+                one_message_at_a_time(subject.store) as messages,
+            ):
                 (upcoming, at) = driver.due.next_due(driver.due.horizon()), messages.next_due()
                 assert upcoming.due == at == noon
         with subject.store.open_driver() as driver:

@@ -13,9 +13,9 @@ import pytest
 from duesweep.core.errors import MessageError, TransactionLostError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import Slicing
+from duesweep.drivers.postgresql.session import connect
 from duesweep.stores.kinds import json_message
-from duesweep.stores.postgresql import ClaimsByKey
-from duesweep.stores.sql_task import SqlTask
+from duesweep.stores.postgresql_task import PostgreSqlTask
 from duesweep.stores.store import SqlStore
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Claim, Forwarded, LeftAlone, Moved
@@ -105,7 +105,7 @@ def test_usual_messages_go_through_the_moved_form_alone(
     for forward in forwards:
         endpoint.delay(headers=json.dumps({"a": "ä", **forward}, **layout))
     context = endpoint.context(sweep__batch_rows=2)
-    monkeypatch.delattr(ClaimsByKey, "lock")
+    monkeypatch.delattr(PostgreSqlTask, "lock")
 
     with context.store.open_driver() as session:
         dispatch_without_settling(context, session)
@@ -120,13 +120,13 @@ def test_usual_messages_go_through_the_moved_form_alone(
 def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_move(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Claiming(SqlTask):
+    class Claiming(PostgreSqlTask):
         def claim(self, run: SweepRun, claim_keys: Sequence[str], *alone: LeftAlone) -> Claim:  # type: ignore[override]
             claimed.extend(claim_keys)
             return super().claim(run, claim_keys, *alone)
 
-    def open_task(store: SqlStore) -> SqlTask:
-        return Claiming(store.dialect.connect(store.dsn, store.timeouts.task), store)
+    def open_task(store: SqlStore) -> PostgreSqlTask:
+        return Claiming(connect(store.dsn, store.timeouts.task), store)
 
     claimed: list[str] = []
     endpoint.set_up("Billing")
@@ -276,7 +276,7 @@ def test_address_with_quotes_goes_through_the_moved_form_alone(
     endpoint.set_up("Billing")
     address = f"{quote}public{quote}.{quote}Billing{quote}"
     endpoint.delay(headers=f'{{"a":"b","{FORWARD_DESTINATION}":"{address}"}}')
-    monkeypatch.delattr(ClaimsByKey, "lock")
+    monkeypatch.delattr(PostgreSqlTask, "lock")
 
     context = endpoint.context()
     with context.store.open_driver() as session:

@@ -10,7 +10,7 @@ import pytest
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.stores.kinds import cut_off, json_message
-from duesweep.stores.sqlserver_claims import ClaimsByDue
+from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
@@ -53,7 +53,7 @@ def test_usual_messages_go_through_the_moved_form_alone(
         for n in range(7)
     )
     context = endpoint.context(sweep__batch_rows=3)
-    monkeypatch.delattr(ClaimsByDue, "lock")
+    monkeypatch.delattr(SqlServerTask, "lock")
 
     _dispatch(context)
 

@@ -8,6 +8,7 @@ from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import ConfigError
 from duesweep.stores.messages import NewMessage
 from duesweep_testing.contract.stores import steps
+from duesweep_transport.messages import one_message_at_a_time
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.sqlserver_server import SqlServerEndpoint
 
@@ -53,7 +54,7 @@ def test_counters_of_another_kind_of_store_in_the_schema_do_no_harm(
 
 def test_stored_message_is_a_timeout_of_no_saga(endpoint: SqlServerEndpoint) -> None:
     store = store_of(endpoint.config())
-    with store.open_messages() as session:
+    with one_message_at_a_time(store) as session:
         due = endpoint.due_in(0) + timedelta(hours=1)
         key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))
 

@@ -20,6 +20,7 @@ from duesweep.stores.task import Forwarded
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.sweeps import move_into, open_sweep
+from duesweep_transport.messages import one_message_at_a_time
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
 from support.postgresql_server import PostgreSqlEndpoint
 
@@ -146,7 +147,7 @@ def test_message_without_a_time_is_never_due_and_noticed(subject: DelayedTableUn
         (notice,) = session.notices()
 
     assert notice.text.startswith(f"1 messages in {endpoint.delayed} have no Time")
-    with subject.store.open_messages() as messages:
+    with one_message_at_a_time(subject.store) as messages:
         assert messages.next_due() is None
     assert subject.waiting() == {key}
 
@@ -193,7 +194,7 @@ def test_message_without_headers_is_poison_that_fails_alone(
 
 def test_stored_message_is_a_timeout_of_no_saga(subject: DelayedTableUnderTest) -> None:
     due = subject.server_time() + timedelta(hours=1)
-    with subject.store.open_messages() as session:
+    with one_message_at_a_time(subject.store) as session:
         key = session.store(NewMessage(None, {"a": "b"}, b"{}", due))
 
     (row,) = subject.endpoint.fetch(

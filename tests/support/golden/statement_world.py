@@ -9,6 +9,7 @@ from duesweep import config as configuration
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, headers_text
+from duesweep_transport.messages import one_message_at_a_time
 from support.commands import run
 from support.endpoint import Endpoint
 
@@ -210,7 +211,7 @@ def use_messages(world: World) -> None:
     """The store's contract for one message at a time, which no command uses."""
     world.store(2)
     store = sweep_context(configuration.load(world.config_file())).store
-    with store.open_messages() as session, session.transaction():
+    with one_message_at_a_time(store) as session, session.transaction():
         for use in (session.raise_failure_count, session.remove):
             message = session.fetch_next_due()
             assert message is not None

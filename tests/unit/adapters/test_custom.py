@@ -104,7 +104,7 @@ CANNOT = "{kind} cannot be made from a StoreSettings"
         (f"{MODULE}:StoreOfNothing", (CANNOT, "it raises builtins.TypeError;")),
         (
             f"{MODULE}:HalfAStore",
-            ("is not a store: it lacks open_messages, set_up_infrastructure, operators;",),
+            ("is not a store: it lacks set_up_infrastructure, operators;",),
         ),
     ],
 )

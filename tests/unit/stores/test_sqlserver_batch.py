@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +16,8 @@ from duesweep.core.message import Failed, Message
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import SQL_SERVER_KINDS
-from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.sqlserver_task import SqlServerTask, lock_key
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import message
 
@@ -32,7 +31,7 @@ RUN = SweepRun(uuid.UUID(int=1), Horizon(NOW, NOW))
 class Server:
     """A session on a delayed table, whose rows have one Due, and on the table of retry counters."""
 
-    is_in_transaction = True
+    is_in_transaction = False
 
     def __init__(self, *stored: str, counters: Sequence[str] = ()) -> None:
         self.stored = list(stored)
@@ -86,12 +85,15 @@ class Server:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        before = self.stored
+        before, is_nested = self.stored, self.is_in_transaction
+        self.is_in_transaction = True
         try:
             yield
         except BaseException:
             self.stored = before
             raise
+        finally:
+            self.is_in_transaction = is_nested
 
 
 def _row(key: str) -> Any:
@@ -115,19 +117,19 @@ def _location() -> Location:
     )
 
 
-def _holding(server: Server, *keys: str) -> ClaimsByDue:
-    """The claims of a session that holds these messages."""
+def _holding(server: Server, *keys: str) -> SqlServerTask:
+    """A session that holds these messages."""
     session: Any = server
-    claims = ClaimsByDue(session, _location(), DELAYED)
-    claims.hold([lock_key(DUE, key) for key in keys], None)
-    return claims
+    task = SqlServerTask(session, _location())
+    task.hold([lock_key(DUE, key) for key in keys], None)
+    return task
 
 
 @pytest.mark.parametrize("stays", [0, 1, 4])
 def test_claimed_messages_are_removed_and_those_that_stay_are_not(stays: int) -> None:
     server = Server(*CLAIMED)
 
-    removed = _holding(server, *CLAIMED).remove([*map(_message, CLAIMED[stays:])])
+    removed = _holding(server, *CLAIMED).delete([*map(_message, CLAIMED[stays:])])
 
     assert (removed, server.stored) == (len(CLAIMED) - stays, CLAIMED[:stays])
 
@@ -135,24 +137,26 @@ def test_claimed_messages_are_removed_and_those_that_stay_are_not(stays: int) ->
 def test_message_that_came_before_the_claimed_ones_is_not_removed() -> None:
     server = Server("1", *CLAIMED)
 
-    removed = _holding(server, *CLAIMED).remove([*map(_message, CLAIMED)])
+    removed = _holding(server, *CLAIMED).delete([*map(_message, CLAIMED)])
 
     assert (removed, server.stored) == (len(CLAIMED), ["1"])
 
 
 def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed() -> None:
     server = Server("1", "2", "3")
-    claims = _holding(server, "1", "2")
+    task = _holding(server, "1", "2")
     alone = {DUE: {"1"}}
     failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
     # A batch that is rolled back is claimed again, with its failed messages.
-    claims.fail(failed)
-    claims.lock(RUN, [DUE, DUE], (), alone)
+    with suppress(ZeroDivisionError), task.transaction():
+        task.failure(failed)
+        raise ZeroDivisionError
+    task.lock(RUN, [DUE, DUE], (), alone)
     assert server.excluded == {"1"}
-    claims.fail(failed)
-    claims.committed()
-    claims.lock(RUN, [DUE], (), alone)
+    with task.transaction():
+        task.failure(failed)
+    task.lock(RUN, [DUE], (), alone)
     assert server.excluded == {"1", "2"}
 
 
@@ -161,6 +165,6 @@ def test_counter_of_a_claimed_message_is_found_however_many_there_are(others: in
     counters = [*(f"other {n}" for n in range(others)), "7"]
     session: Any = Server("7", counters=counters)
 
-    claim = SqlTask(session, _location()).claim(RUN, [DUE])
+    claim = SqlServerTask(session, _location()).claim(RUN, [DUE])
 
     assert [(one.key, one.attempts) for one in claim.messages] == [("7", 5)]

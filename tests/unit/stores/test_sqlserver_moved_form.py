@@ -5,7 +5,7 @@ unusual batches.
 import json
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
@@ -22,11 +22,10 @@ from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQ
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import SQL_SERVER_KINDS, json_message
-from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver_claims import ClaimsByDue, lock_key
+from duesweep.stores.sqlserver_task import SqlServerTask, lock_key
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import NOBODY, Forwarded, Moved
+from duesweep.stores.task import Forwarded, Moved
 from duesweep_testing.builders import message
 from duesweep_testing.sweeps import move_into
 from support.random_headers import random_headers
@@ -61,10 +60,13 @@ class Server:
     queues: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     inserts: list[str] = field(default_factory=list)
     trips: int = 0
-    is_in_transaction = True
+    is_in_transaction = False
 
     def named(self, _: object) -> "Server":
         return self
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def row(self, name: str, /, **_: Any) -> Any:
         assert name == "describe_server"
@@ -134,9 +136,9 @@ def _location(kind: str = "sqlserver") -> Location:
     )
 
 
-def _task(server: Server, kind: str = "sqlserver") -> SqlTask:
+def _task(server: Server, kind: str = "sqlserver") -> SqlServerTask:
     session: Any = server
-    return SqlTask(session, _location(kind))
+    return SqlServerTask(session, _location(kind))
 
 
 def _into(address: Address) -> SqlServerQueueTable:
@@ -145,7 +147,7 @@ def _into(address: Address) -> SqlServerQueueTable:
     )
 
 
-def _move(task: SqlTask, *dues: str) -> Moved:
+def _move(task: SqlServerTask, *dues: str) -> Moved:
     return move_into(task, RUN, [Forwarded(None, dues)], _into)
 
 
@@ -272,18 +274,15 @@ def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
 
 
 def test_failures_of_a_careful_batch_that_was_rolled_back_are_forgotten() -> None:
-    session: Any = Server([_row("1", FIRST)])
-    claims = ClaimsByDue(session, _location(), DELAYED)
-    claims.hold([lock_key(FIRST, "1")], None)
-    claims.fail(Failed(message()._replace(key="1"), DeliveryFailedError("no"), 0))
+    task = _task(Server([_row("1", FIRST)]))
+    task.hold([lock_key(FIRST, "1")], None)
+    task.failure(Failed(message()._replace(key="1"), DeliveryFailedError("no"), 0))
 
     for _ in range(2):
-        selection = claims.select(RUN, [Forwarded(None, [FIRST])], NOBODY)
-        tables = {address: _into(address) for address in selection.addresses}
-        _, moved, _ = claims.move(RUN, selection, tables)
-        claims.committed()
+        with task.transaction():
+            moved = _move(task, FIRST)
 
-        assert moved.keys == ["1"]
+        assert moved.tombstones.keys == ["1"]
 
 
 def test_session_looks_once_at_each_table_for_triggers() -> None:

@@ -50,7 +50,6 @@ _METHODS = (
     "initialise",
     "open_task",
     "open_driver",
-    "open_messages",
     "set_up_infrastructure",
     "operators",
 )

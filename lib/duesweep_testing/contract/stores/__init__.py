@@ -11,9 +11,9 @@ from duesweep_testing.contract.stores.claim_keys import ClaimKeyContract
 from duesweep_testing.contract.stores.finish import FinishContract
 from duesweep_testing.contract.stores.held import HeldContract
 from duesweep_testing.contract.stores.look import LookContract
-from duesweep_testing.contract.stores.messages import MessageContract
 from duesweep_testing.contract.stores.move import MoveContract
 from duesweep_testing.contract.stores.plan import PlanContract
+from duesweep_testing.contract.stores.set_up import SetUpContract
 from duesweep_testing.contract.stores.sweep import AuditContract, StopContract, SweepContract
 
 
@@ -28,7 +28,7 @@ class StoreContract(
     SweepContract,
     StopContract,
     MoveContract,
-    MessageContract,
+    SetUpContract,
     LookContract,
     HeldContract,
     ChangeContract,

@@ -259,10 +259,6 @@ ORDER BY d.{due}
 LIMIT 1
 FOR UPDATE OF d SKIP LOCKED;
 
--- name: find_message
--- Returns a message's key if it is still there. Locks it until this transaction ends; waits for who holds it.
-SELECT d.{id}::text AS id FROM {delayed} d WHERE d.{id} = %(key)s::uuid FOR UPDATE OF d;
-
 -- name: store_message
 -- Stores a message until an instant, as the transport does, and returns its key. The cast to timestamptz
 -- depends on the session's zone, so this must run in the writers'.

@@ -334,13 +334,6 @@ WHERE NOT EXISTS (
   )
 ORDER BY l.due;
 
--- name: find_message
--- Returns a message's key if it is still there with this Due. Locks it until this transaction ends; waits for
--- who holds it.
-SELECT d.{key} AS message_key
-FROM {delayed} d WITH (UPDLOCK, ROWLOCK)
-WHERE d.{due} = {{tick: @due}} AND d.{key} = CONVERT({key_type}, @message_key){collate};
-
 -- name: store_message
 -- Stores a message until an instant, and returns its key.
 INSERT INTO {delayed} (Headers, Body, Due)

@@ -663,10 +663,6 @@ SELECT EXISTS (
     WHERE a.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.id = a.message_key)
 ) AS found;
 
--- name: find_message
--- $1 ?
-SELECT d.id::text AS id FROM "public"."Sales.Orders.Delayed" d WHERE d.id = $1::uuid FOR UPDATE OF d;
-
 -- name: find_pending
 -- $1 ?, $2 ?, $3 ?
 SELECT CASE WHEN d.due >= timestamptz '0001-01-02 00:00:00+00' THEN d.due END AS due

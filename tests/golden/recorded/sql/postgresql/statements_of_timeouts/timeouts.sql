@@ -153,10 +153,6 @@ SELECT EXISTS (
     WHERE a.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = a.message_key)
 ) AS found;
 
--- name: find_message
--- $1 ?
-SELECT d."Id"::text AS id FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Id" = $1::uuid FOR UPDATE OF d;
-
 -- name: find_pending
 -- $1 ?, $2 ?, $3 ?
 SELECT CASE WHEN d."Time" AT TIME ZONE 'UTC' >= timestamptz '0001-01-02 00:00:00+00' THEN d."Time" AT TIME ZONE 'UTC' END AS due

@@ -230,12 +230,6 @@ SELECT CASE WHEN EXISTS (
       )
 ) THEN 1 ELSE 0 END AS found;
 
--- name: find_message
--- due, message_key
-SELECT d.[Id] AS message_key
-FROM [nsb].[dbo].[delayed] d WITH (UPDLOCK, ROWLOCK)
-WHERE d.[Time] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND d.[Id] = CONVERT(uniqueidentifier, ?);
-
 -- name: find_pending
 -- horizon, paused, paused, source
 SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due

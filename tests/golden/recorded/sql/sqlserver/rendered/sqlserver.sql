@@ -727,12 +727,6 @@ SELECT CASE WHEN EXISTS (
       )
 ) THEN 1 ELSE 0 END AS found;
 
--- name: find_message
--- due, message_key
-SELECT d.[RowVersion] AS message_key
-FROM [nsb].[dbo].[delayed] d WITH (UPDLOCK, ROWLOCK)
-WHERE d.[Due] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND d.[RowVersion] = CONVERT(bigint, ?);
-
 -- name: find_pending
 -- horizon, paused, paused, source
 SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due

@@ -473,12 +473,6 @@ SELECT CASE WHEN EXISTS (
       )
 ) THEN 1 ELSE 0 END AS found;
 
--- name: find_message
--- $1 text, $2 text
-SELECT d.[RowVersion] AS message_key
-FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (UPDLOCK, ROWLOCK)
-WHERE d.[Due] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND d.[RowVersion] = CONVERT(bigint, ?);
-
 -- name: find_pending
 -- $1 text, $2 text, $3 text, $4 text
 SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due

@@ -1,4 +1,4 @@
-"""How batches on SQL Server claim and remove: by Due.
+"""A slice's session on SQL Server: messages are claimed and removed by their Due.
 
 The transport's table is a heap with one index, on Due. To find rows by their keys is to look at
 every row of their span of Due, and thousands may share one. So a claim key is a Due, and a batch
@@ -10,27 +10,30 @@ rows removed by key.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from duesweep.core.address import SqlServerTable
-from duesweep.core.errors import UnusualBatchError
+from duesweep.core.errors import StoreError, TransactionLostError, UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import SCANNED_ROWS
 from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.stores.dialect import Begun, Claims, Location, Locked, Values, batches_lock
+from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.kinds import split_headers
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved import Move
-from duesweep.stores.sql_connection import begin_batch
+from duesweep.stores.sql_connection import Begun, begin_batch
+from duesweep.stores.sql_task import Locked, SqlTask
+from duesweep.stores.summary import packed
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Selection, Table
+from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
 from duesweep.stores.tombstone import Tombstones
 
 # This many messages of one Due are removed by their keys, more of them as the Due's first.
@@ -73,23 +76,21 @@ class _OthersRemovedError(Exception):
     """Rows that were not claimed came among the first of a Due: go back, and remove by key."""
 
 
-class ClaimsByDue(Claims):
+class SqlServerTask(SqlTask):
     """It remembers the rows of the claim under way: their Dues, to the tick, find them again. And
     it excludes messages that have to wait, and messages that failed in this session.
     """
 
-    def __init__(
-        self, session: SqlServerSession, location: Location, delayed: SqlServerTable
-    ) -> None:
-        self._statements = session.named(location.names(delayed))
-        self._location = location
-        self._delayed = delayed
+    statements: SqlServerSession
+    can_move = True
+
+    def __init__(self, session: SqlServerSession, location: Location) -> None:
+        super().__init__(session, location)
         # The tables that were found to have no triggers.
         self._without_triggers: set[str] = set()
-        # Others are rewritten on their way.
-        self.can_move = location.kind.columns["Headers"] == "nvarchar"
-        self._source = location.source
-        self._kind = location.kind
+        if self._kind.columns["Headers"] != "nvarchar":
+            # They are rewritten on their way.
+            self.can_move = False
         # Whether the server can delete the first rows of an order.
         self._removes_firsts = bool(session.row("describe_server").deletes_expressions)
         self._claimed: dict[str, Any] = {}
@@ -97,6 +98,20 @@ class ClaimsByDue(Claims):
         self._left_alone: LeftAlone = NOBODY
         self._failed: dict[str, set[str]] = {}
         self._failing: list[Message] = []
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """At the end of a batch's, its failed messages are excluded: once eligible again within
+        this slice, one could consume the claim key of another message.
+        """
+        is_batch = not self.connection.is_in_transaction
+        with super().transaction():
+            yield
+        if is_batch:
+            # Not before: a batch that was rolled back is claimed again.
+            for message in self._failing:
+                self._exclude(message)
+            self._failing = []
 
     # Claim.
 
@@ -107,7 +122,7 @@ class ClaimsByDue(Claims):
         paused: Sequence[str],
         left_alone: LeftAlone,
     ) -> Locked:
-        self._begin(left_alone)
+        self._forget(left_alone)
         wanted, unread = self._narrowed(sorted(claim_keys))
         if not wanted:
             return Locked()
@@ -128,9 +143,9 @@ class ClaimsByDue(Claims):
         since the sweep began.
         """
         skipped = later = 0
-        rows = self._statements.rows(
+        rows = self.statements.rows(
             "explain_unclaimed",
-            source=self._source,
+            source=self.source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
             **listed("excluded", self._excluded_at(missing)),
@@ -162,13 +177,13 @@ class ClaimsByDue(Claims):
 
     def _some_waiting(self) -> int:
         """At least as many as `_waiting` finds, up to the bound; cheap after few failures."""
-        found = {"source": self._source, "most": SCANNED_ROWS}
-        row = self._statements.row("count_some_waiting", **found)
+        found = {"source": self.source, "most": SCANNED_ROWS}
+        row = self.statements.row("count_some_waiting", **found)
         excluded = (*self._left_alone.values(), *self._failed.values())
         return int(row.waiting) + sum(map(len, excluded))
 
     def _waiting(self, claim_keys: list[str]) -> int:
-        row = self._statements.row("count_waiting", source=self._source, dues=_dues(claim_keys))
+        row = self.statements.row("count_waiting", source=self.source, dues=_dues(claim_keys))
         return int(row.waiting) + len(self._excluded_at(claim_keys))
 
     def _read(
@@ -183,12 +198,12 @@ class ClaimsByDue(Claims):
 
         dialect = self._location.dialect
         likes = [like for each in paused for like in dialect.pausing(self._location, each)]
-        return self._statements.read_while(
+        return self.statements.read_while(
             wanted,
             "claim",
             dues=_dues(claim_keys),
             horizon=bound_text(run.horizon.before),
-            source=self._source,
+            source=self.source,
             paused=json.dumps(likes),
             **listed("excluded", self._excluded_at(claim_keys)),
         )
@@ -196,21 +211,21 @@ class ClaimsByDue(Claims):
     # Move.
 
     def select(
-        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
     ) -> Selection:
         """Lock the span of the claim keys' Dues, if it holds no other messages."""
-        self._begin(left_alone)
+        self._forget(left_alone)
         dues = Counter(due for group in groups for due in group.keys)
         span: Values = {"first": min(dues), "last": max(dues)}
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
-        fence, rows = self._statements.rows_of_each(
+        fence, rows = self.statements.rows_of_each(
             "claim_span",
             ("fence", {"sweep_id": run.sweep_id, "lock": batches_lock(run.sweep_id)}, {}),
             ("set_span", span, {}),
             ("claim_span", {"most": dues.total() + 1}, {}),
         )
-        begun = begin_batch(self._statements, self._source, run, fence)
+        begun = begin_batch(self.statements, self.source, run, fence)
         claimed = Counter(row.due for row in rows)
         if claimed - dues or not self._excluded_at(dues).isdisjoint(r.message_key for r in rows):
             raise UnusualBatchError("other messages also have these Dues")
@@ -230,7 +245,7 @@ class ClaimsByDue(Claims):
         run: SweepRun,  # noqa: ARG002 - the batch has begun
         selection: Selection,
         tables: Mapping[Address, Table],
-    ) -> tuple[Begun, Tombstones, Locked]:
+    ) -> Moved:
         """Move the span."""
         chosen: _Span = selection.rest
         begun, moved, moves = chosen.begun, Tombstones(), []
@@ -240,7 +255,7 @@ class ClaimsByDue(Claims):
             moved.add(move.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
         if moves:
             begun = begun._replace(server_us=self._move_span(chosen.span, moves))
-        return begun, moved, chosen.unclaimed
+        return self.moved(begun, moved, chosen.unclaimed)
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
         """The rows by their destination."""
@@ -287,12 +302,10 @@ class ClaimsByDue(Claims):
         arrived: list[list[Any]] = []
         if len(inserts) > _MANY_DESTINATIONS:
             for insert in inserts:
-                arrived += self._statements.rows_of_each(
-                    "move_span", ("set_span", span, {}), insert
-                )
+                arrived += self.statements.rows_of_each("move_span", ("set_span", span, {}), insert)
             inserts = []
         # One more than were claimed shows that others came.
-        *others, [removed] = self._statements.rows_of_each(
+        *others, [removed] = self.statements.rows_of_each(
             "move_span",
             ("set_span", span, {}),
             *inserts,
@@ -316,7 +329,7 @@ class ClaimsByDue(Claims):
         names = {table.sql for table in tables} - self._without_triggers
         if not names:
             return
-        [found] = self._statements.rows_of_each(
+        [found] = self.statements.rows_of_each(
             "find_triggers", ("find_triggers", {"tables": sorted(names)}, {})
         )
         if found:
@@ -325,7 +338,7 @@ class ClaimsByDue(Claims):
 
     # The memory of a session.
 
-    def _begin(self, left_alone: LeftAlone = NOBODY) -> None:
+    def _forget(self, left_alone: LeftAlone = NOBODY) -> None:
         """Forget the claim before."""
         self._claimed, self._failing, self._left_alone = {}, [], left_alone
 
@@ -335,14 +348,6 @@ class ClaimsByDue(Claims):
     def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
-
-    def committed(self) -> None:
-        """Exclude failed messages: once eligible again within this slice, one could consume
-        the claim key of another message.
-        """
-        for message in self._failing:
-            self._exclude(message)
-        self._failing = []
 
     def _exclude(self, failed: Message) -> None:
         self._failed.setdefault(self.claim_key(failed), set()).add(failed.key)
@@ -357,7 +362,7 @@ class ClaimsByDue(Claims):
             for key in excluded.get(due, ())
         }
 
-    def fail(self, failed: Failed) -> Values:
+    def failure(self, failed: Failed) -> Values:
         self._failing.append(failed.message)
         seconds, milliseconds = divmod(int(failed.retry_seconds * 1_000), 1_000)
         return {
@@ -372,13 +377,38 @@ class ClaimsByDue(Claims):
         headers, text = self._kind.stored_headers(message, stored)
         return {"headers": headers, "headers_text": text, "body": message.body}
 
+    # Counts and rows of the journal.
+
+    def count_exhausted(self, sweep_id: UUID) -> int | None:
+        lock = self.dialect.lock(f"{batches_lock(sweep_id)}/exhausted")
+        row = self.statements.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
+        return None if row.answer < 0 else int(row.exhausted)
+
+    def late(self, late_ms: Sequence[int]) -> object:
+        """Packed, since there are no arrays."""
+        return packed(late_ms)
+
+    def write_rows(self, name: str, same: Mapping[str, object], rows: Sequence[Values]) -> None:
+        """One after the other; with one preparation, unless they have bodies, whose lengths have to
+        be declared.
+        """
+        if rows and "body" in rows[0]:
+            for row in rows:
+                self.statements.execute(name, **same, **row)
+        else:
+            self.statements.execute_many(name, [{**same, **row} for row in rows])
+
     # Remove.
 
-    def remove(self, messages: Sequence[Message]) -> int:
-        self._statements.require_transaction()
+    def not_removed(self, text: str, advice: str) -> StoreError:
+        """Or another session ignored the locks, as on servers that have no such hints."""
+        return TransactionLostError(text, advice=advice)
+
+    def delete(self, messages: Sequence[Message]) -> int:
+        self.statements.require_transaction()
         if self._kind.has_indexed_key:
             keys = listed("keys", (message.key for message in messages))
-            return self._statements.execute("remove_by_id", **keys)
+            return self.statements.execute("remove_by_id", **keys)
         gone, claimed = self._by_due(m.key for m in messages), self._by_due(self._claimed)
         few: list[tuple[str, str]] = []
         removed = 0
@@ -400,9 +430,9 @@ class ClaimsByDue(Claims):
         ones that stay, unless others have come among them.
         """
         kept = json.dumps([*staying, *self._excluded_at([due])])
-        with suppress(_OthersRemovedError), self._statements.transaction():
-            rows = self._statements.rows(
-                "remove_first", source=self._source, rows=len(keys), due=due, kept=kept
+        with suppress(_OthersRemovedError), self.statements.transaction():
+            rows = self.statements.rows(
+                "remove_first", source=self.source, rows=len(keys), due=due, kept=kept
             )
             if {str(row.message_key) for row in rows} != keys:
                 raise _OthersRemovedError
@@ -412,24 +442,14 @@ class ClaimsByDue(Claims):
     def _remove_by_key(self, messages: Sequence[tuple[str, str]]) -> int:
         if not messages:
             return 0
-        return self._statements.execute("remove", messages=_places(messages))
+        return self.statements.execute("remove", messages=_places(messages))
 
     # One message at a time, and operators' commands. Dues are UTC's, whatever the zone.
 
     def lock_next(self, zone: str | None) -> Sequence[Any]:  # noqa: ARG002
-        rows = self._statements.rows("fetch_next_due", source=self._source)
+        rows = self.statements.rows("fetch_next_due", source=self.source)
         self._remember(rows)
         return rows
-
-    def is_there(self, message: Message) -> bool:
-        row = self._claimed.get(message.key)
-        if row is None:
-            return False
-        found = {"message_key": message.key, "due": row.due}
-        return bool(self._statements.rows("find_message", **found))
-
-    def store(self, message: NewMessage, zone: str | None) -> str:  # noqa: ARG002
-        return self._store(message, message.due)
 
     def put_back(
         self,
@@ -446,24 +466,24 @@ class ClaimsByDue(Claims):
 
     def _store(self, message: NewMessage, due: datetime) -> str:
         text = due_text(due, "milliseconds")
-        return self._location.store_row(self._statements, message, text)
+        return self._location.store_row(self.statements, message, text)
 
     def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:  # noqa: ARG002
-        self._begin()
+        self._forget()
         if self._kind.has_indexed_key:
-            rows = self._statements.rows("hold_by_id", **listed("keys", lock_keys))
+            rows = self.statements.rows("hold_by_id", **listed("keys", lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
-            rows = self._statements.rows("hold", messages=places)
+            rows = self.statements.rows("hold", messages=places)
         self._remember(rows)
         return rows
 
     def count_present(self, lock_keys: Sequence[str]) -> int:
         if self._kind.has_indexed_key:
-            row = self._statements.row("count_present_by_id", **listed("keys", lock_keys))
+            row = self.statements.row("count_present_by_id", **listed("keys", lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
-            row = self._statements.row("count_present", messages=places)
+            row = self.statements.row("count_present", messages=places)
         return int(row.present)
 
     def set_due(
@@ -475,7 +495,7 @@ class ClaimsByDue(Claims):
         ticks = {message.key: bound_text(due) for message, due in messages}
         if self._kind.has_indexed_key:
             changed = sum(
-                self._statements.execute("reschedule_by_id", message_key=key, new_due=tick)
+                self.statements.execute("reschedule_by_id", message_key=key, new_due=tick)
                 for key, tick in ticks.items()
             )
         else:
@@ -483,7 +503,7 @@ class ClaimsByDue(Claims):
                 {"due": self.claim_key(message), "key": message.key, "new_due": ticks[message.key]}
                 for message, _ in messages
             ]
-            changed = self._statements.execute("reschedule", messages=json.dumps(places))
+            changed = self.statements.execute("reschedule", messages=json.dumps(places))
         instants = {key: micros(due_of(tick)) for key, tick in ticks.items()}
         return instants if changed == len(messages) else {}
 
