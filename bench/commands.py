@@ -29,7 +29,8 @@ from duesweep.ledger.rows import SWEEPS, TOMBSTONES
 from duesweep.operations.maintain import maintain as maintain_ledger
 from duesweep.operations.opening import opened_engine
 from duesweep.operations.setup import set_up
-from duesweep.sweep.sweep import InProcessEngine, sweep
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.sweep import sweep
 
 
 def ticks_options(parser: ArgumentParser) -> None:

@@ -29,7 +29,8 @@ from duesweep.drivers.statements import statement  # noqa: TID251 - creates its 
 from duesweep.operations.demo.folder import write_config
 from duesweep.operations.demo.traffic import ENDPOINT, Traffic, generate
 from duesweep.operations.setup import set_up
-from duesweep.sweep.sweep import InProcessEngine, sweep
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.sweep import sweep
 
 if TYPE_CHECKING:
     import pyodbc

@@ -18,7 +18,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from duesweep.operations.demo.server import EmbeddedServer
-from duesweep.sweep.sweep import InProcessEngine
+from duesweep.sweep.in_process import InProcessEngine
 from support.ports import free_port
 from support.postgresql_server import endpoint_in_postgresql
 from support.services import is_missing
@@ -26,7 +26,7 @@ from support.services import is_missing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.sweep.sweep import Engine
+    from duesweep.sweep.job import Engine
     from support.endpoint import Endpoint
     from support.ledger_reader import LedgerReader
     from support.rabbitmq.broker import Broker

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.address import quote_name
 from duesweep.stores.dialect import JOURNAL_TABLES
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from duesweep.config.adapters.endpoint import tracing as made_tracing
 from duesweep.core.errors import ConfigError
 from duesweep.stores.due import Due, Slices
-from duesweep.sweep.job import Job, Tracing
-from duesweep.sweep.sweep import Engine, InProcessEngine
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine, Job, Tracing
 from duesweep.sweep.traces import OtlpTracing
 from support.endpoint import Endpoint
 from support.otlp import Collector, attributes, collecting

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
+from duesweep.core import policy
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import LedgerError, StoreError
 from duesweep.ledger.ledger import Ledger
@@ -16,7 +17,7 @@ from duesweep.stores.due import Slices
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep import settle
+from duesweep.sweep import in_process, settle
 from duesweep.sweep import sweep as pipeline
 from duesweep.sweep.slice import Slice
 from duesweep.sweep.spark import SparkEngine
@@ -42,7 +43,8 @@ WHERE numbered.id = d.id
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "MOST_IN_A_SWEEP", _PART)
+    for module in (policy, in_process, pipeline):
+        monkeypatch.setattr(module, "MOST_IN_A_SWEEP", _PART)
 
 
 def _load(endpoint: Endpoint[Any], count: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from duesweep.core.errors import ExitCode
 from duesweep.operations.demo.server import EmbeddedServer
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.ports import free_port

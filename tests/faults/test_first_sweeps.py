@@ -14,7 +14,7 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.binding import SourceBinding
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

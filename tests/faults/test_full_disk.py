@@ -7,9 +7,9 @@ import pytest
 
 from duesweep.core.errors import LedgerError
 from duesweep.sweep import settle
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ledger_reader import LedgerReader

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.core.policy import BatchLimits, RateLimit, RateLimits, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
-from duesweep.sweep.sweep import slicing
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import run_sweep

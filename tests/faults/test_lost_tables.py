@@ -15,8 +15,7 @@ from duesweep.ledger.base import TABLES
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, open_ledger
 from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
 from duesweep.stores.sql_journal import SqlJournal
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine, SweepContext
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

@@ -22,7 +22,7 @@ from support.ports import free_port
 from support.sweeps import run_sweep
 
 if TYPE_CHECKING:
-    from duesweep.sweep.sweep import Engine
+    from duesweep.sweep.job import Engine
 
 # Each opens a session.
 COMMANDS: Sequence[Sequence[str]] = (

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from duesweep.core.errors import DuesweepError
 from duesweep.ledger.base import TABLES
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.sweep import Engine, InProcessEngine
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine, SweepContext
 from support.endpoint import Endpoint
 from support.faults.power import LEFT, lose_unsynced, note_synced, noting_syncs
 from support.sweeps import run_sweep

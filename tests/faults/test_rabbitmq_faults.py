@@ -21,8 +21,9 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.operations.change import Changed
 from duesweep.operations.handover import hand_over
 from duesweep.queues.rabbitmq import topology
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Engine, InProcessEngine
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader

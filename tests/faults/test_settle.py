@@ -11,8 +11,9 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.ledger import ledger as ledger_module
 from duesweep.stores import sql_journal
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import Engine, InProcessEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.sweeps import await_locks, exit_code, run_sweep

@@ -18,9 +18,8 @@ from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.operations.look import look_at
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import Engine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied

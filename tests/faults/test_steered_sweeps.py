@@ -17,7 +17,7 @@ from duesweep.config.adapters.endpoint import store_of
 from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
 from duesweep.operations.audit import AuditReport
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
 from support.faults.mover import Mover
 from support.ledger_reader import LedgerReader

@@ -11,7 +11,7 @@ from duesweep.config.adapters.endpoint import handover_context
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.operations.handover import Destined, hand_over
 from duesweep.queues.rabbitmq import topology
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
 from support.rabbitmq.broker import Broker

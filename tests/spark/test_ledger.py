@@ -39,8 +39,8 @@ from duesweep.operations.change import Changed, given_by
 from duesweep.operations.errors import ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
+from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import BODY, MESSAGE_TYPE, DelayedRow, Due, delayed_row, message
 from duesweep_testing.memory_ledger import MemoryTables
 from support.endpoint import Endpoint

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from duesweep import config as configuration
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from support.config_files import add_routes
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep

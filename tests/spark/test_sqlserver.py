@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duesweep import config as configuration
+from duesweep.sweep.job import Engine
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import Engine
 from duesweep_testing.builders import delayed_row
 from support import recordings
 from support.config_files import add_routes

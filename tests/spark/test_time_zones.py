@@ -17,8 +17,7 @@ from psycopg.conninfo import make_conninfo
 from duesweep.config.adapters.endpoint import sweep_context
 from duesweep.core.errors import ConfigError
 from duesweep.operations.demo.server import EmbeddedServer
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine, SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from support.commands import run_on_shell
 from support.endpoint import Endpoint

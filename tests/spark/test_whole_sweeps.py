@@ -10,7 +10,7 @@ import pytest
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ConfigError
-from duesweep.sweep.sweep import Engine
+from duesweep.sweep.job import Engine
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 from support.endpoint import ON_BOTH_SERVERS, Endpoint

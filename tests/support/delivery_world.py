@@ -10,7 +10,7 @@ from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
-from duesweep.sweep.waiting import Destinations
+from duesweep.sweep.destinations import Destinations
 from duesweep_testing.builders import DUE, delayed_row, message
 
 

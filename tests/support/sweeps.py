@@ -10,9 +10,10 @@ from duesweep.core.account import SweepReport
 from duesweep.core.policy import Slicing
 from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import Job, SweepContext
+from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.job import Engine, Job, SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Engine, InProcessEngine, Reach, Watch, exit_code, sweep
+from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
 from support.endpoint import Endpoint
 from support.waiting import until
 

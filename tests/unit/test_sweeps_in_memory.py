@@ -14,9 +14,10 @@ from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessage
 from duesweep.core.policy import BatchLimits, BreakerLimits, Retry, Slicing
 from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Job
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
-from duesweep.sweep.sweep import InProcessEngine, sweep
+from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

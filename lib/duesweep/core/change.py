@@ -70,7 +70,7 @@ class DueSpan:
 class MessageFilter:
     """Which messages an operator means. All conditions have to hold; no condition: all messages.
 
-    `destination`, `message_type` and the values of `headers` are patterns (`core.patterns`). A
+    `destination`, `message_type` and the values of `headers` are patterns (`core.routing`). A
     message for the endpoint itself has the name of its own queue as destination. `is_failing`: it
     has failed.
     """

@@ -17,6 +17,8 @@ from duesweep.core.routing import EVERYTHING, fits_destination
 # A key, its size and its place take some 200 bytes in a task, so this bounds a task's plan to about
 # 50 MB. A sweep in process has two of them at once.
 MAX_SLICE_ROWS = 250_000
+# Of a larger backlog, several sweeps are made. The journal holds about 500 MB of one.
+MOST_IN_A_SWEEP = 2_000_000
 # No batch holds its claim longer than about this.
 CLAIM_SECONDS = 5.0
 # How many rows one statement may look at: SQL Server locks a whole table when one statement has
@@ -155,6 +157,12 @@ class Slicing:
         """The number of slices for `found` messages; 1 for no messages."""
         useful = -(-found // self.least_rows)
         return max(1, min(self.slices, useful), -(-found // self.most_rows))
+
+
+def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Slicing:
+    """A slice has a batch at least, and each part of a large backlog has as many as are wanted."""
+    size = max(batch_rows, min(most_rows, MOST_IN_A_SWEEP // slices))
+    return Slicing(slices, least_rows=batch_rows, most_rows=min(MAX_SLICE_ROWS, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +320,7 @@ class Timeouts:
 
     @property
     def task(self) -> Limits:
-        """The limits of a task's session. It never waits for rows, and briefly for tables."""
+        """The limits of a task's session: it waits for a moment for rows, and briefly for tables."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
         idle_seconds = 2 * self.silence_seconds
         return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)

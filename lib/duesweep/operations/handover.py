@@ -27,9 +27,9 @@ from duesweep.queues.base import QueueSession
 from duesweep.stores.base import DriverSession
 from duesweep.stores.due import Horizon
 from duesweep.stores.journal import Unsettled
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Engine, Watch, exit_code, sweep
+from duesweep.sweep.sweep import Watch, exit_code, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)

@@ -25,7 +25,7 @@ from duesweep.core.errors import (
     Problem,
     StoreError,
 )
-from duesweep.core.policy import Pause, Paused
+from duesweep.core.policy import MOST_IN_A_SWEEP, Pause, Paused
 from duesweep.core.result import Result
 from duesweep.core.routing import fits_destination
 from duesweep.ledger.base import local_folder
@@ -167,13 +167,10 @@ def _plan(due: Due, context: SweepContext, horizon: Horizon) -> tuple[Slices | N
     """
     if configuration.has_prepared_session() or always_needs_spark(context):
         return None, None
-    from duesweep.sweep.sweep import (  # noqa: PLC0415 - only if there is work
-        MOST_IN_A_SWEEP,
-        in_process,
-    )
+    from duesweep.sweep.in_process import cut_in_process  # noqa: PLC0415 - only if there is work
 
     most = min(MOST_IN_A_SWEEP, (context.spark_from or MOST_IN_A_SWEEP + 1) - 1)
-    plan = due.plan_at_once(horizon, in_process(context), most)
+    plan = due.plan_at_once(horizon, cut_in_process(context), most)
     if plan is None:
         return None, context.spark_from if context.spark_from == most + 1 else None
     return plan, plan.found
@@ -439,7 +436,7 @@ def plan(endpoint: Endpoint, *, show: Show | None = None) -> Outlook:
 
 
 def _slices_in_process(context: SweepContext, eligible: int) -> int:
-    from duesweep.sweep.sweep import sessions_for  # noqa: PLC0415 - a look does without
+    from duesweep.sweep.in_process import sessions_for  # noqa: PLC0415 - a look does without
 
     return sessions_for(context, eligible)
 

@@ -29,7 +29,7 @@ from duesweep.sweep.job import SweepContext
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from duesweep.sweep.sweep import Engine
+    from duesweep.sweep.job import Engine
 
 _PROCESS = 'set sweep.engine = "process"'
 
@@ -125,7 +125,7 @@ def opened_engine(
     is called when batches are committed.
     """
     # Nothing of a sweep is loaded if none begins.
-    from duesweep.sweep.sweep import InProcessEngine  # noqa: PLC0415
+    from duesweep.sweep.in_process import InProcessEngine  # noqa: PLC0415
 
     if not on_spark and not _writes_ledger(context):
         yield InProcessEngine(progressed=progressed)

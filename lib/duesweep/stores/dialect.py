@@ -1,6 +1,7 @@
 """The location of a relational store, and the texts and rules of its server: its dialect.
 
-Nothing else asks which server it is. Statements have the same names in every dialect.
+Nothing else asks which server it is. Statements that a store calls have the same names in every
+dialect; each has more of its own.
 """
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 

@@ -23,7 +23,7 @@ from duesweep.drivers.postgresql.wire import (
 from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
 from duesweep.stores.messages import NewMessage
-from duesweep.stores.moved import Move
+from duesweep.stores.moved_headers import Move
 from duesweep.stores.sql_connection import begin_batch
 from duesweep.stores.sql_task import Locked, SqlTask
 from duesweep.stores.sweeps import SweepRun

@@ -28,7 +28,7 @@ from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.kinds import split_headers
 from duesweep.stores.messages import NewMessage
-from duesweep.stores.moved import Move
+from duesweep.stores.moved_headers import Move
 from duesweep.stores.sql_connection import Begun, begin_batch
 from duesweep.stores.sql_task import Locked, SqlTask
 from duesweep.stores.summary import packed

@@ -32,8 +32,8 @@ from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
+from duesweep.sweep.destinations import Destinations, Staying
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import Destinations, Waiting
 
 # After this many in a slice the careful form alone is cheaper: an unusual batch is run twice.
 MOST_UNUSUAL = 3
@@ -48,8 +48,8 @@ class BatchEnd:
 
     account: Account
     again: Sequence[str] = ()
-    blocked: Sequence[tuple[Address, Waiting]] = ()
-    others: Sequence[Waiting] = ()
+    blocked: Sequence[tuple[Address, Staying]] = ()
+    others: Sequence[Staying] = ()
 
 
 # Runs a batch. None: it is unusual, so it did nothing.
@@ -115,8 +115,8 @@ class Batches:
                     left=len(result.left),
                 ),
                 [*self._claimed_again(result), *claim.unread],
-                [(message.destination, self._waiting(message)) for message in result.blocked],
-                [self._waiting(message) for message in _staying(result)],
+                [(message.destination, self._staying(message)) for message in result.blocked],
+                [self._staying(message) for message in _not_again(result)],
             )
             if result.claimed:
                 store.finish(job.run, self._slice_number, result, clock.now_us())
@@ -184,9 +184,9 @@ class Batches:
             if (claim_key := self._store.claim_key(message)) != message.key:
                 yield claim_key
 
-    def _waiting(self, message: Message) -> Waiting:
+    def _staying(self, message: Message) -> Staying:
         size = 2 * len(message.headers_text) + message.body_bytes
-        return Waiting(self._store.claim_key(message), message.key, size)
+        return Staying(self._store.claim_key(message), message.key, size)
 
     def _moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
@@ -227,7 +227,7 @@ class Batches:
         return table
 
 
-def _staying(result: BatchResult) -> Iterator[Message]:
+def _not_again(result: BatchResult) -> Iterator[Message]:
     """The messages that no other batch of the slice may claim."""
     yield from result.held
     yield from result.early

@@ -18,7 +18,7 @@ from duesweep.core.message import BatchResult, Delivered, Fault, Message, separa
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Destination, QueueSession
-from duesweep.sweep.waiting import Destinations
+from duesweep.sweep.destinations import Destinations
 
 # The queue gets at least this long to answer, even if the batch has used up its time.
 _LEAST_ANSWER_SECONDS = 1.0

@@ -1,13 +1,14 @@
-"""The parts of a sweep as plain values, and the part that every slice gets; spans, which say how
-long steps took.
+"""The parts of a sweep as plain values, the part that every slice gets, and the contract of an
+engine; spans, which say how long steps took.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
     BatchLimits,
@@ -21,7 +22,7 @@ from duesweep.core.policy import (
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store
-from duesweep.stores.due import Horizon
+from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
 
 if TYPE_CHECKING:
@@ -136,3 +137,29 @@ class Job:
     first_slice: int = 0
     is_stopped: Callable[[], bool] = never
     progressed: Callable[[], object] = _tell_nobody
+
+
+class Engine(Protocol):
+    """Runs all slices of a plan. The guarantee does not depend on it: the store's transactions let
+    any slice run twice, or end anywhere.
+    """
+
+    @property
+    def name(self) -> str:
+        """As `sweeps` and the summary show it."""
+
+    @property
+    def spark(self) -> "SparkSession | None":
+        """The session with which the ledger may be written, or None."""
+
+    @property
+    def without_spark(self) -> Problem | None:
+        """Why Spark does not dispatch, which was to; None: it does, or was not to."""
+
+    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
+        """The plan of a sweep, cut into slices as they suit this engine."""
+
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
+        """Dispatch all slices. Returns why the engine ended before all were done; None if all
+        were.
+        """

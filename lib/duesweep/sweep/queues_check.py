@@ -1,4 +1,5 @@
-"""Stops a sweep whose connection has none of the queues that the store's messages go to.
+"""Stops a sweep whose connection has none of the queues that the store's messages go to, if
+the destination is a column there: in tables of MSMQ and SQL persistence, not of the transports.
 
 Such a connection is a wrong setting, for example a typo in a route. Each message would fail, and an
 MSMQ message would be exhausted at once. So the sweep ends before it claims any message. All stored

@@ -46,9 +46,9 @@ from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.binding import JournalAge, SourceBinding
 from duesweep.stores.journal import Journal, Unsettled
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.destinations import CircuitBreaker
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.waiting import CircuitBreaker
 
 # The most that a journal may hold while the ledger cannot be written. A million dispatched messages
 # take about 250 MB; exhausted messages are stored whole.

@@ -31,8 +31,8 @@ from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
+from duesweep.sweep.destinations import CircuitBreaker, Destinations, Turn
 from duesweep.sweep.job import Job
-from duesweep.sweep.waiting import CircuitBreaker, Destinations, Turn
 
 # With more destinations, this many messages are sorted together.
 _MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000

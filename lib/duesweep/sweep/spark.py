@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from duesweep.core import logs
 from duesweep.core.errors import raise_interruption
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts, slicing
 from duesweep.core.world import Clock
 from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import Store
@@ -22,7 +22,6 @@ from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import CutShort, Job, SweepContext, never
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
-from duesweep.sweep.sweep import slicing
 
 # A fresh cluster has two cores, as it says, until its executors have registered. A task takes a
 # tenth of a second more than its messages.

@@ -1,20 +1,19 @@
-"""One sweep: plan, dispatch, settle; and the engine that dispatches in this process.
+"""One sweep: plan, dispatch, settle.
 
 First, what dead sweeps left is settled. Then the messages that are due by the horizon are planned
-as slices. A sweep that looks ahead has a horizon in the future. The engine dispatches the slices:
-Spark does, or this process. At the end, their journal is settled into the ledger.
+as slices, unless the look before the sweep has planned already. A sweep that looks ahead has a
+horizon in the future. The engine dispatches the slices: Spark (spark.py), or this process
+(in_process.py). At the end, their journal is settled into the ledger.
 
 A large backlog is planned once and swept in parts. Each part is a sweep of its own and settled
 before the next one begins, so the journal is bounded.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
 from duesweep.core import logs
 from duesweep.core.account import (
@@ -31,17 +30,16 @@ from duesweep.core.errors import (
     LedgerError,
     LedgerLockedError,
     NothingDueError,
-    Problem,
     StoreError,
     SweepClosedError,
 )
-from duesweep.core.policy import MAX_SLICE_ROWS, REST_SECONDS, Slicing
+from duesweep.core.policy import MOST_IN_A_SWEEP, REST_SECONDS
 from duesweep.core.world import LEDGER, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
-from duesweep.stores.due import Due, Horizon, Slices
+from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import Attributes, CutShort, Job, SweepContext, Tracing
+from duesweep.sweep.job import Attributes, Engine, Job, SweepContext, Tracing
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
@@ -53,164 +51,8 @@ from duesweep.sweep.settle import (
     settle_first,
     settle_last,
 )
-from duesweep.sweep.slice import ClaimKeys, Slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-class Engine(Protocol):
-    """Runs all slices of a plan. The guarantee does not depend on it: the store's transactions let
-    any slice run twice, or end anywhere.
-    """
-
-    @property
-    def name(self) -> str:
-        """As `sweeps` and the summary show it."""
-
-    @property
-    def spark(self) -> "SparkSession | None":
-        """The session with which the ledger may be written, or None."""
-
-    @property
-    def without_spark(self) -> Problem | None:
-        """Why Spark does not dispatch, which was to; None: it does, or was not to."""
-
-    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
-        """The plan of a sweep, cut into slices as they suit this engine."""
-
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
-        """Dispatch all slices. Returns why the engine ended before all were done; None if all
-        were.
-        """
-
-
-# An interrupted sweep waits at most this long for its current batches.
-_INTERRUPTED_SECONDS = 0.5
-
-
-# A third one takes one more connection, and was not reliably faster on two cores.
-_MOST_SESSIONS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class InProcessEngine:
-    """Runs one slice after the other, each on several sessions at once: while one of them waits for
-    the server, another one works. Reads claim keys over the driver's session. `spark` is for the
-    ledger. `progressed`: see `Job`.
-    """
-
-    name: str = "in-process"
-    spark: "SparkSession | None" = None
-    progressed: Callable[[], object] | None = None
-    without_spark: Problem | None = None
-
-    def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
-        """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
-        cut = in_process(context)
-        plan = due.plan_at_once(horizon, cut, MOST_IN_A_SWEEP)
-        return due.plan(horizon, cut) if plan is None else plan
-
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
-        """Dispatch all slices. A store that fails ends the work of its session, whose reason is
-        journalled; the limits of its waits end a session whose services are silent. Returns an
-        unexpected error, or one of configuration, whose slice counts as cut.
-        """
-        if self.progressed is not None:
-            job = replace(job, progressed=self.progressed)
-        ends: list[CutShort | None] = []
-        numbers = range(len(plan.planned))
-        slices = (_read(due, plan, number) for number in numbers)
-        claim_keys = next(slices, None)
-        while claim_keys is not None:
-            with _working(job, len(ends), claim_keys) as at_work:
-                # While the sessions work, the next slice is read.
-                claim_keys = next(slices, None)
-            ends.append(next(filter(None, [each.result() for each in at_work]), None))
-        return next(filter(None, ends), None)
-
-
-def in_process(context: SweepContext) -> Slicing:
-    """How a plan is cut for a sweep in this process. While its sessions work on a slice, the next
-    one is read, and has to fit into memory too.
-    """
-    return replace(slicing(2, context.limits.rows), slices=1)
-
-
-def sessions_for(context: SweepContext, messages: int) -> int:
-    """How many sessions dispatch a number of messages in this process: no more than batches."""
-    wanted = min(context.slices or _MOST_SESSIONS, _MOST_SESSIONS)
-    return max(1, min(wanted, -(-messages // context.limits.rows)))
-
-
-def _read(due: Due, plan: Slices, number: int) -> ClaimKeys:
-    claim_keys = read_claim_keys(due.claim_keys(plan, number))
-    # Each row that was read with the plan has the total of all slices.
-    return replace(claim_keys, total=plan.planned[number]) if plan.read else claim_keys
-
-
-@contextmanager
-def _working(
-    job: Job, number: int, claim_keys: ClaimKeys
-) -> Iterator[Sequence["Future[CutShort | None]"]]:
-    """Dispatch a slice in threads while the block runs, and wait for their ends after the block.
-
-    If the block raises, they end after their current batches, and the slice counts as cut. A batch
-    whose server does not answer is not awaited: it commits as a whole or not at all.
-    """
-    is_over = threading.Event()
-
-    def progressed() -> None:
-        if is_over.is_set():
-            raise SystemExit
-        job.progressed()
-
-    sessions = sessions_for(job.context, len(claim_keys.keys))
-    of_slice = Slice(replace(job, progressed=progressed), number, claim_keys, sessions)
-
-    def run(end: "Future[CutShort | None]") -> None:
-        try:
-            end.set_result(_work(of_slice))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
-            end.set_exception(error)
-
-    ends: list[Future[CutShort | None]] = [Future() for _ in range(of_slice.sessions)]
-    try:
-        for session, end in enumerate(ends, 1):
-            # A daemon: a process that is to end at once does not wait for it.
-            name = f"duesweep slice {number}, session {session}"
-            threading.Thread(target=run, args=(end,), name=name, daemon=True).start()
-        yield ends
-        wait(ends)
-    except BaseException:
-        is_over.set()
-        wait(ends, _INTERRUPTED_SECONDS)
-        raise
-
-
-def _work(of_slice: Slice) -> CutShort | None:
-    """Work on a slice. Returns an unexpected error, or one of configuration: the other sessions
-    continue, and the sweep is closed with the reason.
-    """
-    try:
-        of_slice.work()
-    except ConfigError as error:
-        return CutShort(str(error), is_lasting=True)
-    except DuesweepError:
-        raise
-    except Exception as error:  # noqa: BLE001 - of whatever kind
-        sweep_id, number = of_slice.job.run.sweep_id, of_slice.number
-        logs.exception("slice_failed", sweep_id=str(sweep_id), slice=number)
-        return CutShort(
-            f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
-            "report this, with the log"
-        )
-    return None
-
-
-# Of a larger backlog, several sweeps are made. The journal holds about 500 MB of one.
-MOST_IN_A_SWEEP = 2_000_000
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 # For how long a watcher keeps a sweep open in which nothing comes due.
@@ -218,12 +60,6 @@ _IDLE_SECONDS = 5.0
 # How often it looks whether its ledger is there, and how much the journal holds.
 _CHECK_SECONDS = 10.0
 _UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
-
-
-def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Slicing:
-    """A slice has a batch at least, and each part of a large backlog has as many as are wanted."""
-    size = max(batch_rows, min(most_rows, MOST_IN_A_SWEEP // slices))
-    return Slicing(slices, least_rows=batch_rows, most_rows=min(MAX_SLICE_ROWS, size))
 
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]

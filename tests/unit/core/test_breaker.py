@@ -18,7 +18,7 @@ from duesweep.core.account import (
 )
 from duesweep.core.policy import BreakerLimits
 from duesweep.core.world import SettableClock
-from duesweep.sweep.waiting import CircuitBreaker
+from duesweep.sweep.destinations import CircuitBreaker
 from duesweep_testing.builders import DUE
 
 LIMITS = BreakerLimits(trigger_seconds=30, failures_per_second=1)

@@ -24,8 +24,9 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchLimits, BreakerLimits
+from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import InProcessEngine, exit_code
+from duesweep.sweep.sweep import exit_code
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

@@ -12,9 +12,9 @@ from duesweep.core.errors import ConfigError, ExitCode, SparkError
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers import spark
 from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
+from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import CutShort
 from duesweep.sweep.spark import SparkEngine
-from duesweep.sweep.sweep import InProcessEngine
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue

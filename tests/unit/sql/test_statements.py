@@ -29,8 +29,8 @@ POSTGRESQL_NAMES = {
         ("limits", "pauses", "queue", "subscriptions", "sweeps"), TableName(UGLY_NAME, UGLY_NAME)
     ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
-    **dict.fromkeys(("forward", "headers_before", "headers_end", "planned_forward"), "'text'"),
-    **{"is_whole": "true", "bounds": "(0, now(), 'a', now(), 'b', true)"},
+    **dict.fromkeys(("forward", "planned_forward"), "'text'"),
+    **{"bounds": "(0, now(), 'a', now(), 'b', true)"},
     **{"text_begin": "replace(", "text_end": r", chr(129), E'\\x81')"},
     **{"index": '"in""dex"', "utc": " AT TIME ZONE 'UTC'", "query": "SELECT 1 AS id", "slice": "0"},
 }

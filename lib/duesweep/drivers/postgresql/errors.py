@@ -155,7 +155,7 @@ def destination_errors(table: TableName) -> Iterator[None]:
             raise RefusedMessageError(text) from error
         more = _QUEUE_STATES.get(state, Problem("", "look at its triggers, rules and policies"))
         raise DestinationError(
-            text + more.text, transient=state in _PASSING_QUEUE_STATES, advice=more.advice
+            text + more.text, transient=state in _TRIED_AGAIN_AT_QUEUES, advice=more.advice
         ) from error
 
 
@@ -327,9 +327,9 @@ _QUEUE_STATES = {
         "run ALTER FUNCTION … SET search_path for the trigger's function (docs/security.md)",
     ),
 }
-# A read-only server: after a failover it may take writes. Not time-outs of locks and statements:
-# each try would hold up the messages for other queues as long again.
-_PASSING_QUEUE_STATES = {"25006"}
+# A read-only server: after a failover it may take writes. A queue that is locked, or slow, is not
+# tried again in this slice: each try would hold up the messages for other queues as long again.
+_TRIED_AGAIN_AT_QUEUES = {"25006"}
 # The server ended the transaction of a client that was frozen.
 _IDLE_CLIENT = "25P03"
 # The service's fault: connection, rolled back transaction, resources, system, internal errors, and

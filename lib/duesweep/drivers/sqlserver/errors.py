@@ -83,7 +83,7 @@ _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server)\]\s*")
 _STAND_IN = 33557097
 # A fault of one queue table that may pass: a read-only database. Not a lock time-out: each try
 # would hold up the messages for other queues as long again.
-_PASSING_QUEUE_FAULTS = {3906}
+_TRIED_AGAIN_AT_QUEUES = {3906}
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def _destination_error(text: str, error: "pyodbc.Error") -> StoreError | Refused
     if state == _TIMED_OUT:
         return DestinationError(f"{text}; the statement took too long")
     more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
-    is_passing = number in _PASSING_QUEUE_FAULTS
+    is_passing = number in _TRIED_AGAIN_AT_QUEUES
     return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
 
 

@@ -36,7 +36,7 @@ from duesweep.drivers.sqlserver.errors import (
     number_of,
     unusual_errors,
 )
-from duesweep.drivers.sqlserver.watch import SilenceWatch, refuse_closed_port
+from duesweep.drivers.sqlserver.silence import SilenceWatch, refuse_closed_port
 from duesweep.drivers.statements import (
     Names,
     Session,

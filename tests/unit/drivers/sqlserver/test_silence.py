@@ -12,7 +12,7 @@ from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
-from duesweep.drivers.sqlserver.watch import refuse_closed_port
+from duesweep.drivers.sqlserver.silence import refuse_closed_port
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("odbc")
