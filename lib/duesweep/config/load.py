@@ -3,17 +3,14 @@
 Unknown keys are refused. Defaults are applied once, after merging.
 """
 
-import math
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from duesweep.config.files import (
     Content,
@@ -33,7 +30,7 @@ from duesweep.config.model import (
     variable_of,
 )
 from duesweep.config.rules import first_problem
-from duesweep.config.wording import Places, placed, problems_of, shown, unknown_setting
+from duesweep.config.wording import Location, Places, placed, problems_of, shown, unknown_setting
 from duesweep.core.errors import ConfigError, Problem, shorten
 
 # As pydantic masks.
@@ -42,7 +39,6 @@ _MASK = "**********"
 _SHOWN = 20
 # No setting has this many parts, and each nests the next.
 _DEEPEST = 100
-_BOOLEANS = {"true": True, "false": False}
 
 
 class _Given(NamedTuple):
@@ -73,27 +69,43 @@ def load(
     if parts:
         # All parts are of one file.
         content = _located(content, Config, parts[0].file.absolute().parent)
-    faults: list[Problem] = []
-    variables = _nest(_variables(content), "another variable", faults)
-    options = _nest(_options(overrides), "another --set", faults)
-    try:
-        config = Config.model_validate(merged(merged(content, variables), options))
-    except ValidationError as error:
-        found = error.errors()
-        lacks_file = (
-            bool(of.label) and not parts and any(each["type"] == "missing" for each in found)
-        )
-        problems = problems_of(found, Places(parts, overrides))
-        first = [_no_file(of.label)] if lacks_file else []
-        raise _refusal([*first, *problems, *faults]) from error
-    if faults:
-        raise _refusal(faults)
+    places = Places(parts)
+    variables = _nest(_variables(content), "another variable", places)
+    options = _nest(_options(overrides), "another --set", places)
+    config = _checked(merged(merged(content, variables), options), places, of.label)
     problem = first_problem(config)
     if problem is not None:
         # Each begins with the name of its setting.
         location = problem.text.partition(" ")[0].split(".")
-        raise _refusal([placed(problem, Places(parts, overrides).of(location))])
+        raise _refusal([placed(problem, places.of(location))])
     return config
+
+
+def _checked(content: Content, places: Places, label: str) -> Config:
+    """The configuration with this content. Pydantic reads texts of the environment and of the
+    command line as values of their setting's type; a file's values have to be of that type.
+
+    Raises `ConfigError` for all wrong settings.
+    """
+    found: dict[Location, Any] = {}
+    config = cause = None
+    try:
+        config = Config.model_validate(content, strict=False, context=places.texts)
+    except ValidationError as error:
+        cause, found = error, {each["loc"]: each for each in error.errors()}
+    try:
+        # As the sections say, which is strict.
+        Config.model_validate(content)
+    except ValidationError as error:
+        of_files = (each for each in error.errors() if not places.is_text(each["loc"]))
+        cause, found = error, found | {each["loc"]: each for each in of_files}
+    if config is not None and not found:
+        return config
+    lacks_file = (
+        bool(label) and not places.parts and any(e["type"] == "missing" for e in found.values())
+    )
+    first = [_no_file(label)] if lacks_file else []
+    raise _refusal([*first, *problems_of(found.values(), places)]) from cause
 
 
 def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:
@@ -188,8 +200,8 @@ def _variables(content: Content) -> Iterator[_Given]:
             yield _Given([section, *keys], os.environ[variable], place)
 
 
-def _nest(given: Iterable[_Given], another: str, faults: list[Problem]) -> Content:
-    """The settings as a file has them. Values of a wrong type go to `faults`."""
+def _nest(given: Iterable[_Given], another: str, places: Places) -> Content:
+    """The settings as a file has them; notes their places."""
     nested: dict[str, Any] = {}
     for path, text, place in given:
         at = nested
@@ -200,67 +212,6 @@ def _nest(given: Iterable[_Given], another: str, faults: list[Problem]) -> Conte
                     f"{place}: {another} gives {section} a value, so it is no section",
                     advice="remove one of the two",
                 )
-        try:
-            at[path[-1]] = _typed(text, _field_of(path))
-        except ValueError as error:
-            faults.append(placed(Problem(f"{'.'.join(path)} is wrong: {error}"), place))
+        at[path[-1]] = text
+        places.texts[tuple(path)] = place
     return nested
-
-
-def _field_of(path: Sequence[str]) -> FieldInfo | None:
-    """The field of a setting; None for unknown ones, which a custom store may know."""
-    model: Any = Config
-    match path:
-        case ["queues", _, key]:
-            model = QueueConfig
-        case [section, key] if section in Config.model_fields:
-            model = Config.model_fields[section].annotation
-        case [key]:
-            pass
-        case _:
-            return None
-    if not is_section(model):
-        return None
-    return {field.alias or name: field for name, field in model.model_fields.items()}.get(key)
-
-
-def _typed(text: str, field: FieldInfo | None) -> object:
-    """The value of a text in a field of its type. Raises `ValueError` if it has none."""
-    kinds = set() if field is None else _kinds(field.annotation)
-    if tuple in kinds and text.lstrip().startswith("["):
-        return _list_in(text)
-    if bool in kinds:
-        if (key := text.strip().lower()) not in _BOOLEANS:
-            raise ValueError(f"it is {shown(text)}, and must be true or false")
-        return _BOOLEANS[key]
-    if kinds & {int, float}:
-        return _number_in(text, is_whole=float not in kinds)
-    return text
-
-
-def _kinds(annotation: Any) -> set[Any]:
-    return {get_origin(kind) or kind for kind in (annotation, *get_args(annotation))}
-
-
-def _list_in(text: str) -> object:
-    try:
-        return tomllib.loads(f"list = {text}")["list"]
-    except (ValueError, RecursionError) as error:
-        raise ValueError('it is a list, as ["one", "two"], and cannot be read') from error
-
-
-def _number_in(text: str, *, is_whole: bool) -> float:
-    try:
-        return int(text) if is_whole else float(text)
-    except ValueError:
-        if is_whole and _is_finite(text):
-            raise ValueError("it must be a whole number, without a decimal point") from None
-        kind = "a whole number" if is_whole else "a number"
-        raise ValueError(f"it is {shown(text)}, and must be {kind}") from None
-
-
-def _is_finite(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

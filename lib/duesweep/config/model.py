@@ -1,6 +1,7 @@
 """Every setting: its type, its bounds, its default, and its meaning."""
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,17 @@ class Section(BaseModel):
             raise ValueError("it is empty")
         # A list of the file is frozen as all else is.
         return tuple(value) if isinstance(value, list) else value
+
+
+def _list_of(text: Any, given: ValidationInfo) -> Any:
+    """The list in a text of the environment or of the command line: it is written as in a file."""
+    is_list = isinstance(text, str) and text.lstrip().startswith("[")
+    if not given.context or not is_list:
+        return text
+    try:
+        return tomllib.loads(f"list = {text}")["list"]
+    except (ValueError, RecursionError) as error:
+        raise ValueError('it is a list, as ["one", "two"], and cannot be read') from error
 
 
 def _optional(description: str, *, alias: str | None = None) -> Any:
@@ -253,6 +265,8 @@ class QueueConfig(Section):
         "from `url`, if it has none."
     )
 
+    _listed = field_validator("url", mode="before")(_list_of)
+
     @field_validator("dsn", "url", "management_url")
     @classmethod
     def _with_possible_ports(cls, dsn: Any, given: ValidationInfo) -> Any:
@@ -422,6 +436,8 @@ class SweepConfig(Section):
         "endpoint's own queue and the error queue are always allowed.",
     )
 
+    _listed = field_validator("allow_destinations", mode="before")(_list_of)
+
 
 class BreakerConfig(Section):
     """For how long, and how often, a slice tries an unavailable service again."""
@@ -509,6 +525,8 @@ class Config(Section):
     timeouts: TimeoutsConfig = TimeoutsConfig()
     slo: SloConfig = SloConfig()
     metrics: MetricsConfig = MetricsConfig()
+
+    _listed = field_validator("route", "limit", mode="before")(_list_of)
 
     @property
     def connections(self) -> Mapping[str, QueueConfig]:

@@ -3,27 +3,23 @@ line, in the environment, or in a line of a file.
 """
 
 import difflib
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import tomllib
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 from duesweep.config.files import Part, text_of
-from duesweep.config.model import ENVIRONMENT, LISTED, Config, is_section, settings, variable_of
+from duesweep.config.model import LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
 from duesweep.drivers.dsn import holds_password
 
 # No setting has this many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8
 # A setting's path; a number counts the sections of a list from 0.
-Location = Sequence[str | int]
-_PART = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)"""
-_PATH = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_HEADER = re.compile(rf"\s*(?P<opening>\[\[?)\s*(?P<path>{_PATH})\s*\]")
-_KEY = re.compile(rf"\s*(?P<path>{_PATH})\s*=")
-_LONG_TEXTS = ('"' * 3, "'" * 3)
+Location = tuple[str | int, ...]
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
@@ -34,6 +30,8 @@ _BOUNDS = {
     "less_than_equal": ("at most {}", "le"),
     "less_than": ("less than {}", "lt"),
     "bool_type": ("true or false", ""),
+    "bool_parsing": ("true or false", ""),
+    "float_parsing": ("a number", ""),
     "finite_number": ("a finite number", ""),
     "literal_error": ("{}", "expected"),
     "enum": ("{}", "expected"),
@@ -48,81 +46,66 @@ _REASONS = {
 _UNKNOWN, _MISSING = "extra_forbidden", "missing"
 
 
+@dataclass(frozen=True, slots=True)
 class Places:
-    """The places where settings were written. Of `parts`, each overrides the next."""
+    """The places where settings were written. Of `parts` of files, each overrides the next;
+    `texts` of the environment and of the command line override them all.
+    """
 
-    def __init__(self, parts: Sequence[Part], overrides: Sequence[str]) -> None:
-        self.parts = parts
-        self._options = {override.partition("=")[0].strip().lower() for override in overrides}
-        self._variables = {name.upper(): name for name in os.environ}
-        self._lines = [(part, lines_of(text_of(part.file))) for part in parts]
+    parts: Sequence[Part]
+    texts: dict[Location, str] = field(default_factory=dict)
 
-    def of(self, location: Location) -> str | None:
+    def is_text(self, location: Location) -> bool:
+        """Whether a setting, or the section around it, is of the environment or the command
+        line.
+        """
+        return any(location[:depth] in self.texts for depth in range(1, len(location) + 1))
+
+    def of(self, location: Sequence[str | int]) -> str | None:
         """The place of a setting, else of the section around it; None if neither was written."""
         for depth in range(min(len(location), _DEEPEST), 0, -1):
-            names = [str(each) for each in location[:depth]]
-            if ".".join(names).lower() in self._options:
-                return f"--set {'.'.join(names)}"
-            variable = self._variables.get((ENVIRONMENT[0] + ENVIRONMENT[1].join(names)).upper())
-            if variable is not None:
-                return f"{variable} in the environment"
-            for part, lines in self._lines:
-                line = lines.get((*part.section, *location[:depth]))
+            path = tuple(location[:depth])
+            if path in self.texts:
+                return self.texts[path]
+            for part in self.parts:
+                line = line_of(text_of(part.file), (*part.section, *path))
                 if line is not None:
                     return f"{shorten(str(part.file))}:{line}"
         return None
 
 
-def lines_of(text: str) -> Mapping[tuple[str | int, ...], int]:
-    """The lines of a TOML text, from 1, in which its sections and settings begin."""
-    lines: dict[tuple[str | int, ...], int] = {}
-    counts: dict[tuple[str | int, ...], int] = {}
-    section: tuple[str | int, ...] = ()
-    for number, line in _lines_outside_of_texts(text):
-        if header := _HEADER.match(line):
-            section = _counted(_parts(header["path"]), counts)
-            if header["opening"] == "[[":
-                lines.setdefault(section, number)
-                counts[section] = counts.get(section, -1) + 1
-                section = (*section, counts[section])
-            path = section
-        elif key := _KEY.match(line):
-            path = (*section, *_parts(key["path"]))
-        else:
-            continue
-        for length in range(1, min(len(path), _DEEPEST) + 1):
-            lines.setdefault(path[:length], number)
-    return lines
+def line_of(text: str, location: Location) -> int | None:
+    """The line of a TOML text, from 1, in which a section or setting begins; None: it has none."""
+    count = text.count("\n") + 1
+
+    def has_begun(line: int) -> bool:
+        """Whether it is there at the end of this line, or of the value that continues after it."""
+        ends = (_content_until(text, end) for end in range(line, count + 1))
+        return _holds(next((found for found in ends if found is not None), {}), location)
+
+    line = bisect_left(range(count + 1), x=True, key=has_begun)
+    return line if line <= count else None
 
 
-def _counted(
-    names: Iterable[str], counts: Mapping[tuple[str | int, ...], int]
-) -> tuple[str | int, ...]:
-    """The path of a header, below the newest section of each list that it names, but the last."""
-    path: tuple[str | int, ...] = ()
-    for name in names:
-        if path in counts:
-            path = (*path, counts[path])
-        path = (*path, name)
-    return path
+@lru_cache(maxsize=32)
+def _content_until(text: str, line: int) -> Mapping[str, Any] | None:
+    """The content of a TOML text up to the end of this line; None: the end is inside a value."""
+    try:
+        return tomllib.loads("".join(f"{each}\n" for each in text.split("\n")[:line]))
+    except tomllib.TOMLDecodeError:
+        return None
 
 
-def _parts(path: str) -> list[str]:
-    return [found.strip("\"'") for found in re.findall(_PART, path)]
+def _holds(content: Any, location: Location) -> bool:
+    for part in location:
+        try:
+            content = content[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
 
 
-def _lines_outside_of_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, without lines that continue a text of several lines."""
-    closing = None
-    for number, line in enumerate(text.split("\n"), 1):
-        if closing is not None:
-            closing = None if closing in line else closing
-            continue
-        yield number, line
-        closing = next((mark for mark in _LONG_TEXTS if line.count(mark) % 2), None)
-
-
-def problems_of(errors: Sequence[Mapping[str, Any]], places: Places) -> Iterator[Problem]:
+def problems_of(errors: Collection[Mapping[str, Any]], places: Places) -> Iterator[Problem]:
     """Pydantic's errors as problems with their places. Unknown settings come first, and settings
     that are missing because of a misspelt name are left out.
     """
@@ -309,6 +292,10 @@ def _wrong_type(kind: str, value: object) -> str | None:
             return "it is text, and must be a number: write it without quotes"
         case "int_type", float():
             return "it must be a whole number, without a decimal point"
+        case "int_parsing", str():
+            is_fraction = value.replace(".", "", 1).isdecimal()
+            it_is = "it must be" if is_fraction else f"it is {shown(value)}, and must be"
+            return f"{it_is} a whole number{', without a decimal point' * is_fraction}"
     return None
 
 

@@ -68,7 +68,7 @@ def test_any_values_are_a_configuration_or_refused(content: Mapping[str, Any]) -
         patch.setattr(tomllib, "loads", lambda text: parsed.append(text) or content)
         _load(file)
 
-    assert parsed == [MINIMAL]
+    assert parsed[0] == MINIMAL
 
 
 @given(st.lists(overrides, max_size=3))

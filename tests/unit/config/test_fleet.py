@@ -38,6 +38,23 @@ def test_endpoints_of_a_file_share_its_defaults_and_may_have_their_own(tmp_path:
     assert {config.ledger.root for config in configs} == {"/tmp/ledger"}
 
 
+def test_wrong_setting_of_an_endpoint_is_found_by_its_line(tmp_path: Path) -> None:
+    """Before and after values of many lines. A text has a line like a setting's."""
+    tried = '[[endpoint]]\nretry = {max_attempts = 0}\nstore.delayed_table = """\n[x]\ny = 1"""\n'
+    many = '  "*",\n' * 40
+    lists = f"sweep.allow_destinations = [\n{many}]\nstore.endpoint = 'Tried'\n"
+    mails = '[[endpoint]]\nstore.endpoint = "Mails"\n[endpoint.sweep]\nslices = -1\n'
+    file = _file(tmp_path, "fleet.toml", _FLEET + tried + lists + mails)
+
+    told = []
+    for each in settings_of([file])[2:]:
+        with pytest.raises(ConfigError) as refusal:
+            load(each)
+        told.append(str(refusal.value).removeprefix(str(tmp_path)).partition(" is wrong")[0])
+
+    assert told == ["/fleet.toml:13: retry.max_attempts", "/fleet.toml:63: sweep.slices"]
+
+
 def test_endpoint_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _file(tmp_path, "fleet.toml", _FLEET)
 

@@ -62,6 +62,19 @@ def test_numbers_of_environment_and_command_line_are_text(monkeypatch: pytest.Mo
     assert (config.retry.initial_seconds, config.retry.max_seconds) == (1.5, 2.5)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [*((text, True) for text in ("true", "yes", "on", "1")), ("No", False), ("off", False)],
+)
+def test_yes_or_no_is_written_as_usual_in_the_environment_or_command_line(
+    text: str, monkeypatch: pytest.MonkeyPatch, *, value: bool
+) -> None:
+    monkeypatch.setenv("DUESWEEP_QUEUES__DEFAULT__READABLE_BODY", text)
+    config, given = load(file_of()), load(file_of(), [f"queues.default.readable_body={text}"])
+
+    assert config.queues["default"].readable_body is given.queues["default"].readable_body is value
+
+
 def test_one_file_leaves_nothing_to_the_next() -> None:
     load(file_of(MINIMAL + "[sweep]\nslices = 7\n"))
 

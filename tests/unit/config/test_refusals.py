@@ -110,13 +110,15 @@ VALUES = [
           base=MINIMAL.replace("[store]", "[store]\nname = 7")),
     Wrong("retry.max_attempts is wrong: it is true, and must be a whole number",
           env={"DUESWEEP_RETRY__MAX_ATTEMPTS": "true"}),
-    Wrong("queues.default.readable_body is wrong: it is yes, and must be true or false",
-          given=["queues.default.readable_body=yes"], exact=True),
+    Wrong("queues.default.readable_body is wrong: it is perhaps, and must be true or false",
+          given=["queues.default.readable_body=perhaps"], exact=True),
     Wrong("queues.default.readable_body is wrong: it is 1, and must be true or false",
           "[queues.default]\nreadable_body = 1", exact=True),
     *(Wrong(f'sweep.allow_destinations is wrong: it is a list, as ["one", "two"]{more}',
             given=[f"sweep.allow_destinations={text}"], exact=True)
       for text, more in (("x", ""), ("[x", ", and cannot be read"))),
+    *(Wrong(f"{setting} is wrong: it is a list", base=f"{setting} = '[]'\n{MINIMAL}")
+      for setting in ("route", "sweep.allow_destinations")),
     Wrong("retry.max_seconds is 10, less than retry.initial_seconds, 30 by default; set "
           "retry.initial_seconds to at most 10, or retry.max_seconds to at least 30",
           given=["retry.max_seconds=10"], exact=True),
