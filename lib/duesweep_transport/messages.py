@@ -2,6 +2,12 @@
 
 It has the methods of `IDelayedMessageStore`, the contract of delayed message stores of
 NServiceBus's MSMQ transport. No sweep uses them: it claims batches, and keeps an account.
+
+    with one_message_at_a_time(store) as session, session.transaction():
+        message = session.fetch_next_due()
+        if message is not None:
+            deliver(message)  # after an error here, the message stays
+            session.remove(message)
 """
 
 from collections.abc import Iterator

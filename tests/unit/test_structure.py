@@ -1,12 +1,18 @@
 """The structure of the package: its entries, and which of them may import which."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import grimp
+import pytest
 
 import duesweep
+from duesweep.config.adapters import Adapter
+from duesweep.drivers.statements import Session
+from duesweep.stores.dialect import Dialect, Tables
+from duesweep.stores.sql_task import SqlTask
 from proof.house import handed_down
 
 _PACKAGE = Path(duesweep.__file__).parent
@@ -72,3 +78,24 @@ def test_files_import_each_other_in_no_circle() -> None:
     ]
 
     assert [sorted(circle) for circle in circles if len(circle) > 1] == []
+
+
+@pytest.mark.parametrize("contract", [Session, SqlTask, Dialect, Tables, Adapter])
+def test_recipe_of_a_database_says_how_many_methods_it_takes(contract: type) -> None:
+    page = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (told,) = re.findall(rf"`{contract.__name__}` \((\d+) methods", page)
+    required: frozenset[str] = contract.__abstractmethods__  # type: ignore[attr-defined]
+
+    assert len(required) == int(told)
+
+
+def test_each_place_that_the_page_names_is_there() -> None:
+    page = (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, places = page.partition("## Places of decisions")
+    places, _, _ = places.partition("\n## ")
+    files = set(re.findall(r"`((?:\w+/)+\w+\.py)`", places))
+    text = "".join((_PACKAGE / file).read_text(encoding="utf-8") for file in files)
+    names = {name.rpartition(".")[2] for name in re.findall(r"`([A-Za-z_.]+)`", places)}
+
+    assert len(files) > 10
+    assert [name for name in names if f"def {name}(" not in text] == []

@@ -320,7 +320,7 @@ class Timeouts:
 
     @property
     def task(self) -> Limits:
-        """The limits of a task's session: it waits for a moment for rows, and briefly for tables."""
+        """The limits of a task's session: it waits briefly for rows and for tables."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
         idle_seconds = 2 * self.silence_seconds
         return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
