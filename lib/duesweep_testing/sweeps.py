@@ -8,7 +8,7 @@ from typing import Any
 
 from duesweep.core.change import Command, CommandName
 from duesweep.core.message import Address
-from duesweep.core.policy import BatchLimits, LedgerWriter, Retry
+from duesweep.core.policy import BatchSize, LedgerWriter, Retry
 from duesweep.core.world import Clock, World
 from duesweep.queues.base import Queue
 from duesweep.stores.base import Store, operators_of
@@ -27,7 +27,7 @@ def context_of(
     values: dict[str, Any] = {
         "ledger_root": MemoryTables.root,
         "ledger_writer": LedgerWriter.AUTO,
-        "limits": BatchLimits(),
+        "batch_size": BatchSize(),
         "retry": Retry(),
         "max_exhausted": 1_000,
         "error_queue": None,

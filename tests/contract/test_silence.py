@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import DestinationError, SilentServiceError, StoreError
-from duesweep.core.policy import Limits, Timeouts
+from duesweep.core.policy import SessionWaits, Timeouts
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from support.endpoint import Endpoint
@@ -24,8 +24,8 @@ PLAIN, ENCRYPTED = "sqlserver", "sqlserver-tls"
 
 _ANSWER_SECONDS = 1
 # To open a session may take long on a machine with much to do.
-_LIMITS = Limits(connect_seconds=20, answer_seconds=_ANSWER_SECONDS, lock_seconds=0.5)
-_IMPATIENT = replace(_LIMITS, connect_seconds=2)
+_BRIEF = SessionWaits(connect_seconds=20, answer_seconds=_ANSWER_SECONDS, lock_seconds=0.5)
+_IMPATIENT = replace(_BRIEF, connect_seconds=2)
 # Enough that a wait for each takes twice the time that all of them have.
 _ASKED_AGAIN = 30
 _SILENT = rf"has not answered for {_ANSWER_SECONDS} s.*timeouts\.silence_seconds"
@@ -41,7 +41,7 @@ class Peer:
     """
 
     proxy: Proxy
-    open: Callable[[Limits], AbstractContextManager[Any]]
+    open: Callable[[SessionWaits], AbstractContextManager[Any]]
     connect: Callable[[], object]
     ask: Step
     error: type[StoreError]
@@ -57,7 +57,7 @@ def _ask_database(session: Any) -> None:
 def _database(proxy: Proxy, connect: Any, dsn: str, ended: str, execute: Step) -> Peer:
     return Peer(
         proxy,
-        lambda limits: connect(dsn, limits),
+        lambda waits: connect(dsn, waits),
         lambda: connect(dsn, _IMPATIENT),
         _ask_database,
         SilentServiceError,
@@ -241,7 +241,7 @@ _WAITS = {
     indirect=["peer"],
 )
 def test_answer_is_not_waited_for_twice(peer: Peer, wait: Wait) -> None:
-    with in_time(), peer.open(_LIMITS) as session:
+    with in_time(), peer.open(_BRIEF) as session:
         wait.before(session)
         wait.silence(peer.proxy)
         with pytest.raises(peer.error, match=_SILENT) as caught:
@@ -261,7 +261,7 @@ def test_answer_is_not_waited_for_twice(peer: Peer, wait: Wait) -> None:
 def test_end_of_a_transaction_and_of_its_session_are_not_waited_for(
     peer: Peer, *, is_rolled_back: bool
 ) -> None:
-    with in_time(), peer.open(_LIMITS) as session:
+    with in_time(), peer.open(_BRIEF) as session:
         session.begin()
         _ask_database(session)
         peer.proxy.fall_silent(hides_ends=True)
@@ -286,7 +286,7 @@ def test_confirms_and_the_end_of_a_session_are_not_waited_for(
     peer: Peer, silence: Callable[[Proxy], None], count: int
 ) -> None:
     messages = sent(count, size=8_000)
-    with in_time(), peer.open(_LIMITS) as session:
+    with in_time(), peer.open(_BRIEF) as session:
         destination = session.resolve("Billing")
         session.deliver(destination, sent(1))
         session.confirm(60)
@@ -318,7 +318,7 @@ def test_copy_and_its_commit_are_not_waited_for(
 ) -> None:
     endpoint.set_up("Billing")
     rows = [("{}", b"x" * 1_000_000)] * megabytes or [("{}", b"")]
-    with in_time(), peer.open(_LIMITS) as session:
+    with in_time(), peer.open(_BRIEF) as session:
         silence(peer.proxy)
 
         with pytest.raises(SilentServiceError, match=_SILENT), session.transaction():
@@ -330,7 +330,7 @@ def test_copy_and_its_commit_are_not_waited_for(
 
 @_peers(PLAIN, ENCRYPTED)
 def test_array_of_parameters_is_not_waited_for(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with in_time(), peer.open(_LIMITS) as session:
+    with in_time(), peer.open(_BRIEF) as session:
         # Pyodbc holds Python's lock while it sends an array, so the proxy could not begin then.
         silence = lambda *_: peer.proxy.fall_silent()  # noqa: E731 - patched in
         monkeypatch.setattr(type(session), "_fetch_value", silence)
@@ -357,8 +357,8 @@ def test_server_that_is_asked_for_its_time_zone_is_not_waited_for(
 def test_session_that_was_idle_is_asked_for_a_sign_of_life_first(
     peer: Peer, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = replace(_LIMITS, connect_seconds=3, answer_seconds=600)
-    with in_time(), postgresql.connect(_dsn(endpoint, peer.proxy), limits) as session:
+    waits = replace(_BRIEF, connect_seconds=3, answer_seconds=600)
+    with in_time(), postgresql.connect(_dsn(endpoint, peer.proxy), waits) as session:
         # As if it had waited for its tasks.
         monkeypatch.setattr(postgresql, "monotonic", lambda: time.monotonic() + 30)
         _ask_database(session)
@@ -369,7 +369,7 @@ def test_session_that_was_idle_is_asked_for_a_sign_of_life_first(
             _ask_database(session)
 
 
-class _Hurried(Limits):
+class _Hurried(SessionWaits):
     """The server gives up a statement long before its client does."""
 
     @property
@@ -383,8 +383,8 @@ class _Hurried(Limits):
     indirect=["peer"],
 )
 def test_server_that_is_slow_is_not_called_silent(peer: Peer, refusal: str) -> None:
-    limits = _Hurried(20, 20, lock_seconds=60)
-    with peer.open(limits) as holder, peer.open(limits) as waiter:
+    waits = _Hurried(20, 20, lock_seconds=60)
+    with peer.open(waits) as holder, peer.open(waits) as waiter:
         held = peer.held
         holder.script(f"CREATE TABLE {held} (id int)")
         holder.script(f"INSERT INTO {held} VALUES (1)")
@@ -397,7 +397,7 @@ def test_server_that_is_slow_is_not_called_silent(peer: Peer, refusal: str) -> N
 
 @_peers(POSTGRESQL)
 def test_answer_that_comes_in_pieces_may_take_longer_than_one_of_them(peer: Peer) -> None:
-    with peer.open(replace(_LIMITS, answer_seconds=1.5)) as session:
+    with peer.open(replace(_BRIEF, answer_seconds=1.5)) as session:
         session.script("SET statement_timeout = 0")
 
         session.script(
@@ -408,7 +408,7 @@ def test_answer_that_comes_in_pieces_may_take_longer_than_one_of_them(peer: Peer
 
 @_peers(POSTGRESQL)
 def test_statement_about_many_messages_may_take_longer(peer: Peer) -> None:
-    with peer.open(replace(_LIMITS, answer_seconds=1)) as session:
+    with peer.open(replace(_BRIEF, answer_seconds=1)) as session:
         with session.wait_longer(30):
             session.script("SELECT pg_sleep(1.5)")
 
@@ -420,8 +420,8 @@ def test_statement_about_many_messages_may_take_longer(peer: Peer) -> None:
 
 @_peers(PLAIN)
 def test_lock_that_another_session_holds_is_not_waited_for(peer: Peer) -> None:
-    limits = replace(_LIMITS, answer_seconds=8)
-    with peer.open(limits) as holder, peer.open(limits) as waiter:
+    waits = replace(_BRIEF, answer_seconds=8)
+    with peer.open(waits) as holder, peer.open(waits) as waiter:
         assert holder.row("try_lock", lock="duesweep/held").locked
 
         assert not waiter.row("try_lock", lock="duesweep/held").locked
@@ -432,7 +432,7 @@ def test_lock_that_another_session_holds_is_not_waited_for(peer: Peer) -> None:
 
 @_peers(POSTGRESQL, PLAIN)
 def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
-    with peer.open(_LIMITS) as session:
+    with peer.open(_BRIEF) as session:
         held = peer.held
         session.script(f"CREATE TABLE {held} (id int)")
         session.begin()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits, slicing
+from duesweep.core.policy import BatchSize, RateLimit, RateLimits, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
@@ -29,7 +29,7 @@ class _ThreadsEngine:
     spark: None = None
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
-        return due.plan(horizon, slicing(context.slices, context.limits.rows))
+        return due.plan(horizon, slicing(context.slices, context.batch_size.rows))
 
     def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
         slices = [read_claim_keys(due.claim_keys(plan, i)) for i in range(len(plan.planned))]
@@ -54,7 +54,7 @@ def test_no_second_gets_more_than_the_limit_nor_on_a_quiet_machine_much_less(
     context = replace(
         endpoint.context(),
         slices=SLICES,
-        limits=BatchLimits(rows=100),
+        batch_size=BatchSize(rows=100),
         rate_limits=RateLimits((RateLimit("Billing", PER_SECOND),), endpoint.name),
     )
 

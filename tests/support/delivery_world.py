@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from duesweep.core.errors import DuesweepError, MessageError
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits
+from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
 from duesweep.sweep.delivery import BatchResult, SliceDelivery
@@ -96,7 +96,7 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
-        self.destinations = Destinations(BreakerLimits(), RateLimits(), BatchLimits(), self.clock)
+        self.destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), self.clock)
         self.delivery = SliceDelivery(queue, self.clock, self.destinations)
 
     def deliver_all(self, *messages: Message) -> BatchResult:

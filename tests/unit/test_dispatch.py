@@ -23,7 +23,7 @@ from duesweep.core.errors import (
     UnusualBatchError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits, BreakerLimits
+from duesweep.core.policy import CLAIM_SECONDS, BatchSize, BreakerTimes
 from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
@@ -134,7 +134,7 @@ def test_each_message_arrives_once_is_charged_or_stays(case: str, form: str) -> 
 
     world.queue.trouble = dict.fromkeys(("Billing", "Shipping"), meet)
 
-    run = world.sweep(breaker=BreakerLimits(trigger_seconds=30 if given.times == 1 else 0))
+    run = world.sweep(breaker=BreakerTimes(trigger_seconds=30 if given.times == 1 else 0))
 
     arrived = world.queue.arrived["Billing"] + world.queue.arrived["Shipping"]
     expected = [one(row) for row in compress(rows, [sign == "+" for sign in given.becomes])]
@@ -265,7 +265,7 @@ def test_batch_that_is_unusual_is_run_again_with_care(
     store = MovingStore(*_rows(destinations))
     world = World(store)
 
-    run = world.sweep(limits=BatchLimits(rows=2))
+    run = world.sweep(batch_size=BatchSize(rows=2))
 
     assert (store.moved, store.claimed) == (taken, claimed)
     careful = world.careful_batches(run)
@@ -306,7 +306,7 @@ def test_destination_that_takes_messages_again_gets_the_others_in_the_moved_form
     world.queue.trouble["Shipping"] = lambda _: _LOCKED if next(times, None) is not None else None
     world.queue.trouble["Billing"] = _slow(world, 1)
 
-    run = world.sweep(limits=BatchLimits(rows=2))
+    run = world.sweep(batch_size=BatchSize(rows=2))
 
     # Only the batch that failed, and the message that tries the destination, take the other form.
     assert (store.moved, store.claimed) == ([2, 2, 2, 2], [2, 1])
@@ -354,7 +354,7 @@ def test_store_out_of_reach_leaves_the_slice_without_an_end_and_raises_nothing(
     world = World(_Unreachable(error, rows, sessions))
     world.trouble("Billing", error, rows[1].key)
 
-    run = world.sweep(limits=BatchLimits(rows=1))
+    run = world.sweep(batch_size=BatchSize(rows=1))
 
     assert (world.counted(run), world.ends(run)) == ((sessions, 0), [])
     assert len(world.store.rows) == 2 - sessions
@@ -366,12 +366,12 @@ def test_machine_on_which_no_session_can_be_opened_says_why() -> None:
     world = World(_Unreachable(ConfigError("pyodbc cannot be loaded"), rows, 0))
 
     with pytest.raises(ConfigError, match="pyodbc cannot be loaded"):
-        world.sweep(limits=BatchLimits(rows=1))
+        world.sweep(batch_size=BatchSize(rows=1))
 
 
 def test_unforeseen_error_is_raised_and_the_slice_does_the_rest_when_it_is_run_again() -> None:
     rows = _rows("BBBBBB")
-    world = world_of(*rows, limits=BatchLimits(rows=2))
+    world = world_of(*rows, batch_size=BatchSize(rows=2))
     keys = [row.key for row in rows]
     run = open_sweep(world.store)
 
@@ -434,7 +434,7 @@ def test_circles_of_a_batch_are_collected_before_the_next_and_the_collector_is_a
     before = gc.get_threshold()
     gc.set_threshold(500, 10, 10)
     try:
-        world.sweep(limits=BatchLimits(rows=2))
+        world.sweep(batch_size=BatchSize(rows=2))
         assert gc.get_threshold() == (500, 10, 10)
     finally:
         gc.set_threshold(*before)

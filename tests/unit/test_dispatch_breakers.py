@@ -8,7 +8,7 @@ import pytest
 
 from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimits, Retry
+from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits, Retry
 from duesweep.core.world import SettableClock
 from duesweep.stores.task import Claim
 from duesweep.sweep.destinations import Destinations, Staying, Turn
@@ -49,7 +49,7 @@ def test_short_outage_of_a_destination_leaves_nothing_and_charges_nothing() -> N
     world = world_of(*rows)
     outage = Outage(world, until=2.5)
 
-    run = world.sweep(limits=BatchLimits(rows=4))
+    run = world.sweep(batch_size=BatchSize(rows=4))
 
     assert sorted(world.queue.arrived["Shipping"], key=str) == sorted(map(one, rows[::2]), key=str)
     assert len(world.queue.arrived["Billing"]) == 6
@@ -65,7 +65,7 @@ def test_destination_is_tried_with_one_message_and_then_gets_the_others_in_batch
     world = world_of(*[delayed_row("Shipping") for _ in range(7)])
     Outage(world, until=1)
 
-    run = world.sweep(limits=BatchLimits(rows=3))
+    run = world.sweep(batch_size=BatchSize(rows=3))
 
     assert world.batches(run) == [(1, 0), (3, 0), (3, 0)]
 
@@ -75,7 +75,7 @@ def test_destination_that_stays_shut_is_left_after_the_time_to_trigger() -> None
     world = world_of(*rows)
     outage = Outage(world, until=1_000_000)
 
-    run = world.sweep(limits=BatchLimits(rows=4))
+    run = world.sweep(batch_size=BatchSize(rows=4))
 
     assert len(world.queue.arrived["Billing"]) == 6
     assert list(world.store.rows) == [row.key for row in rows[::2]]
@@ -130,7 +130,7 @@ def test_messages_that_others_take_while_they_wait_are_gone_and_not_left() -> No
 
     world.queue.trouble["Shipping"] = take_away
 
-    run = world.sweep(limits=BatchLimits(rows=2))
+    run = world.sweep(batch_size=BatchSize(rows=2))
 
     assert world.queue.arrived["Shipping"] == [one(rows[0])]
     assert world.ends(run) == [slice_end(given=5, claimed=1, gone=4)]
@@ -143,7 +143,7 @@ def test_error_queue_that_takes_messages_again_gets_those_of_later_batches() -> 
     billing = delayed_row("Billing")
     world.store.rows = {billing.key: billing} | world.store.rows
 
-    run = world.sweep(limits=BatchLimits(rows=1), retry=Retry(max_attempts=1))
+    run = world.sweep(batch_size=BatchSize(rows=1), retry=Retry(max_attempts=1))
 
     assert len(world.queue.arrived["error"]) == 3
     assert world.ends(run) == [slice_end(given=4, claimed=4)]
@@ -162,7 +162,7 @@ def test_store_that_finds_messages_by_their_due_leaves_nothing_either(*, is_one_
     Outage(world, until=3)
     keys = [str(one.due_us) for one in rows]
 
-    run = world.sweep(keys, limits=BatchLimits(rows=7))
+    run = world.sweep(keys, batch_size=BatchSize(rows=7))
 
     assert len(world.queue.arrived["Shipping"]) == 20
     assert len(world.queue.arrived["Billing"]) == 10
@@ -175,7 +175,7 @@ def test_time_to_trigger_of_zero_leaves_the_messages_at_once() -> None:
     world = world_of(*_rows(2))
     outage = Outage(world, until=1)
 
-    run = world.sweep(limits=BatchLimits(rows=2), breaker=BreakerLimits(trigger_seconds=0))
+    run = world.sweep(batch_size=BatchSize(rows=2), breaker=BreakerTimes(trigger_seconds=0))
 
     assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
     assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
@@ -207,7 +207,7 @@ def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -
 
 def test_all_destinations_together_wait_no_longer_than_each_may() -> None:
     clock = SettableClock()
-    destinations = Destinations(BreakerLimits(), RateLimits(), BatchLimits(), clock)
+    destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), clock)
     destinations.add(0, [("Shipping", Staying("key", "key", 1))])
     destinations.fail("Shipping", "locked", took_seconds=0)
     clock.advance(28)

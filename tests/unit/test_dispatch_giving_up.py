@@ -18,7 +18,7 @@ from duesweep.core.message import (
     UNREADABLE_HEADERS,
     Message,
 )
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores import tombstone
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
@@ -91,7 +91,7 @@ def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> 
 def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
     world = world_of(*[delayed_row("Nowhere") for _ in range(5)], retry=Retry(max_attempts=1))
 
-    run = world.sweep(max_exhausted=3, limits=BatchLimits(rows=2))
+    run = world.sweep(max_exhausted=3, batch_size=BatchSize(rows=2))
 
     assert len(world.exhausted(run)) == 3
     assert len(world.store.rows) == len(world.store.attempts) == 2

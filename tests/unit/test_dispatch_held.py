@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.core.policy import BatchSize, RateLimit, RateLimits
 from duesweep.core.world import SettableClock
 from duesweep.sweep.destinations import Reservations
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
@@ -72,7 +72,7 @@ def test_pause_of_the_endpoint_holds_messages_without_a_destination() -> None:
 
 def test_pause_while_a_slice_runs_counts_from_the_next_batch_on() -> None:
     rows = _rows(4)
-    world = world_of(*rows, limits=BatchLimits(rows=2))
+    world = world_of(*rows, batch_size=BatchSize(rows=2))
 
     def pause(_: Message) -> None:
         _pause(world, "Billing")

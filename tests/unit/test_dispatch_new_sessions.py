@@ -16,7 +16,7 @@ from duesweep.core.errors import (
     StoreError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, RateLimit, RateLimits
+from duesweep.core.policy import BatchSize, RateLimit, RateLimits
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
@@ -25,7 +25,7 @@ from support.contract.memory_stores import DueKeySession, DueKeyStore
 from support.dispatch_world import World, one, slice_end
 
 AWAY = StoreError("the server restarts", transient=True)
-TWO = BatchLimits(rows=2)
+TWO = BatchSize(rows=2)
 
 
 class FailingStore(MemoryStore):
@@ -88,7 +88,7 @@ def test_slice_goes_on_with_new_sessions_and_delivers_each_message_once() -> Non
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
     store.away = [(1.5, 6)]
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert store.attempts == {}
@@ -108,7 +108,7 @@ def test_service_that_stays_away_ends_the_slice_after_the_time_to_trigger() -> N
     world, store = _world(rows)
     world.trouble("Billing", AWAY, rows[3].key)
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     assert world.clock.seconds() == 30
     # Once at first, then once a second, and once for the end of the slice.
@@ -133,7 +133,7 @@ def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again()
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
     store.away = [(1, 25), (27, 50)]
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     assert world.ends(run) == [slice_end(given=6, claimed=6)]
 
@@ -162,7 +162,7 @@ def test_batch_that_was_committed_without_an_answer_counts_as_claimed(unanswered
     world, store = _world(rows)
     store.unanswered = unanswered
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert _account(world, run, 6) == Account(6, 6)
@@ -175,7 +175,7 @@ def test_batch_without_an_answer_is_not_told_as_gone_where_messages_are_left() -
     store.unanswered = {1}
     keys = [*store.rows, "00000000-0000-4000-8000-000000000000"]
 
-    run = world.sweep(keys, limits=TWO)
+    run = world.sweep(keys, batch_size=TWO)
 
     account = _account(world, run, 9)
     assert (account.claimed, account.gone, account.left, account.unexplained) == (4, 1, 4, 0)
@@ -225,7 +225,7 @@ def test_batch_that_finds_nothing_does_not_let_the_next_one_be_sent_twice() -> N
 
     store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     assert sent == [row.key for row in rows]
     assert world.ends(run) == [slice_end("the disk is full", given=4, gone=2)]
@@ -260,7 +260,7 @@ def test_what_is_excluded_stays_so_on_new_sessions_until_it_is_tried() -> None:
         DestinationError("locked") if next(times, None) is not None else None
     )
 
-    run = world.sweep([str(row.due_us) for row in rows], limits=TWO)
+    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
 
     assert len(world.queue.arrived["Shipping"]) == len(world.queue.arrived["Billing"]) == 6
     assert world.ends(run) == [slice_end(given=12, claimed=12)]
@@ -271,7 +271,7 @@ def test_what_is_excluded_for_the_slice_takes_no_claim_key_on_new_sessions_eithe
     world = World(_RestartedDueKeyStore(rows))
     world.trouble("Shipping", DestinationError("no right to insert", transient=False))
 
-    run = world.sweep([str(row.due_us) for row in rows], limits=TWO)
+    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
 
     assert len(world.queue.arrived["Billing"]) == 6
     assert world.ends(run) == [slice_end("no right to insert", given=12, claimed=6, left=6)]
@@ -315,7 +315,7 @@ def test_each_message_is_delivered_once_or_left_whatever_fails(
     world.queue.trouble["Shipping"] = lock
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.3)
 
-    run = world.sweep(limits=TWO)
+    run = world.sweep(batch_size=TWO)
 
     arrived = world.queue.arrived["Shipping"] + world.queue.arrived["Billing"]
     expected = [one(row) for row in rows if row.key not in failing.rows]

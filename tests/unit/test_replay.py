@@ -14,7 +14,7 @@ import pytest
 from duesweep.core.change import ChangeKind, CommandName
 from duesweep.core.errors import StoreError
 from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
-from duesweep.core.policy import BatchLimits, Pause
+from duesweep.core.policy import BatchSize, Pause
 from duesweep.core.times import Moment
 from duesweep.operations.change import Tally
 from duesweep.operations.errors import ExhaustedMessages, Fate
@@ -183,7 +183,7 @@ def test_error_whose_queue_does_not_exist_stays_open() -> None:
 
 def test_lost_store_leaves_whole_batches_in_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     world = _World("Billing", "Billing", "Billing")
-    world.context = replace(world.context, limits=BatchLimits(rows=2))
+    world.context = replace(world.context, batch_size=BatchSize(rows=2))
     put_back, calls = MemoryChangeSession.put_back, count()
 
     def fail(session: MemoryChangeSession, *arguments: Any) -> object:
@@ -203,10 +203,10 @@ def test_lost_store_leaves_whole_batches_in_the_journal(monkeypatch: pytest.Monk
 def test_batches_are_bounded_by_rows_and_bytes() -> None:
     world = _World(*["Billing"] * 5)
     size = len(headers_text("Billing")) + len(b"body")
-    world.context = replace(world.context, limits=BatchLimits(rows=2))
+    world.context = replace(world.context, batch_size=BatchSize(rows=2))
     assert [tally.changed for tally in world.do(world.work())] == [2, 2, 1]
 
-    world.context = replace(world.context, limits=BatchLimits(bytes=3 * size))
+    world.context = replace(world.context, batch_size=BatchSize(bytes=3 * size))
     assert [tally.changed for tally in world.do(world.work())] == [3, 2]
 
 

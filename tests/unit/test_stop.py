@@ -17,7 +17,7 @@ from duesweep.core.errors import (
     TransactionLostError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchLimits
+from duesweep.core.policy import CLAIM_SECONDS, BatchSize
 from duesweep.core.world import SettableClock
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
@@ -148,7 +148,7 @@ def test_first_slices_which_have_the_oldest_messages_get_all_that_a_sweep_may_cl
     assert part.shares([3, 2]) is None
 
 
-_LIMITS = BatchLimits(rows=2)
+_TWO = BatchSize(rows=2)
 # At which message's delivery the sweep is stopped (None: before its first batch), that message's
 # error, and the outcome of all: `+` arrives, `x` fails, `.` is left.
 _STOPS: dict[str, tuple[int | None, DuesweepError | None, str, SliceEntry]] = {
@@ -191,7 +191,7 @@ def test_slice_ends_after_the_batch_in_hand(case: str, form: Callable[..., World
     if stop_at is None:
         stop_sweep(world.store, run, 0)
 
-    world.run_slice(run, limits=_LIMITS)
+    world.run_slice(run, batch_size=_TWO)
 
     arrived = list(compress(rows, [sign == "+" for sign in becomes]))
     assert world.queue.arrived["Billing"] == [one(row) for row in arrived]
@@ -212,7 +212,7 @@ def test_messages_that_a_batch_released_are_left() -> None:
 
     world.queue.trouble["Billing"] = stop_and_take_long
 
-    world.run_slice(run, limits=_LIMITS)
+    world.run_slice(run, batch_size=_TWO)
 
     assert world.queue.arrived["Billing"] == [one(first)]
     assert world.ends(run) == [slice_end(given=3, claimed=1, left=2)]
@@ -236,7 +236,7 @@ def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> N
     world.queue.trouble["Billing"] = try_for_long
     world.clock.sleep = sleep  # type: ignore[method-assign]
 
-    world.run_slice(run, limits=_LIMITS)
+    world.run_slice(run, batch_size=_TWO)
 
     assert world.ends(run) == [slice_end("Billing is locked", given=2, left=2)]
     assert stop_at <= world.clock.seconds() <= stop_at + 1

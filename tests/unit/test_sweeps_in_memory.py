@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from duesweep.core.errors import DestinationError, DuesweepError, RefusedMessageError
-from duesweep.core.policy import BatchLimits, BreakerLimits, Retry, Slicing
+from duesweep.core.policy import BatchSize, BreakerTimes, Retry, Slicing
 from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.in_process import InProcessEngine
@@ -38,9 +38,9 @@ class Sweeps(RuleBasedStateMachine):
             self.store,
             self.queue,
             self.store.clock,
-            limits=BatchLimits(rows=3),
+            batch_size=BatchSize(rows=3),
             retry=Retry(max_attempts=2, initial_seconds=10),
-            breaker=BreakerLimits(trigger_seconds=1),
+            breaker=BreakerTimes(trigger_seconds=1),
         )
         self.stored: dict[str, str] = {}
 

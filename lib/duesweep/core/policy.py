@@ -1,5 +1,5 @@
-"""Pure rules: batches, back-off, giving up, slices, pauses, limits of breakers and of rates, limits
-of each wait, when a watcher looks again, where the ledger can be cut.
+"""Pure rules: batches, back-off, giving up, slices, pauses, times of breakers, rates, how long
+each session waits, when a watcher looks again, where the ledger can be cut.
 """
 
 import random
@@ -71,7 +71,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchSize:
     """The bounds of one batch, in rows and in bytes of headers and body."""
 
     rows: int = BATCH_ROWS
@@ -80,7 +80,7 @@ class BatchLimits:
     def batches(
         self, keys: Sequence[_T], sizes: Sequence[int], together: Sequence[object] = ()
     ) -> Iterator[Sequence[_T]]:
-        """Cut `keys` into batches within the limits. A message over the limit gets its own. Keys
+        """Cut `keys` into batches of at most this size. A larger message gets its own. Keys
         with equal neighbours in `together` get into one batch, if they fit into one.
         """
         start, weight, turn = 0, 0, 0
@@ -96,7 +96,7 @@ class BatchLimits:
             yield keys[start:]
 
     def pack(self, items: Iterable[_T], size: Callable[[_T], int]) -> Iterator[list[_T]]:
-        """Cut a stream into batches within the limits."""
+        """Cut a stream into batches of at most this size."""
         batch: list[_T] = []
         weight = 0
         for one in items:
@@ -166,7 +166,7 @@ def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Sl
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerLimits:
+class BreakerTimes:
     """`trigger_seconds`: for how long a slice repeats failed tries; 0: never again.
     `failures_per_second`: how often it tries in vain at the most.
     """
@@ -267,7 +267,7 @@ _LONGEST_DRIVER_LOCK_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionWaits:
     """How many seconds one session waits: for its opening (login included), for one answer, and
     on the server for a lock. `idle_seconds`: if a client sends nothing for this time within a
     transaction, the server takes it for dead; 0: no limit.
@@ -319,22 +319,22 @@ class Timeouts:
         return self.silence_seconds / 5 + _SECONDS_PER_MILLION * messages / 1_000_000
 
     @property
-    def task(self) -> Limits:
-        """The limits of a task's session: it waits briefly for rows and for tables."""
+    def task(self) -> SessionWaits:
+        """The waits of a task's session: briefly for rows and for tables."""
         lock_seconds = min(_LONGEST_TASK_LOCK_SECONDS, self.batch_seconds / 4)
         idle_seconds = 2 * self.silence_seconds
-        return Limits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
+        return SessionWaits(self.connect_seconds, self.batch_seconds, lock_seconds, idle_seconds)
 
     @property
-    def driver(self) -> Limits:
-        """The limits of the driver's session. It waits for batches in flight."""
+    def driver(self) -> SessionWaits:
+        """The waits of the driver's session, which awaits batches in flight."""
         lock_seconds = min(_LONGEST_DRIVER_LOCK_SECONDS, self.driver_seconds / 2)
         idle_seconds = 10 * self.silence_seconds
-        return Limits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
+        return SessionWaits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
 
     @property
-    def handler(self) -> Limits:
-        """The limits of a session in whose transaction a user's handler runs, without a limit."""
+    def handler(self) -> SessionWaits:
+        """The waits of a session in whose transaction a user's handler runs, without a limit."""
         return replace(self.driver, idle_seconds=0.0)
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import Problem, TransactionLostError
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from duesweep.core.world import Clock
 
 TOPICS = ("setup", "plan", "batch", "sweep", "queue", "operators")
@@ -127,8 +127,8 @@ class Session(ABC):
     bound. Raises `StoreError`.
     """
 
-    def __init__(self, limits: Limits, names: Names) -> None:
-        self.limits = limits
+    def __init__(self, waits: SessionWaits, names: Names) -> None:
+        self.waits = waits
         self.names = names
 
     def __enter__(self) -> Self:

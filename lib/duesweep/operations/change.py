@@ -36,7 +36,7 @@ from duesweep.core.errors import (
     shorten,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchSize
 from duesweep.core.result import Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import Moment
@@ -464,7 +464,7 @@ def cancel(
 
     command = CommandName.CANCEL
     chosen = _chosen(endpoint, wanted, command, everything=everything)
-    work = _in_batches(chosen, endpoint.context.limits, change)
+    work = _in_batches(chosen, endpoint.context.batch_size, change)
     return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
@@ -502,7 +502,7 @@ def reschedule(
 
     command = CommandName.RESCHEDULE
     chosen = _chosen(endpoint, wanted, command, everything=everything)
-    work = _in_batches(chosen, endpoint.context.limits, change)
+    work = _in_batches(chosen, endpoint.context.batch_size, change)
     return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
@@ -522,7 +522,7 @@ def _chosen(
 _Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 
 
-def _in_batches(chosen: ChosenMessages, limits: BatchLimits, change: _Change) -> Work:
+def _in_batches(chosen: ChosenMessages, batch_size: BatchSize, change: _Change) -> Work:
     def work(_: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         @retry_lost_transactions
         def do(lock_keys: Sequence[str]) -> Tally:
@@ -538,7 +538,7 @@ def _in_batches(chosen: ChosenMessages, limits: BatchLimits, change: _Change) ->
             )
 
         sizes = [size + _USUAL_BYTES for size in chosen.sizes]
-        for batch in limits.batches(chosen.lock_keys, sizes):
+        for batch in batch_size.batches(chosen.lock_keys, sizes):
             yield do(batch)
 
     return work

@@ -20,7 +20,7 @@ from duesweep.core.change import Change, ChangeKind, CommandName, spelled_alike,
 from duesweep.core.errors import ConfigError, MessageError, UnreadableHeadersError
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, as_stored
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchSize
 from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import instant_of, micros
@@ -76,10 +76,10 @@ class Returning(NamedTuple):
 
 
 def put_back(
-    session: OperatorTask, run: SweepRun, limits: BatchLimits, messages: Iterable[Returning]
+    session: OperatorTask, run: SweepRun, batch_size: BatchSize, messages: Iterable[Returning]
 ) -> Iterator[Tally]:
     """Store a stream of messages in batches, except ones that cannot be stored."""
-    for batch in limits.pack(messages, lambda one: one.size):
+    for batch in batch_size.pack(messages, lambda one: one.size):
         known = [(one, one.new) for one in batch if isinstance(one.new, NewMessage)]
         unknown = [one.refused(one.new) for one in batch if isinstance(one.new, str)]
         yield _put_back(session, run, known) + Tally.refusing(unknown)
@@ -235,7 +235,7 @@ def restore(
         yield Tally(gone=len(chosen.ids) - len(todo))
         due_us = None if due is None else micros(due.at(run.horizon.server_time))
         taken = _taken(messages, todo, due_us)
-        yield from put_back(session, run, endpoint.context.limits, taken)
+        yield from put_back(session, run, endpoint.context.batch_size, taken)
         yield Tally(gone=len(todo))
 
     return act(endpoint, chosen, CommandName.RESTORE, work, reason=reason, stop=stop, tell=tell)
@@ -454,7 +454,7 @@ def discard(
     def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         todo, done_before = _still_open(ExhaustedMessages(ledger, chosen.source), chosen)
         yield done_before
-        changes, most = [_discarded(row) for row in todo.values()], endpoint.context.limits.rows
+        changes, most = [_discarded(row) for row in todo.values()], endpoint.context.batch_size.rows
         for start in range(0, len(changes), most):
             batch = changes[start : start + most]
             _discard(session, run, batch)
@@ -503,7 +503,9 @@ class Replay:
             # A sweep would only give up their messages again.
             nowhere = find_missing_queues(self.context, {*map(self._destination, todo.values())})
             due = (self.due or Moment()).at(run.horizon.server_time)
-            yield from put_back(session, run, self.context.limits, self._taken(todo, nowhere, due))
+            yield from put_back(
+                session, run, self.context.batch_size, self._taken(todo, nowhere, due)
+            )
         yield Tally.refusing([Failure(error.key, error.sweep_id, _LOST) for error in todo])
 
     def _destination(self, row: ErrorRow) -> str:

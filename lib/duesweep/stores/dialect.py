@@ -16,7 +16,7 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.core.message import Message
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits, Timeouts
+from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, HiddenRows, Session
 from duesweep.stores.due import Horizon
@@ -225,7 +225,7 @@ class Dialect(ABC):
     task: ClassVar[type["SqlTask"]]
 
     @abstractmethod
-    def connect(self, dsn: str, limits: Limits) -> Session:
+    def connect(self, dsn: str, waits: SessionWaits) -> Session:
         """Open a session."""
 
     # A sweep's locks and its figures.

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from duesweep.core.message import Message
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.postgresql.wire import UuidArray
@@ -38,8 +38,8 @@ class PostgreSql(Dialect):
     tables = POSTGRESQL_TABLES
     task = PostgreSqlTask
 
-    def connect(self, dsn: str, limits: Limits) -> PostgreSqlSession:
-        return connect(dsn, limits)
+    def connect(self, dsn: str, waits: SessionWaits) -> PostgreSqlSession:
+        return connect(dsn, waits)
 
     def lock(self, name: str) -> Values:
         """An advisory lock's key: 64 bits, so that others' keys are not met by chance."""

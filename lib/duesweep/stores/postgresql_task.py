@@ -71,7 +71,7 @@ class PostgreSqlTask(SqlTask):
             Move.to(self._location, _known(group), address, tables[address])
             for group, address in zip(groups, selection.addresses, strict=True)
         ]
-        usual_wait = f"{self.statements.limits.lock_seconds * 1_000:.0f}"
+        usual_wait = f"{self.statements.waits.lock_seconds * 1_000:.0f}"
         _, fence, _, *rows, [hooks], _ = self.statements.rows_of_each(
             "move",
             ("set_lock_wait", {"wait": _MOVE_WAIT}, {}),

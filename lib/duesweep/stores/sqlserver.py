@@ -15,7 +15,7 @@ from uuid import UUID
 
 from duesweep.core.errors import StoreError
 from duesweep.core.message import Message
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from duesweep.core.world import micros
 from duesweep.drivers.sqlserver.binding import (
     bound_text,
@@ -45,8 +45,8 @@ class SqlServer(Dialect):
     tables = SQL_SERVER_TABLES
     task = SqlServerTask
 
-    def connect(self, dsn: str, limits: Limits) -> SqlServerSession:
-        return connect(dsn, limits)
+    def connect(self, dsn: str, waits: SessionWaits) -> SqlServerSession:
+        return connect(dsn, waits)
 
     def lock(self, name: str) -> Values:
         """An application lock's."""

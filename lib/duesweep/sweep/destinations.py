@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from duesweep.core.account import SERVICES, BreakerReport, BreakerState
 from duesweep.core.message import Address
-from duesweep.core.policy import BatchLimits, BreakerLimits, RateLimit, RateLimits
+from duesweep.core.policy import BatchSize, BreakerTimes, RateLimit, RateLimits
 from duesweep.core.world import Clock
 
 
@@ -27,10 +27,8 @@ class CircuitBreaker:
     the time before if it worked for a shorter time than it had failed.
     """
 
-    def __init__(
-        self, limits: BreakerLimits, clock: Clock, *, forgives_at_once: bool = True
-    ) -> None:
-        self._limits = limits
+    def __init__(self, times: BreakerTimes, clock: Clock, *, forgives_at_once: bool = True) -> None:
+        self._times = times
         self._clock = clock
         self._forgives_at_once = forgives_at_once
         self._opened_at: float | None = None
@@ -75,7 +73,7 @@ class CircuitBreaker:
         self.reason = reason
         self._is_lasting = is_lasting
         # No wait is longer than until it is triggered.
-        pause_seconds = self._limits.pause_seconds(took_seconds)
+        pause_seconds = self._times.pause_seconds(took_seconds)
         self._try_at = min(now + pause_seconds, self._triggers_at)
 
     @property
@@ -98,7 +96,7 @@ class CircuitBreaker:
         be tried later than now.
         """
         opened_at = self._clock.seconds() if self._opened_at is None else self._opened_at
-        return opened_at + self._limits.trigger_seconds
+        return opened_at + self._times.trigger_seconds
 
     def succeed(self) -> None:
         if not self.is_closed:
@@ -226,9 +224,9 @@ class Destinations:
     """
 
     def __init__(
-        self, breaker: BreakerLimits, rates: RateLimits, batches: BatchLimits, clock: Clock
+        self, breaker: BreakerTimes, rates: RateLimits, batch_size: BatchSize, clock: Clock
     ) -> None:
-        self._limits, self._batches, self._clock = breaker, batches, clock
+        self._times, self._batch_size, self._clock = breaker, batch_size, clock
         # Of the destinations that have failed in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = 0.0
@@ -295,12 +293,12 @@ class Destinations:
         """
         if address not in self._breakers:
             # A destination that takes one message and refuses the next ones has not recovered.
-            breaker = CircuitBreaker(self._limits, self._clock, forgives_at_once=False)
+            breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)
             self._breakers[address] = breaker
         breaker = self._breakers[address]
         breaker.fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
         if self.is_tried(address) and breaker.state is BreakerState.OPEN:
-            self._try_at = self._clock.seconds() + self._limits.pause_seconds(took_seconds)
+            self._try_at = self._clock.seconds() + self._times.pause_seconds(took_seconds)
 
     def succeed(self, address: Address) -> None:
         if address in self._breakers:
@@ -338,7 +336,7 @@ class Destinations:
             address = min(addresses, key=self._seconds_to_try)
             if not self.is_due(address):
                 return
-            yield Turn(address, self._take(address, room(self._batches.rows)))
+            yield Turn(address, self._take(address, room(self._batch_size.rows)))
 
     def turns(
         self, ask: Callable[[RateLimit, int], float], room: Callable[[int], int]
@@ -408,12 +406,12 @@ class Destinations:
         """The claim keys of messages that wait for a destination, for one batch of at most `most`
         messages.
         """
-        limits = replace(self._batches, rows=min(self._batches.rows, most))
+        size = replace(self._batch_size, rows=min(self._batch_size.rows, most))
         if not self._takes(address):
-            limits = replace(limits, rows=min(limits.rows, _CLAIMED_TO_TRY))
+            size = replace(size, rows=min(size.rows, _CLAIMED_TO_TRY))
         waiting = self._waiting[address]
-        first = waiting[: limits.rows]
-        batch = next(limits.batches(first, [one.size for one in first]))
+        first = waiting[: size.rows]
+        batch = next(size.batches(first, [one.size for one in first]))
         del waiting[: len(batch)]
         if not waiting:
             del self._waiting[address]

@@ -66,13 +66,13 @@ def cut_in_process(context: SweepContext) -> Slicing:
     """How a plan is cut for a sweep in this process. While its sessions work on a slice, the next
     one is read, and has to fit into memory too.
     """
-    return replace(slicing(2, context.limits.rows), slices=1)
+    return replace(slicing(2, context.batch_size.rows), slices=1)
 
 
 def sessions_for(context: SweepContext, messages: int) -> int:
     """How many sessions dispatch a number of messages in this process: no more than batches."""
     wanted = min(context.slices or _MOST_SESSIONS, _MOST_SESSIONS)
-    return max(1, min(wanted, -(-messages // context.limits.rows)))
+    return max(1, min(wanted, -(-messages // context.batch_size.rows)))
 
 
 def _read(due: Due, plan: Slices, number: int) -> ClaimKeys:

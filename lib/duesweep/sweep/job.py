@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
-    BatchLimits,
-    BreakerLimits,
+    BatchSize,
+    BreakerTimes,
     LedgerWriter,
     LookAhead,
     RateLimits,
@@ -69,14 +69,14 @@ class SweepContext:
     queue: Queue
     ledger_root: str
     ledger_writer: LedgerWriter
-    limits: BatchLimits
+    batch_size: BatchSize
     retry: Retry
     max_exhausted: int
     error_queue: str | None
     slices: int = 0
     spark_from: int | None = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)
-    breaker: BreakerLimits = field(default_factory=BreakerLimits)
+    breaker: BreakerTimes = field(default_factory=BreakerTimes)
     rate_limits: RateLimits = field(default_factory=RateLimits)
     own_name: str = ""
     timeouts: Timeouts = DEFAULT_TIMEOUTS

@@ -152,7 +152,7 @@ class Slice:
         sizes = [claim_keys.sizes[place] for place in places]
         # Messages of one Due may have one claim key: a batch with only some of them is unusual.
         together = [claim_keys.keys[place] for place in places]
-        self._batches = job.context.limits.batches(places, sizes, together)
+        self._batches = job.context.batch_size.batches(places, sizes, together)
         self._lock = threading.Lock()
         self._ends: dict[_Worker, SliceEnd] = {}
 
@@ -225,7 +225,7 @@ class _Worker:
         context = self._job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._destinations = Destinations(
-            context.breaker, context.rate_limits, context.limits, self._clock
+            context.breaker, context.rate_limits, context.batch_size, self._clock
         )
         self._account = Account()
         self._unusual: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class SparkEngine:
     without_spark: None = None
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
-        return due.plan(horizon, self.slicing(context.slices, context.limits.rows))
+        return due.plan(horizon, self.slicing(context.slices, context.batch_size.rows))
 
     def slicing(self, wanted: int, batch_rows: int) -> Slicing:
         """As many as wanted. Else one for each core, and on a cluster more: its executors may come

@@ -11,8 +11,8 @@ from support.endpoint import Endpoint
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
-    monkeypatch.setattr(Timeouts, "task", limits)
+    waits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
+    monkeypatch.setattr(Timeouts, "task", waits)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
     StoreError,
 )
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from support.contract import queue_tables
 from support.contract.queue_tables import LOCK_WAIT_SECONDS
 from support.endpoint import Endpoint
@@ -242,7 +242,7 @@ def test_queue_whose_seq_is_used_up_takes_nothing_and_says_what_to_do(endpoint: 
 def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Limits, "statement_seconds", 3.0)
+    monkeypatch.setattr(SessionWaits, "statement_seconds", 3.0)
     endpoint.execute(
         "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
         " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.errors import ConfigError, QueueError
-from duesweep.core.policy import BatchLimits, Timeouts
+from duesweep.core.policy import BatchSize, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.base import Confirmation
@@ -57,7 +57,7 @@ def test_connection_that_is_cut_is_made_again_and_carries_the_rest(
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
     proxy.cut_after(count, way)
 
-    run = world.sweep(limits=BatchLimits(rows=100))
+    run = world.sweep(batch_size=BatchSize(rows=100))
 
     assert proxy.cuts == 1
     assert world.store.rows == {}
@@ -102,7 +102,7 @@ def test_broker_that_cuts_every_connection_is_left_alone_after_some(
     world = world_on(queue_of(billing.server.url(billing.vhost, proxy.port)), *rows)
     proxy.cut_after(2_000, Way.TO_SERVER, each=True)
 
-    run = world.sweep(limits=BatchLimits(rows=10))
+    run = world.sweep(batch_size=BatchSize(rows=10))
 
     assert proxy.connections <= 10
     assert world.store.attempts == {}
@@ -222,7 +222,7 @@ def test_all_arrive_and_only_what_was_unconfirmed_arrives_twice(
     witness = _Witness(proxy)
     witness.watch(monkeypatch)
 
-    run = world.sweep(limits=BatchLimits(rows=300))
+    run = world.sweep(batch_size=BatchSize(rows=300))
 
     assert proxy.cuts == len(_CUT_IN_BATCHES)
     assert witness.unconfirmed, "no cut was in the middle of a batch"
@@ -244,7 +244,7 @@ def test_messages_of_a_batch_arrive_in_order(broker: Broker) -> None:
     # Fewer at a time than a batch has: order must not depend on the number that fits.
     world = world_on(queue_of(broker.url, max_in_flight=7), *rows)
 
-    world.sweep(limits=BatchLimits(rows=500))
+    world.sweep(batch_size=BatchSize(rows=500))
 
     bodies = [body for _, _, body in broker.take_all("Billing", 1_500)]
     assert len(bodies) == 1_500
@@ -352,7 +352,7 @@ def test_slice_waits_once_and_the_next_sweep_completes(
     proxy.hold_after(count, way)
 
     with in_time():
-        run = world.sweep(limits=BatchLimits(rows=20))
+        run = world.sweep(batch_size=BatchSize(rows=20))
 
     assert len(fruitless) == 1
     (end,) = world.ends(run)
@@ -364,7 +364,7 @@ def test_slice_waits_once_and_the_next_sweep_completes(
     gone = bodies(rows) - bodies(list(world.store.rows.values()))
 
     proxy.heal()
-    world.sweep(limits=BatchLimits(rows=20))
+    world.sweep(batch_size=BatchSize(rows=20))
 
     assert world.store.rows == {}
     found = arrived(billing, "Billing", 300)

@@ -36,7 +36,7 @@ from support.logins import Authority, TlsFront, create_role, password_server, tl
 from support.needle import ODD
 from support.tds_listener import TdsListener, tds_listener
 
-_LIMITS = DEFAULT_TIMEOUTS.task
+_WAITS = DEFAULT_TIMEOUTS.task
 Certificate = tuple[Path, Path]
 
 
@@ -78,19 +78,19 @@ def _dsn(front: TlsFront, host: str = "localhost", **tls: object) -> str:
 
 def _refusal(dsn: str) -> ConfigError:
     with pytest.raises(ConfigError) as refused:
-        postgresql.connect(dsn, _LIMITS)
+        postgresql.connect(dsn, _WAITS)
     return refused.value
 
 
 def _user(dsn: str) -> str:
-    with postgresql.connect(dsn, _LIMITS) as connection:
+    with postgresql.connect(dsn, _WAITS) as connection:
         asked = {"schemas": ["pg_catalog"], "tables": ["pg_class"], "rights": [""]}
         user: str = connection.row("describe_tables", **asked).role
     return user
 
 
 def _address(dsn: str) -> tuple[str, dict[str, str]]:
-    with postgresql.connect(dsn, _LIMITS) as connection:
+    with postgresql.connect(dsn, _WAITS) as connection:
         return connection.jdbc_address(30, None)
 
 
@@ -131,7 +131,7 @@ def test_postgresql_server_that_is_the_one_that_was_asked_for_gets_a_session(
 ) -> None:
     dsn = _dsn(front, sslmode="verify-full", sslrootcert=authority.certificate)
 
-    with postgresql.connect(dsn, _LIMITS) as connection:
+    with postgresql.connect(dsn, _WAITS) as connection:
         assert connection.is_encrypted
     assert _jdbc_user(spark, dsn) == "postgres"
 
@@ -211,7 +211,7 @@ def test_session_without_tls_that_was_not_asked_for_is_read_by_jdbc_too(
 
 def test_name_of_a_host_is_not_taken_for_an_error_of_tls() -> None:
     with pytest.raises(StoreError, match=r"certificate\.invalid") as missed:
-        postgresql.connect("postgresql://u@certificate.invalid/d", _LIMITS)
+        postgresql.connect("postgresql://u@certificate.invalid/d", _WAITS)
     assert missed.value.transient
 
 
@@ -276,7 +276,7 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 def _odbc_refusal(dsn: str) -> str:
     with pytest.raises(DuesweepError) as refused:
-        sqlserver.connect(dsn, _LIMITS)
+        sqlserver.connect(dsn, _WAITS)
     return str(refused.value)
 
 
@@ -290,7 +290,7 @@ def _odbc_trusting(authority: Authority) -> Iterator[None]:
 def _jdbc_refusal(spark: SparkSession, dsn: str) -> str:
     url, properties = OdbcDsn.parse(dsn).jdbc()
     with pytest.raises(SPARK_ERRORS) as refused:
-        _read(spark, url, properties | jdbc_properties(_LIMITS), "SELECT 1 AS a")
+        _read(spark, url, properties | jdbc_properties(_WAITS), "SELECT 1 AS a")
     return str(refused.value)
 
 

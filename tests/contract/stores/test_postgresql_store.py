@@ -32,8 +32,8 @@ _LOCKED = r"claim on .*Sales\.Orders\.Delayed.*55P03.*another session holds a lo
 
 @pytest.fixture(autouse=True)
 def _short_lock_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
-    monkeypatch.setattr(Timeouts, "task", limits)
+    waits = replace(DEFAULT_TIMEOUTS.task, lock_seconds=LOCK_WAIT_SECONDS)
+    monkeypatch.setattr(Timeouts, "task", waits)
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ NAMES = (
     "idle_session_timeout",
     "transaction_timeout",
 )
-LIMITS = Timeouts().task
+WAITS = Timeouts().task
 WANTED = {
     "statement_timeout": "15s",
     "lock_timeout": "2s",
@@ -298,7 +298,7 @@ def _known(endpoint: Endpoint) -> set[str]:
 
 
 def test_session_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
-    with connect(hurried, LIMITS) as connection:
+    with connect(hurried, WAITS) as connection:
         for name in _known(endpoint):
             connection.script(
                 f"DO $$ BEGIN ASSERT current_setting('{name}') = '{WANTED[name]}',"
@@ -307,7 +307,7 @@ def test_session_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None
 
 
 def test_session_over_jdbc_has_its_own_time_outs(endpoint: Endpoint, hurried: str) -> None:
-    with connect(hurried, LIMITS) as connection:
+    with connect(hurried, WAITS) as connection:
         url, properties = connection.jdbc_address(80, None)
     with psycopg.connect(hurried) as other:
         other.execute(properties["sessionInitStatement"].encode())

@@ -14,7 +14,7 @@ from duesweep.config import Config, load
 from duesweep.config.adapters.endpoint import ledger_root, store_of, sweep_context
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
-from duesweep.core.policy import BatchLimits, Retry
+from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.sweep.job import SweepContext
 
@@ -45,7 +45,7 @@ def _config(**store: str) -> Config:
 def test_every_setting_arrives_in_the_parts() -> None:
     context = sweep_context(_config(writer_time_zone="Asia/Kolkata"))
 
-    assert context.limits == BatchLimits(rows=6, bytes=7)
+    assert context.batch_size == BatchSize(rows=6, bytes=7)
     assert context.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
     assert (context.error_queue, context.max_exhausted, context.slices) == ("error", 5, 8)
     assert context.ledger_root == "/ledger"

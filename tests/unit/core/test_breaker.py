@@ -16,20 +16,20 @@ from duesweep.core.account import (
     report_as_text,
     report_from_text,
 )
-from duesweep.core.policy import BreakerLimits
+from duesweep.core.policy import BreakerTimes
 from duesweep.core.world import SettableClock
 from duesweep.sweep.destinations import CircuitBreaker
 from duesweep_testing.builders import DUE
 
-LIMITS = BreakerLimits(trigger_seconds=30, failures_per_second=1)
+TIMES = BreakerTimes(trigger_seconds=30, failures_per_second=1)
 OPEN, TRIGGERED = BreakerState.OPEN, BreakerState.TRIGGERED
 
 
 def _breaker(
-    limits: BreakerLimits = LIMITS, *, forgives_at_once: bool = True
+    times: BreakerTimes = TIMES, *, forgives_at_once: bool = True
 ) -> tuple[CircuitBreaker, SettableClock]:
     clock = SettableClock(100)
-    return CircuitBreaker(limits, clock, forgives_at_once=forgives_at_once), clock
+    return CircuitBreaker(times, clock, forgives_at_once=forgives_at_once), clock
 
 
 def test_breaker_is_closed_until_something_fails() -> None:
@@ -87,7 +87,7 @@ def test_breaker_is_triggered_when_it_has_failed_for_so_long(
 
 
 def test_no_second_try_without_a_time_to_trigger_or_after_a_fault_that_does_not_pass() -> None:
-    (at_once, _), (lasting, _) = _breaker(BreakerLimits(trigger_seconds=0)), _breaker()
+    (at_once, _), (lasting, _) = _breaker(BreakerTimes(trigger_seconds=0)), _breaker()
     at_once.fail("locked")
     lasting.fail("no right to insert", is_lasting=True)
 
@@ -107,8 +107,8 @@ STEPS = st.lists(
 def test_breaker_is_open_exactly_while_it_fails_and_never_for_longer_than_the_time_to_trigger(
     steps: list[tuple[str, float]], trigger: float, rate: float
 ) -> None:
-    limits = BreakerLimits(trigger, rate)
-    breaker, clock = _breaker(limits)
+    times = BreakerTimes(trigger, rate)
+    breaker, clock = _breaker(times)
     failing_since: float | None = None
     for step, seconds in steps:
         match step:
@@ -133,7 +133,7 @@ def test_open_breaker_is_left_alone_for_a_while_wherever_its_clock_starts() -> N
     rng = random.Random(0)
     for _ in range(20_000):
         clock = SettableClock(rng.uniform(0, 100_000))
-        breaker = CircuitBreaker(LIMITS, clock)
+        breaker = CircuitBreaker(TIMES, clock)
         breaker.fail("locked")
         tries = 0
         while breaker.state is BreakerState.OPEN:
@@ -149,7 +149,7 @@ EARLY, LATE = "2026-11-01T08:00:00+00:00", "2026-11-01T08:00:05+00:00"
 
 def test_report_says_when_it_opened_by_this_machines_time() -> None:
     clock = SettableClock(1_000)
-    breaker = CircuitBreaker(BreakerLimits(), clock)
+    breaker = CircuitBreaker(BreakerTimes(), clock)
     breaker.fail("locked")
     clock.advance(5)
     breaker.succeed()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.policy import (
     MAX_SLICE_ROWS,
-    BatchLimits,
-    Limits,
+    BatchSize,
     LookAhead,
     Retry,
+    SessionWaits,
     Slicing,
     Timeouts,
 )
@@ -77,27 +77,27 @@ def test_failure_is_the_last_when_it_uses_up_the_attempts(
 
 
 @pytest.mark.parametrize(
-    ("limits", "sizes", "batches"),
+    ("batch_size", "sizes", "batches"),
     [
         pytest.param(
-            BatchLimits(rows=10, bytes=100),
+            BatchSize(rows=10, bytes=100),
             [40, 500, 40, 60, 1],
             [["a"], ["b"], ["c", "d"], ["e"]],
             id="a message over the limit goes alone",
         ),
         pytest.param(
-            BatchLimits(rows=2, bytes=1_000),
+            BatchSize(rows=2, bytes=1_000),
             [0] * 5,
             [["a", "b"], ["c", "d"], ["e"]],
             id="full at its number of rows",
         ),
-        pytest.param(BatchLimits(), array("q"), [], id="nothing to do"),
+        pytest.param(BatchSize(), array("q"), [], id="nothing to do"),
     ],
 )
 def test_batches_keep_their_limits(
-    limits: BatchLimits, sizes: Sequence[int], batches: list[list[str]]
+    batch_size: BatchSize, sizes: Sequence[int], batches: list[list[str]]
 ) -> None:
-    assert list(limits.batches(list("abcde"[: len(sizes)]), sizes)) == batches
+    assert list(batch_size.batches(list("abcde"[: len(sizes)]), sizes)) == batches
 
 
 @pytest.mark.parametrize(
@@ -113,29 +113,29 @@ def test_batches_keep_their_limits(
 def test_equal_neighbours_get_into_one_batch_if_they_fit_into_one(
     together: str, sizes: Sequence[int], batches: list[str]
 ) -> None:
-    limits = BatchLimits(rows=3, bytes=10)
+    batch_size = BatchSize(rows=3, bytes=10)
 
-    assert list(limits.batches(together, sizes, together)) == batches
+    assert list(batch_size.batches(together, sizes, together)) == batches
 
 
 @given(
     st.lists(st.integers(0, 300)),
-    st.builds(BatchLimits, rows=st.integers(1, 10), bytes=st.integers(1, 200)),
+    st.builds(BatchSize, rows=st.integers(1, 10), bytes=st.integers(1, 200)),
 )
 def test_batches_hold_every_key_once_in_order_and_no_two_neighbours_would_fit_into_one(
-    sizes: list[int], limits: BatchLimits
+    sizes: list[int], batch_size: BatchSize
 ) -> None:
     keys = [str(index) for index in range(len(sizes))]
 
-    batches = [list(batch) for batch in limits.batches(keys, array("q", sizes))]
+    batches = [list(batch) for batch in batch_size.batches(keys, array("q", sizes))]
 
     assert [key for batch in batches for key in batch] == keys
     weigh = lambda some: sum(sizes[int(key)] for key in some)  # noqa: E731 - only here
     for batch in batches:
-        assert 1 <= len(batch) <= limits.rows
-        assert len(batch) == 1 or weigh(batch) <= limits.bytes
+        assert 1 <= len(batch) <= batch_size.rows
+        assert len(batch) == 1 or weigh(batch) <= batch_size.bytes
     for batch, following in pairwise(batches):
-        assert len(batch) == limits.rows or weigh([*batch, following[0]]) > limits.bytes
+        assert len(batch) == batch_size.rows or weigh([*batch, following[0]]) > batch_size.bytes
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_by_default_a_silent_service_ends_the_sweep_within_a_minute() -> None:
         20,
         40,
     )
-    assert timeouts.task == Limits(10, answer_seconds=20, lock_seconds=2, idle_seconds=120)
-    assert timeouts.driver == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=600)
-    assert timeouts.handler == Limits(10, answer_seconds=40, lock_seconds=20, idle_seconds=0)
+    assert timeouts.task == SessionWaits(10, answer_seconds=20, lock_seconds=2, idle_seconds=120)
+    assert timeouts.driver == SessionWaits(10, answer_seconds=40, lock_seconds=20, idle_seconds=600)
+    assert timeouts.handler == SessionWaits(10, answer_seconds=40, lock_seconds=20, idle_seconds=0)
 
 
 @pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])
@@ -217,8 +217,8 @@ def test_waits_that_follow_each_other_stay_within_the_setting(seconds: float) ->
 
 @pytest.mark.parametrize("seconds", [6, 7.5, 30, 60, 600, 3600])
 def test_a_server_that_is_only_slow_says_so_before_its_client_gives_up(seconds: float) -> None:
-    for limits in (Timeouts(seconds).task, Timeouts(seconds).driver):
-        assert 0 < limits.lock_seconds < limits.statement_seconds < limits.answer_seconds
+    for waits in (Timeouts(seconds).task, Timeouts(seconds).driver):
+        assert 0 < waits.lock_seconds < waits.statement_seconds < waits.answer_seconds
 
 
 def test_a_plan_may_take_longer_the_more_is_due() -> None:

@@ -23,7 +23,7 @@ from duesweep.core.errors import (
     StoreError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchLimits, BreakerLimits
+from duesweep.core.policy import BatchSize, BreakerTimes
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import exit_code
@@ -75,8 +75,8 @@ class _World:
             self.store,
             self.queue,
             self.store.clock,
-            limits=BatchLimits(rows=_ROWS),
-            breaker=BreakerLimits(trigger_seconds=0),
+            batch_size=BatchSize(rows=_ROWS),
+            breaker=BreakerTimes(trigger_seconds=0),
         )
 
     def at_once(self, **at: Callable[[], DuesweepError | None]) -> None:

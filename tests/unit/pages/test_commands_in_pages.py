@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from duesweep.cli.app import all_commands
 from duesweep.config import QueueConfig
-from duesweep.core.policy import BATCH_ROWS, CLAIM_SECONDS, MAX_BATCH_ROWS, BatchLimits
+from duesweep.core.policy import BATCH_ROWS, CLAIM_SECONDS, MAX_BATCH_ROWS, BatchSize
 from duesweep.queues.rabbitmq.topology import LONGEST_DELAY_SECONDS
 
 _ROOT = Path(__file__).parents[3]
@@ -114,7 +114,7 @@ def _text(name: str) -> str:
 
 def test_window_in_which_messages_may_double_is_one_batch() -> None:
     rows = f"{BATCH_ROWS:,} messages ({MAX_BATCH_ROWS:,} from SQL Server)"
-    megabytes = BatchLimits().bytes // 1_000_000
+    megabytes = BatchSize().bytes // 1_000_000
 
     guarantees = _text("docs/delivery-guarantees.md")
     assert f"{rows} or {megabytes} MB of headers and bodies" in guarantees

@@ -22,7 +22,7 @@ from duesweep.core.errors import (
     StoreError,
     UnreadableAddressError,
 )
-from duesweep.core.policy import BatchLimits
+from duesweep.core.policy import BatchSize
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
@@ -159,7 +159,7 @@ def test_locked_destination_blocks_no_other_of_its_connection() -> None:
     world = RoutedWorld(locked, fine)
     world.far.trouble["Shipping"] = lambda _: DestinationError("locked")
 
-    world.sweep(limits=BatchLimits(rows=1))
+    world.sweep(batch_size=BatchSize(rows=1))
 
     assert world.far.arrived["Billing"] == [one(fine)]
     assert list(world.store.rows) == [locked.key]

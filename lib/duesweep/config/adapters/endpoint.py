@@ -27,8 +27,8 @@ from duesweep.core.policy import (
     MAX_BATCH_ROWS,
     SPARK_FROM,
     SPARK_FROM_ON_SQL_SERVER,
-    BatchLimits,
-    BreakerLimits,
+    BatchSize,
+    BreakerTimes,
     LedgerWriter,
     LookAhead,
     RateLimit,
@@ -66,14 +66,14 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         queue=queues,
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
-        limits=BatchLimits(_batch_rows(config), config.sweep.batch_bytes),
+        batch_size=BatchSize(_batch_rows(config), config.sweep.batch_bytes),
         retry=_retry(config),
         max_exhausted=config.retry.max_exhausted_per_sweep,
         error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
-        breaker=BreakerLimits(
+        breaker=BreakerTimes(
             config.breaker.trigger_seconds, config.breaker.recovery_failures_per_second
         ),
         rate_limits=RateLimits(

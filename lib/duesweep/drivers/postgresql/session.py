@@ -27,7 +27,7 @@ from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from duesweep.drivers.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import (
     SilenceError,
@@ -144,9 +144,9 @@ class PostgreSqlSession(Session):
     """
 
     def __init__(
-        self, raw: BoundedConnection, limits: Limits, names: Names, start: SessionStart
+        self, raw: BoundedConnection, waits: SessionWaits, names: Names, start: SessionStart
     ) -> None:
-        super().__init__(limits, names)
+        super().__init__(waits, names)
         self._raw = raw
         self.start = start
         self._text_names = start.text_names()
@@ -258,8 +258,8 @@ class PostgreSqlSession(Session):
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
         """A transaction for large statements, in which one answer may take `seconds`."""
-        limits = replace(self.limits, answer_seconds=seconds)
-        settings = time_outs(limits) | LARGE_STATEMENTS
+        waits = replace(self.waits, answer_seconds=seconds)
+        settings = time_outs(waits) | LARGE_STATEMENTS
         with self.transaction():
             with map_errors():
                 self._raw.execute(settings_query(settings, in_transaction=True).encode())
@@ -267,7 +267,7 @@ class PostgreSqlSession(Session):
             try:
                 yield
             finally:
-                self._raw.answer_seconds = self.limits.answer_seconds
+                self._raw.answer_seconds = self.waits.answer_seconds
 
     def zone_at_start(self) -> tuple[str, str]:
         """The time zone with which the session began, and where it came from."""
@@ -300,21 +300,21 @@ class PostgreSqlSession(Session):
                 f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use",
                 advice="give a host name or 127.0.0.1",
             )
-        limits = replace(self.limits, answer_seconds=answer_seconds)
+        waits = replace(self.waits, answer_seconds=answer_seconds)
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
             "password": info.password,
             # For the transaction in which Spark reads: a pooler may lend the process to others.
             "sessionInitStatement": set_up_query(
-                time_outs(limits) | LARGE_STATEMENTS, in_transaction=True
+                time_outs(waits) | LARGE_STATEMENTS, in_transaction=True
             ),
             **jdbc_tls(self.tls),
         }
         host = f"[{info.host}]" if ":" in info.host else info.host
         database = quote(info.dbname, safe="")
         settings = {
-            **_jdbc_settings(limits),
+            **_jdbc_settings(waits),
             **self.start.jdbc_path(),
             "channelBinding": channel_binding(self._raw),
         }
@@ -344,18 +344,18 @@ def _check_count(table: TableName, took: int, count: int) -> None:
         )
 
 
-def connect(dsn: str, limits: Limits) -> PostgreSqlSession:
+def connect(dsn: str, waits: SessionWaits) -> PostgreSqlSession:
     """Open a session in UTC, whatever the settings of role, server and process are.
 
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
     cannot be reached.
     """
-    return _start(dsn, limits)
+    return _start(dsn, waits)
 
 
-def _start(dsn: str, limits: Limits, **overrides: str) -> PostgreSqlSession:
+def _start(dsn: str, waits: SessionWaits, **overrides: str) -> PostgreSqlSession:
     with connect_errors(dsn):
-        raw = _open(dsn, limits, **overrides)
+        raw = _open(dsn, waits, **overrides)
         info = raw.info
         # With the same pooler, if the dsn names several.
         place = {"host": info.host, "port": str(info.port)}
@@ -364,11 +364,11 @@ def _start(dsn: str, limits: Limits, **overrides: str) -> PostgreSqlSession:
 
         def refuse() -> None:
             pool = (*place.values(), info.dbname, info.user)
-            refuse_shared(raw, pool, lambda: _open(dsn, limits, **{**overrides, **place}))
+            refuse_shared(raw, pool, lambda: _open(dsn, waits, **{**overrides, **place}))
 
-        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(limits), refuse)
-        raw.answer_seconds = limits.answer_seconds
-    return PostgreSqlSession(raw, limits, {}, start)
+        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(waits), refuse)
+        raw.answer_seconds = waits.answer_seconds
+    return PostgreSqlSession(raw, waits, {}, start)
 
 
 def server_time_zone(session: PostgreSqlSession, dsn: str) -> str | None:
@@ -382,13 +382,13 @@ def server_time_zone(session: PostgreSqlSession, dsn: str) -> str | None:
     # Poolers refuse any options.
     overrides = {"options": " "} if session.has_options else {}
     if source == "client":
-        with _hide_own_zone(), _start(dsn, session.limits, **overrides) as other:
+        with _hide_own_zone(), _start(dsn, session.waits, **overrides) as other:
             zone, source = other.zone_at_start()
     if source not in {"client", "user", "database user"}:
         return zone
     with _hide_own_zone():
         try:
-            with _open(dsn, session.limits, replication="true", **overrides) as raw:
+            with _open(dsn, session.waits, replication="true", **overrides) as raw:
                 # Such a session speaks the simple protocol only.
                 raw.pgconn.send_query(b"SHOW TimeZone")
                 (result,) = raw.wait(generators.execute(raw.pgconn))
@@ -433,7 +433,7 @@ def _decode(value: bytes | None) -> str:
     return value.decode() if value else ""
 
 
-def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
+def _open(dsn: str, waits: SessionWaits, **overrides: str) -> BoundedConnection:
     dsn = for_libpq(dsn)
     hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
     # No prepared statements: a pooler may lose them, and the planner should see each batch's own
@@ -443,16 +443,16 @@ def _open(dsn: str, limits: Limits, **overrides: str) -> BoundedConnection:
         autocommit=True,
         prepare_threshold=None,
         # libpq applies this to each host.
-        connect_timeout=max(2, int(limits.connect_seconds / hosts)),
+        connect_timeout=max(2, int(waits.connect_seconds / hosts)),
         **{
             # The server cuts it at 63 bytes.
             "application_name": f"duesweep, process {os.getpid()} on {socket.gethostname()}",
-            "tcp_user_timeout": round(limits.answer_seconds * 1_000),
+            "tcp_user_timeout": round(waits.answer_seconds * 1_000),
             **_KEEPALIVE,
             **overrides,
         },  # type: ignore[arg-type]
     )
-    raw.answer_seconds = raw.ping_seconds = limits.connect_seconds
+    raw.answer_seconds = raw.ping_seconds = waits.connect_seconds
     raw.adapters.register_dumper(UuidArray, UuidArrayDumper)
     raw.adapters.register_dumper(PlaceArray, PlaceArrayDumper)
     return raw
@@ -469,16 +469,16 @@ def _hide_own_zone() -> Iterator[None]:
             os.environ["PGTZ"] = zone
 
 
-def _jdbc_settings(limits: Limits) -> dict[str, str]:
+def _jdbc_settings(waits: SessionWaits) -> dict[str, str]:
     """Settings of the JDBC driver, time-outs in whole seconds. They go into the URL: Spark turns
     the names of properties into small letters, and the driver ignores such names.
     """
-    connect = str(round(limits.connect_seconds))
+    connect = str(round(waits.connect_seconds))
     return {
         "ApplicationName": "duesweep plan",
         "connectTimeout": connect,
         "loginTimeout": connect,
         "cancelSignalTimeout": connect,
-        "socketTimeout": str(ceil(limits.answer_seconds)),
+        "socketTimeout": str(ceil(waits.answer_seconds)),
         "tcpKeepAlive": "true",
     }

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 
 # Unqualified functions and operators are the server's own. Otherwise a role that may create one in
 # a schema of the path could have it run with this role's rights.
@@ -157,12 +157,12 @@ def set_up_query(
     return f"SET LOCAL search_path = {SEARCH_PATH}; SET LOCAL statement_timeout = 0; {wanted}"
 
 
-def time_outs(limits: Limits) -> dict[str, str]:
+def time_outs(waits: SessionWaits) -> dict[str, str]:
     """All time-outs that a role or a database can set for its sessions."""
     return {
-        "lock_timeout": _milliseconds(limits.lock_seconds),
-        "statement_timeout": _milliseconds(limits.statement_seconds),
-        "idle_in_transaction_session_timeout": _milliseconds(limits.idle_seconds),
+        "lock_timeout": _milliseconds(waits.lock_seconds),
+        "statement_timeout": _milliseconds(waits.statement_seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(waits.idle_seconds),
         # These would end a session while the driver waits for tasks or for the ledger.
         "idle_session_timeout": "0",
         "transaction_timeout": "0",

@@ -19,7 +19,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.policy import Limits
+from duesweep.core.policy import SessionWaits
 from duesweep.drivers.sqlserver.binding import (
     adapted,
     bind,
@@ -112,8 +112,10 @@ class RawSession:
 class SqlServerSession(Session):
     """See `Session`. It commits each statement by itself, unless a transaction was begun."""
 
-    def __init__(self, session: RawSession, dsn: OdbcDsn, limits: Limits, names: Names) -> None:
-        super().__init__(limits, names)
+    def __init__(
+        self, session: RawSession, dsn: OdbcDsn, waits: SessionWaits, names: Names
+    ) -> None:
+        super().__init__(waits, names)
         self._session = session
         self._raw = session.raw
         self._watch = session.watch
@@ -231,8 +233,8 @@ class SqlServerSession(Session):
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
-        limits, seconds_before = replace(self.limits, answer_seconds=seconds), self._raw.timeout
-        self._raw.timeout = max(1, int(limits.statement_seconds))
+        waits, seconds_before = replace(self.waits, answer_seconds=seconds), self._raw.timeout
+        self._raw.timeout = max(1, int(waits.statement_seconds))
         try:
             with self._watch.wait_longer(seconds):
                 yield
@@ -400,7 +402,7 @@ class SqlServerSession(Session):
         time-out for a silent server.
         """
         patience = self._raw.timeout
-        self._raw.timeout = max(1, int(self.limits.answer_seconds / 3))
+        self._raw.timeout = max(1, int(self.waits.answer_seconds / 3))
         try:
             yield
         finally:
@@ -415,7 +417,7 @@ class SqlServerSession(Session):
         return value
 
     def jdbc_address(self, answer_seconds: float, url: str | None) -> tuple[str, dict[str, str]]:
-        own = jdbc_properties(replace(self.limits, answer_seconds=answer_seconds))
+        own = jdbc_properties(replace(self.waits, answer_seconds=answer_seconds))
         if url is not None:
             address, given = split_jdbc_url(url)
             own = self._dsn.credentials() | own
@@ -428,7 +430,7 @@ class SqlServerSession(Session):
         return url, {"databaseName": database, **properties, **own}
 
 
-def connect(dsn: str, limits: Limits) -> SqlServerSession:
+def connect(dsn: str, waits: SessionWaits) -> SqlServerSession:
     """Open a session at READ COMMITTED, with time-outs on everything.
 
     Raises `ConfigError` for a dsn or a login that is wrong, `StoreError` where the server cannot be
@@ -440,16 +442,16 @@ def connect(dsn: str, limits: Limits) -> SqlServerSession:
         more["Driver"] = driver_library()
     pyodbc = odbc()
     refuse_closed_port(parsed)
-    watch = SilenceWatch(parsed.server, parsed.port, limits.answer_seconds)
+    watch = SilenceWatch(parsed.server, parsed.port, waits.answer_seconds)
     has_password = not {"pwd", "trusted_connection", "authentication"}.isdisjoint(parsed.pairs)
     with (
         connect_errors(parsed.server, has_password=has_password),
-        watch.watch_opening(limits.connect_seconds),
+        watch.watch_opening(waits.connect_seconds),
     ):
         # Longer than the watch waits: it can tell a silent server from a missing one.
-        login_seconds = ceil(limits.connect_seconds) + 1
+        login_seconds = ceil(waits.connect_seconds) + 1
         raw = pyodbc.connect(parsed.text(**more), autocommit=True, timeout=login_seconds)
-        raw.timeout = max(1, int(limits.statement_seconds))
+        raw.timeout = max(1, int(waits.statement_seconds))
         cursor = raw.cursor()
         # One statement for each setting: in one batch the error would not say which was refused.
         # With XACT_ABORT OFF an error ends its statement only, so savepoints can be rolled back to.
@@ -457,7 +459,7 @@ def connect(dsn: str, limits: Limits) -> SqlServerSession:
             "XACT_ABORT OFF",
             "NOCOUNT OFF",
             "TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            f"LOCK_TIMEOUT {limits.lock_seconds * 1_000:.0f}",
+            f"LOCK_TIMEOUT {waits.lock_seconds * 1_000:.0f}",
             # In a deadlock, the sweep is the victim and not an endpoint.
             "DEADLOCK_PRIORITY LOW",
         ):
@@ -465,20 +467,20 @@ def connect(dsn: str, limits: Limits) -> SqlServerSession:
         cursor.close()
     for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
         raw.add_output_converter(kind, decode_utf16)
-    return SqlServerSession(RawSession(raw, watch), parsed, limits, {})
+    return SqlServerSession(RawSession(raw, watch), parsed, waits, {})
 
 
-def jdbc_properties(limits: Limits) -> dict[str, str]:
+def jdbc_properties(waits: SessionWaits) -> dict[str, str]:
     """Connection properties of a JDBC session."""
     return {
         "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
         "applicationName": "duesweep plan",
         # In seconds; socketTimeout and lockTimeout in milliseconds.
-        "loginTimeout": f"{ceil(limits.connect_seconds)}",
-        "queryTimeout": f"{ceil(limits.statement_seconds)}",
-        "cancelQueryTimeout": f"{ceil(limits.connect_seconds)}",
-        "socketTimeout": f"{round(limits.answer_seconds * 1_000)}",
-        "lockTimeout": f"{round(limits.lock_seconds * 1_000)}",
+        "loginTimeout": f"{ceil(waits.connect_seconds)}",
+        "queryTimeout": f"{ceil(waits.statement_seconds)}",
+        "cancelQueryTimeout": f"{ceil(waits.connect_seconds)}",
+        "socketTimeout": f"{round(waits.answer_seconds * 1_000)}",
+        "lockTimeout": f"{round(waits.lock_seconds * 1_000)}",
     }
 
 

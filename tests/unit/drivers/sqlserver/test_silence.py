@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from duesweep.core.errors import ExitCode, StoreError
-from duesweep.core.policy import DEFAULT_TIMEOUTS, Limits
+from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.sqlserver.silence import refuse_closed_port
@@ -17,7 +17,7 @@ from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
-_LIMITS = Limits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
+_WAITS = SessionWaits(connect_seconds=1, answer_seconds=1, lock_seconds=1)
 # The first answer of a session: a version, and no encryption.
 _PRELOGIN = bytes.fromhex("0401001a0000010000000b00060100110001ff10000000000002")
 # The driver alone waits for ever; a machine with much to do is late.
@@ -61,7 +61,7 @@ def test_login_that_is_not_answered_ends(answer: bytes) -> None:
         started = time.monotonic()
 
         with pytest.raises(StoreError, match=r"timeouts\.silence_seconds") as caught:
-            connect(_dsn(port), _LIMITS)
+            connect(_dsn(port), _WAITS)
 
         assert time.monotonic() - started < _LATE_SECONDS
     assert caught.value.transient
@@ -75,7 +75,7 @@ def test_server_that_is_not_there_is_not_called_silent() -> None:
     # With a partner, it is the driver that finds out whether the server is there.
     dsn = f"{_dsn(port)};Failover_Partner=127.0.0.1,{port}"
     with pytest.raises(StoreError, match=r"No connection to .* within 1 s; .*name and port"):
-        connect(dsn, _LIMITS)
+        connect(dsn, _WAITS)
 
 
 def test_other_connections_that_are_made_meanwhile_are_left_alone() -> None:
@@ -88,7 +88,7 @@ def test_other_connections_that_are_made_meanwhile_are_left_alone() -> None:
         timer = threading.Timer(0.2, connect_elsewhere)
         timer.start()
         with pytest.raises(StoreError):
-            connect(_dsn(port), _LIMITS)
+            connect(_dsn(port), _WAITS)
         timer.join()
 
         made[0].sendall(b"hello")
@@ -98,7 +98,7 @@ def test_other_connections_that_are_made_meanwhile_are_left_alone() -> None:
 
 def test_session_that_could_not_be_opened_leaves_no_thread() -> None:
     with _server(_PRELOGIN) as port, pytest.raises(StoreError):
-        connect(_dsn(port), _LIMITS)
+        connect(_dsn(port), _WAITS)
 
     until(lambda: "sqlserver-watch" not in _threads())
 
