@@ -1,27 +1,27 @@
 """A ledger's tables in memory: each takes each piece once, as Delta's do."""
 
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from pyarrow import RecordBatch
 
 from duesweep.core.world import micros
 from duesweep.ledger.base import (
-    COUNT,
     ENCLOSED_TYPES,
     MICROSECONDS,
     Among,
+    Asked,
     Condition,
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
     LedgerTables,
+    Named,
     Rows,
     TableSize,
 )
@@ -95,16 +95,7 @@ class MemoryTables(LedgerTables):
         for row in self._fitting(name, conditions):
             yield {column: _value(row, column) for column in columns}
 
-    def count(
-        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
-    ) -> Iterator[LedgerRow]:
-        rows = self._fitting(name, conditions)
-        counted = Counter(tuple(_value(row, column) for column in columns) for row in rows)
-        for values, count in counted.items():
-            if count >= least:
-                yield dict(zip(columns, values, strict=True)) | {COUNT: count}
-
-    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+    def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """By delta-rs, of a copy on the disk."""
         with TemporaryDirectory() as folder:
             copy = DeltaRsTables(folder)
@@ -112,7 +103,7 @@ class MemoryTables(LedgerTables):
                 if name in self.tables:
                     copy.create(name, {})
                     copy.append(name, [LedgerPiece(_rows(name, self._fitting(name, [])), uuid4())])
-            yield from copy.ask(question, **tables)
+            yield from copy.ask(question, tables, **values)
 
     def _fitting(self, name: str, conditions: Sequence[Condition]) -> list[LedgerRow]:
         with self._changing:
@@ -178,7 +169,9 @@ def _value(row: LedgerRow, column: str) -> object:
 
 
 def _fits(row: LedgerRow, condition: Condition) -> bool:
-    value = row[condition.column]
+    if isinstance(condition, Named):
+        return any(_fits(row, one) for one in condition.either)
+    value: Any = _value(row, condition.column)
     if isinstance(condition, Among):
         return value in condition.values
     if value is None:

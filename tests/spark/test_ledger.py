@@ -23,12 +23,12 @@ from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import (
-    COUNT,
     ENCLOSED_TYPES,
     TABLES,
     Among,
     Between,
     LedgerPiece,
+    Named,
     Rows,
 )
 from duesweep.ledger.delta_rs import DeltaRsTables
@@ -36,7 +36,7 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import Changed, given_by
-from duesweep.operations.errors import ExhaustedMessages
+from duesweep.operations.errors import Alike, ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.in_process import InProcessEngine
@@ -270,18 +270,18 @@ def test_spark_reads_the_same_rows_as_delta_rs(spark: SparkSession, tmp_path: Pa
         assert found[0] == found[1]
         assert {row["message_key"] for row in found[0]} == keys
     assert list(by_spark.rows("changes", ["message_key"])) == []
-    for ledger in (by_spark, by_delta_rs):
-        twice = list(ledger.count("errors", ["source"], least=2))
-        assert twice == [{"source": "a'b", COUNT: 3}]
-        assert list(ledger.count("errors", ["message_key"], least=2)) == []
-        late = Between("last_failed_at", _FAILED + _HOUR)
-        assert list(ledger.count("errors", ["source"], late)) == [{"source": "a'b", COUNT: 2}]
-        assert list(ledger.count("changes", ["source"])) == []
     many = Among("message_key", [f"{number}" for number in range(1, 1_500)])
-    assert {row["message_key"] for row in by_spark.rows("errors", ["message_key"], many)} == {
-        "1",
-        "2",
-    }
+    for one in (many, Named(["1", "2", "x"])):
+        found_keys = {row["message_key"] for row in by_spark.rows("errors", ["message_key"], one)}
+        assert found_keys == {"1", "2"}
+
+
+def _last(
+    messages: ExhaustedMessages, chosen: ErrorFilter, *, with_discarded: bool = True
+) -> list[Alike]:
+    """All of them, the last failure first."""
+    counted = messages.counted(chosen, with_discarded=with_discarded)
+    return [*messages.last(chosen, counted, 100, with_discarded=with_discarded)]
 
 
 def test_errors_are_counted_and_listed_alike_by_all_writers(
@@ -313,7 +313,7 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
     for tables in (memory, by_delta_rs):
         tables.create("errors", {})
         tables.append("errors", [piece_of("errors", *errors)])
-    open_ones = [list(messages.last(ErrorFilter())) for messages in writers]
+    open_ones = [_last(messages, ErrorFilter()) for messages in writers]
     changes = [
         {
             "source": "a'b",
@@ -334,14 +334,18 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
         tables.create("changes", {})
         tables.append("changes", [piece_of("changes", *changes)])
 
-    counted = [list(messages.counted(ErrorFilter())) for messages in writers]
-    listed = [list(messages.last(ErrorFilter())) for messages in writers]
-    shown = [list(messages.last(ErrorFilter(), with_discarded=False)) for messages in writers]
+    counted = [messages.counted(ErrorFilter()) for messages in writers]
+    listed = [_last(messages, ErrorFilter()) for messages in writers]
+    shown = [_last(messages, ErrorFilter(), with_discarded=False) for messages in writers]
     later = ErrorFilter(since=_FAILED + _HOUR, destination="Bill*")
     some = [
-        (sum(each.messages for each in messages.counted(later)), len(list(messages.last(later))))
+        (sum(each.messages for each in messages.counted(later)), len(_last(messages, later)))
         for messages in writers
     ]
+    unknown = ErrorFilter(group=listed[0][2].last.group)
+    of_group = [[one.last.message_id for one in _last(each, unknown)] for each in writers]
+    named = ErrorFilter(ids=("k1", "m3", "m6"))
+    of_names = [[one.last.message_id for one in _last(each, named)] for each in writers]
 
     (file,) = (Path(by_delta_rs.root) / "changes").glob("*.parquet")
     file.unlink()
@@ -363,6 +367,7 @@ def test_errors_are_counted_and_listed_alike_by_all_writers(
     ]
     assert [len(each) for each in shown] == [5, 5, 5]
     assert some == [(4, 4)] * 3
+    assert (of_group, of_names) == ([["m4"]] * 3, [["m3", "m1"]] * 3)
     counts = {"m5": 2, "m4": 1, "m2": 1, "m1": 1, "m0": 1}
     for each in counted:
         assert {one.last.message_id: one.messages for one in each} == counts
@@ -542,8 +547,6 @@ def test_both_writers_read_instants_outside_of_pythons_years(
             )
             assert [row["due_before_us"] for row in read] == exact
             assert [row["due_before"] for row in read] == kept
-            grouped = tables.count("changes", ["due_before"], [], 1)
-            assert {row["due_before"] for row in grouped} == set(kept)
 
 
 @pytest.mark.on_spark

@@ -1,4 +1,4 @@
-"""The ledger's history of one message, and its estimate of a sweep's time."""
+"""The ledger's history of one message, its lateness, and its estimate of a sweep's time."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import SCHEMAS
 from duesweep.operations.look import estimate_seconds
 from duesweep.operations.messages import Event, read_history
+from duesweep.operations.status import lateness_steps
 from duesweep_testing.builders import DUE
 from duesweep_testing.memory_ledger import MemoryTable, MemoryTables
 
@@ -137,3 +138,20 @@ def test_time_is_told_by_the_rates_of_the_last_sweeps_that_compare(
     )
 
     assert estimate_seconds(ledger, SOURCE, 500, "spark") == seconds
+
+
+def test_lateness_counts_each_message_in_the_first_step_that_is_long_enough() -> None:
+    late = [0, 1_000, 1_001, None, 59_999, 86_400_000, 86_400_001]
+    ledger = _ledger(tombstones=[{"lateness_ms": ms, "attempts": 1} for ms in late])
+
+    rows = list(ledger.ask("count_lateness", {"tombstones": []}, most=10, late=59_999))
+
+    steps = lateness_steps({row["step"]: row["messages"] for row in rows})
+    assert [(step.label, step.messages) for step in steps if step.messages] == [
+        ("1 s", 2),
+        ("10 s", 1),
+        ("1 min", 1),
+        ("1 d", 1),
+        ("more", 1),
+    ]
+    assert (sum(row["messages"] for row in rows), sum(row["late"] for row in rows)) == (7, 2)

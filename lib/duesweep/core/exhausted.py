@@ -76,6 +76,12 @@ class ErrorFilter:
     def is_empty(self) -> bool:
         return self == ErrorFilter()
 
+    @property
+    def has_patterns(self) -> bool:
+        """Whether it means errors of some classes, destinations or types only."""
+        patterns = {self.group, self.error_class, self.destination, self.message_type}
+        return patterns != {None}
+
     def matches(self, row: ErrorRow) -> bool:
         return (
             self._is_named(row)

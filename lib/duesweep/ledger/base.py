@@ -28,6 +28,7 @@ from duesweep.drivers.statements import read_statements, read_topic
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
+_TOPICS = ("errors", "audit", "sweeps")
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
@@ -210,24 +211,33 @@ LedgerRow = dict[str, Any]
 # The name of an instant with this ending may be asked for as a column: the instant exactly, in
 # microseconds since 1970-01-01 UTC.
 MICROSECONDS = "_us"
-# May be asked for as a column of tables with headers: the header of that name, or NULL. All headers
-# of many rows would take much memory.
+# May be asked for as a column of tables with headers, and be in a condition of a question: the
+# header of that name, or NULL. All headers of many rows would take much memory.
 ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
-# The column that has the number of rows, where equal rows are counted.
-COUNT = "rows"
 
 
 @cache
 def questions() -> Mapping[str, str]:
-    """The statements of `sql/ledger/errors.sql`, by their names."""
-    return read_statements(read_topic("ledger", "errors"))
+    """The statements of `sql/ledger`, by their names."""
+    return read_statements(*(read_topic("ledger", topic) for topic in _TOPICS))
 
 
 class Among(NamedTuple):
-    """The column has one of the values."""
+    """The column has one of the values; None is NULL."""
 
     column: str
-    values: Sequence[str]
+    values: Sequence[str | None]
+
+
+class Named(NamedTuple):
+    """The message has one of these keys or message ids."""
+
+    names: Sequence[str]
+
+    @property
+    def either(self) -> Sequence[Among]:
+        """One of these has to hold."""
+        return [Among(column, self.names) for column in ("message_key", "message_id")]
 
 
 class Between(NamedTuple):
@@ -239,7 +249,9 @@ class Between(NamedTuple):
 
 
 # All of them have to hold. The storage skips what statistics say cannot fit.
-Condition = Among | Between
+Condition = Among | Named | Between
+# The rows of tables that a question is about, by the tables' names.
+Asked = Mapping[str, Sequence[Condition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,16 +333,10 @@ class LedgerTables(Protocol):
     ) -> Iterator[LedgerRow]:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
 
-    def count(
-        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
-    ) -> Iterator[LedgerRow]:
-        """Each combination of values of these columns that occurs in `least` rows or more, and in
-        how many, as the column `COUNT`; of rows that fit the conditions. None if there is no table.
-        """
-
-    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+    def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """The rows of a statement of `questions` about the rows of these tables that fit the
-        conditions. A table that is missing has none; without the first one there is no answer.
+        conditions, with these values. A table that is missing has no rows; without the first one
+        there is no answer.
         """
 
     def has(self, name: str, sweep_id: UUID) -> bool:

@@ -35,13 +35,15 @@ from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
-    COUNT,
+    ENCLOSED_TYPES,
     Among,
+    Asked,
     Between,
     Condition,
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
+    Named,
     Rows,
     TableSize,
     check_space,
@@ -65,9 +67,6 @@ _COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "s
 # memory.
 _FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
 _WITH_BODIES = {"errors", "changes"}
-# Groups of about this many rows are counted in memory at a time; for more, the table is read again.
-_ROWS_PER_PASS = 1_000_000
-_MOST_PASSES = 1_000
 _MAPPING = "delta.columnMapping.mode"
 # Of https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 _READABLE = {"timestampNtz", "variantType", "variantType-preview"}
@@ -90,8 +89,14 @@ _FAILURES = (DeltaError, OSError, pa.ArrowException)
 
 _NANOSECOND_YEARS = range(1678, 2262)
 
-_BY = "ORDER BY last_failed_at DESC, sweep_id DESC, message_key DESC"
-_LAST = {"last_begin": "first_value(", "last_end": f" {_BY})"}
+_MOST_LITERALS = 10_000
+# If a question has parts, about this many rows are grouped in memory at a time.
+_ROWS_PER_PART = 1_000_000
+# SQL for the braces of statements that only DataFusion understands.
+_SQL = {
+    **{"last_begin": "last_value(", "last_by": " ORDER BY ", "last_end": ")"},
+    **{"micros_begin": "CAST(", "micros_end": " AS BIGINT)"},
+}
 
 _Done = TypeVar("_Done")
 
@@ -160,24 +165,8 @@ class DeltaRsTables:
         with self._reading(name):
             yield from scan(self._open(name), columns, conditions)
 
-    def count(
-        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
-    ) -> Iterator[LedgerRow]:
-        """By DataFusion, which delta-rs brings along. If each is asked for, there should be few
-        groups.
-        """
-        with self._reading(name):
-            table = self._open(name)
-            query = QueryBuilder().register("ledger_table", table)
-            rows = _count_rows(query) if least > 1 else 0
-            passes = max(1, min(-(-rows // _ROWS_PER_PASS), _MOST_PASSES))
-            for number in range(passes):
-                where = [*map(_sql_predicate, conditions), *_part(columns[0], number, passes)]
-                for batch in query.execute(_count_statement(columns, where, least)):
-                    yield from plain(pa.record_batch(batch))
-
-    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
-        """By DataFusion, as `count`."""
+    def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
+        """By DataFusion, which delta-rs brings along."""
         query, names = QueryBuilder(), {}
         for name, conditions in tables.items():
             with self._reading(name):
@@ -189,9 +178,13 @@ class DeltaRsTables:
             return
         with self._map_errors(first, "is unreadable", others=names):
             none = {name: _no_rows(name) for name in tables}
-            text = questions()[question].format_map(none | names | _LAST)
-            for batch in query.execute(text):
-                yield from plain(pa.record_batch(batch))
+            given = {name: _value(value) for name, value in values.items()}
+            text = questions()[question]
+            parts = _count_rows(query, first) // _ROWS_PER_PART + 1 if "{part}" in text else 1
+            for part in range(parts):
+                of_part = {"part": str(part), "parts": str(parts)}
+                for batch in query.execute(text.format_map(none | names | given | of_part | _SQL)):
+                    yield from plain(pa.record_batch(batch))
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         with self._reading(name):
@@ -224,22 +217,24 @@ class DeltaRsTables:
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         old: list[Condition] = [Among("source", [source]), Between(column, end=before)]
-        count = sum(int(row[COUNT]) for row in self.count(name, ["source"], old, 1))
+        predicate = " AND ".join(map(_sql_predicate, old))
 
-        def replace_by_nothing(table: DeltaTable) -> None:
-            # The files that delta-rs's `delete` writes have texts as views (see `has_views`).
-            write_deltalake(
-                table,
-                pa.RecordBatchReader.from_batches(SCHEMAS[name], []),
-                mode="overwrite",
-                predicate=" AND ".join(map(_sql_predicate, old)),
-                schema_mode="merge",
-                writer_properties=_FILES,
-            )
+        def replace_by_nothing(table: DeltaTable) -> int:
+            query = QueryBuilder().register(name, _refuse_beyond(table))
+            count = _count_rows(query, name, predicate)
+            if count:
+                # The files that delta-rs's `delete` writes have texts as views (see `has_views`).
+                write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(SCHEMAS[name], []),
+                    mode="overwrite",
+                    predicate=predicate,
+                    schema_mode="merge",
+                    writer_properties=_FILES,
+                )
+            return count
 
-        if count:
-            self._commit(name, "cut", replace_by_nothing)
-        return count
+        return self._commit(name, "cut", replace_by_nothing)
 
     def compact(self, name: str) -> int:
         size = _FILE_BYTES_WITH_BODIES if name in _WITH_BODIES else _FILE_BYTES
@@ -506,18 +501,10 @@ def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> I
         ) from error
 
 
-def _count_rows(query: QueryBuilder) -> int:
-    (batch,) = query.execute("SELECT count(*) AS rows FROM ledger_table")
+def _count_rows(query: QueryBuilder, name: str, predicate: str = "true") -> int:
+    text = f"SELECT count(*) AS rows FROM {name} WHERE {predicate}"  # noqa: S608 - quoted
+    (batch,) = query.execute(text)
     return int(pa.record_batch(batch).column("rows")[0].as_py())
-
-
-def _count_statement(columns: Sequence[str], where: Sequence[str], least: int) -> str:
-    listed = ", ".join(map(_quote, columns))
-    condition = f" WHERE {' AND '.join(where)}" if where else ""
-    return (
-        f"SELECT {listed}, count(*) AS {_quote(COUNT)} FROM ledger_table{condition} "  # noqa: S608 - quoted
-        f"GROUP BY {listed} HAVING count(*) >= {least}"
-    )
 
 
 def _no_rows(name: str) -> str:
@@ -525,25 +512,32 @@ def _no_rows(name: str) -> str:
     return f"(SELECT {', '.join(columns)} WHERE false)"
 
 
-def _part(column: str, number: int, passes: int) -> Iterator[str]:
-    """What chooses the rows of one pass. Equal values of the column are in the same one: it goes by
-    the last two characters, since ids differ most there.
-    """
-    if passes > 1:
-        end, before = (f"ascii(right(coalesce({_quote(column)}, ''), {n}))" for n in (1, 2))
-        yield f"(31 * {end} + {before}) % {passes} = {number}"
-
-
 def _sql_predicate(condition: Condition) -> str:
+    if isinstance(condition, Named):
+        return f"({' OR '.join(map(_sql_predicate, condition.either))})"
     column = _quote(condition.column)
+    if condition.column == ENCLOSED_TYPES:
+        column = f"headers[{_literal(ENCLOSED_TYPES)}]"
     if isinstance(condition, Among):
-        return f"{column} IN ({', '.join(map(_literal, condition.values)) or 'NULL'})"
+        known = [value for value in condition.values if value is not None]
+        # delta-rs takes `IN (NULL)` for true.
+        is_among = f"{column} IN ({_listed(known)})" if known else "false"
+        return f"({is_among} OR {column} IS NULL)" if None in condition.values else is_among
     limits = []
     if condition.start is not None:
         limits.append(f"{column} >= {_instant(condition.start)}")
     if condition.end is not None:
         limits.append(f"{column} < {_instant(condition.end)}")
     return " AND ".join(limits) or "true"
+
+
+def _listed(values: Sequence[str]) -> str:
+    """The values as literals. Very many would crash the process: they are parts of one literal."""
+    if len(values) <= _MOST_LITERALS:
+        return ", ".join(map(_literal, values))
+    whole = "".join(values)
+    between = next(each for each in map(chr, range(1, 0xD800)) if each not in whole)
+    return f"SELECT unnest(string_to_array({_literal(between.join(values))}, {_literal(between)}))"
 
 
 def _quote(name: str) -> str:
@@ -554,6 +548,10 @@ def _quote(name: str) -> str:
 def _literal(text: str) -> str:
     """A text, or an instant as text, which takes the type of the other side of a comparison."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _value(value: str | int) -> str:
+    return _literal(value) if isinstance(value, str) else str(value)
 
 
 def _instant(at: datetime) -> str:

@@ -24,6 +24,7 @@ from duesweep.ledger.base import (
     CHANGES,
     TABLES,
     Among,
+    Asked,
     Between,
     Condition,
     LedgerPiece,
@@ -252,11 +253,13 @@ class Ledger:
 
     def since(self, source: str, moment: datetime) -> Iterator[str]:
         """The sweeps and commands of a source that ended after a moment."""
-        for name, column in (("sweeps", "end"), (CHANGES, "changed_at")):
-            found = Among("source", [source]), Between(column, moment)
-            # Each sweep asks so. A query loads less than a look at rows, which loads pandas.
-            counted = self.count(name, ["sweep_id"], *found)
-            yield from (row["sweep_id"] for row in counted)
+        columns = {"sweeps": "end", CHANGES: "changed_at"}
+        later: Asked = {
+            name: [Among("source", [source]), Between(column, moment)]
+            for name, column in columns.items()
+        }
+        # Each sweep asks so. A query loads less than a look at rows, which loads pandas.
+        return (row["sweep_id"] for row in self.ask("find_ended", later))
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""
@@ -326,15 +329,9 @@ class Ledger:
         """Rows of a table, as a stream: all that fit the conditions; none if there is no table."""
         return self.tables.read(name, columns, conditions)
 
-    def count(
-        self, name: str, columns: Sequence[str], *conditions: Condition, least: int = 1
-    ) -> Iterator[LedgerRow]:
-        """How many rows have the same values in these columns; see `LedgerTables.count`."""
-        return self.tables.count(name, columns, conditions, least)
-
-    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
+    def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """The rows of a statement; see `LedgerTables.ask`."""
-        return self.tables.ask(question, **tables)
+        return self.tables.ask(question, tables, **values)
 
     def _write(self, writes: Sequence[_Write], patience: Patience) -> None:
         """Write pieces of several tables under one lock. Their order does not matter: if this dies,

@@ -4,7 +4,7 @@ than a few pages ahead.
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyarrow import fs
 
-from duesweep.ledger.base import ENCLOSED_TYPES, MICROSECONDS, Among, Condition, LedgerRow
+from duesweep.ledger.base import (
+    ENCLOSED_TYPES,
+    MICROSECONDS,
+    Among,
+    Condition,
+    LedgerRow,
+    Named,
+)
 from duesweep.ledger.rows import plain
 
 # Bodies may be large: few rows are decoded at a time.
@@ -26,7 +33,7 @@ def scan(
     """These columns of the rows that meet all conditions, in bounded memory."""
     predicates = [each for condition in conditions for each in _predicates(condition)]
     predicate = reduce(and_, predicates) if predicates else None
-    tested = [condition.column for condition in conditions]
+    tested = [column for condition in conditions for column in _columns(condition)]
     dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
     options = {
         "schema": dataset.schema,
@@ -77,7 +84,16 @@ def _expression(name: str) -> pc.Expression:
     return pc.field(name)
 
 
+def _columns(condition: Condition) -> Sequence[str]:
+    if isinstance(condition, Named):
+        return [one.column for one in condition.either]
+    return [condition.column]
+
+
 def _predicates(condition: Condition) -> Iterator[pc.Expression]:
+    if isinstance(condition, Named):
+        yield reduce(or_, (one for each in condition.either for one in _predicates(each)))
+        return
     column = pc.field(condition.column)
     if isinstance(condition, Among):
         yield column.isin(pa.array(condition.values, pa.string()))

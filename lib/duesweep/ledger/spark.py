@@ -38,14 +38,15 @@ from duesweep.drivers.spark import (
     is_conflict,
 )
 from duesweep.ledger.base import (
-    COUNT,
     ENCLOSED_TYPES,
     MICROSECONDS,
     Among,
+    Asked,
     Condition,
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
+    Named,
     Rows,
     TableSize,
     holds_data,
@@ -96,7 +97,13 @@ _CHECK_ROOT = "check ledger.root, and the right to read and write there"
 # More values than that are joined: a plan with that number of literals takes long.
 _MOST_LITERALS = 1_000
 
-_LAST = ", struct(last_failed_at, sweep_id, message_key))"
+# SQL for the braces of statements that only Spark understands.
+_SQL = {
+    **{"last_begin": "max_by(", "last_by": ", struct(", "last_end": "))"},
+    **{"micros_begin": "unix_micros(", "micros_end": ")"},
+    # All rows at once.
+    **{"part": "0", "parts": "1"},
+}
 
 _HOURS = 24
 # Delta refuses fewer days than these, unless the check is off.
@@ -172,23 +179,13 @@ class SparkTables:
             chosen_df = _choose(self.spark.read.table(self.table(name)), conditions)
             yield from _stream(chosen_df, columns, _instants(name))
 
-    def count(
-        self, name: str, columns: Sequence[str], conditions: Sequence[Condition], least: int
-    ) -> Iterator[LedgerRow]:
-        with self._reading(name):
-            counted_df = (
-                _choose(self.spark.read.table(self.table(name)), conditions)
-                .groupBy(*columns)
-                .agg(F.count(F.lit(1)).alias(COUNT))
-                .filter(F.col(COUNT) >= least)
-            )
-            yield from _stream(counted_df, [*columns, COUNT], _instants(name))
-
-    def ask(self, question: str, **tables: Sequence[Condition]) -> Iterator[LedgerRow]:
-        text = questions()[question].replace("{last_begin}", "max_by(").replace("{last_end}", _LAST)
+    def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
+        text = questions()[question]
+        for name, sql in _SQL.items():
+            text = text.replace(f"{{{name}}}", sql)
         with self._reading(*tables):
-            frames: dict[str, Any] = {name: self._rows(name, fit) for name, fit in tables.items()}
-            found_df = self.spark.sql(text, **frames)
+            given: dict[str, Any] = {name: self._rows(name, fit) for name, fit in tables.items()}
+            found_df = self.spark.sql(text, **given | values)
             instants = [f.name for f in found_df.schema if isinstance(f.dataType, TimestampType)]
             yield from _stream(found_df, found_df.columns, instants)
 
@@ -439,10 +436,9 @@ def _choose(table_df: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
     for condition in conditions:
         if isinstance(condition, Among) and len(condition.values) > _MOST_LITERALS:
             values = [(value,) for value in condition.values]
-            wanted_df = table_df.sparkSession.createDataFrame(
-                values, f"`{condition.column}` string"
-            )
-            chosen_df = chosen_df.join(wanted_df, on=condition.column, how="left_semi")
+            wanted_df = table_df.sparkSession.createDataFrame(values, "wanted string")
+            is_wanted = _column(condition.column).eqNullSafe(F.col("wanted"))
+            chosen_df = chosen_df.join(wanted_df, on=is_wanted, how="left_semi")
         else:
             for predicate in _predicates(condition):
                 chosen_df = chosen_df.filter(predicate)
@@ -450,8 +446,13 @@ def _choose(table_df: DataFrame, conditions: Sequence[Condition]) -> DataFrame:
 
 
 def _predicates(condition: Condition) -> Iterator[Column]:
-    if isinstance(condition, Among):
-        yield F.col(condition.column).isin(list(condition.values))
+    if isinstance(condition, Named):
+        by_key, by_id = (one for each in condition.either for one in _predicates(each))
+        yield by_key | by_id
+    elif isinstance(condition, Among):
+        column = _column(condition.column)
+        is_among = column.isin([value for value in condition.values if value is not None])
+        yield is_among | column.isNull() if None in condition.values else is_among
     else:
         if condition.start is not None:
             yield F.unix_micros(condition.column) >= micros(condition.start)
@@ -475,7 +476,7 @@ def _stream(
         }
 
 
-def _column(name: str, *, is_instant: bool) -> Column:
+def _column(name: str, *, is_instant: bool = False) -> Column:
     if name == ENCLOSED_TYPES:
         return F.try_element_at("headers", F.lit(ENCLOSED_TYPES))
     if name.endswith(MICROSECONDS):

@@ -6,13 +6,13 @@ work that the journal still has is left out before the ledger is read again; a m
 ledger knows as gone is looked for in the store after that. What still differs is a finding.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from duesweep.core import logs
@@ -20,7 +20,7 @@ from duesweep.core.change import ChangeKind, WaitingMessage
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.quantities import time_text
 from duesweep.core.result import Result
-from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
+from duesweep.ledger.base import Among, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
@@ -29,10 +29,8 @@ from duesweep.stores.leftovers import Leftovers
 from duesweep.stores.people import People
 from duesweep.sweep.settle import find_older_copy, require_own
 
-if TYPE_CHECKING:
-    pass
-
-_KEYS_AT_ONCE = 200_000
+# Keys that are looked for in the ledger at once, and ones that are asked about.
+_KEYS_AT_ONCE, _KEYS_ASKED = 200_000, 10_000
 _MOST_COUNTERS = 10_000
 _MOST_EXAMPLES = 10
 # More sweeps are chosen here, and not by the storage.
@@ -41,7 +39,6 @@ _PARTS = ("claimed", "skipped", "gone", "eligible_later", "held", "left")
 _CLAIMED = ("dispatched", "failed", "exhausted")
 # The columns of `sweeps` that the rules read.
 SWEEP_NUMBERS = ("found", *_PARTS, *_CLAIMED)
-_DISPATCHED = {"dispatched", "deferred"}
 
 
 class AuditCheck(StrEnum):
@@ -133,73 +130,56 @@ class AuditReport(Result):
     error: None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFacts:
-    """The ledger's rows of one sweep or command. `row` are the `SWEEP_NUMBERS` of its
-    row in `sweeps`, of which there are `rows`.
+    """The ledger's rows of one sweep or command, a row of `count_by_sweep`: the numbers of its row
+    in `sweeps`, of which there are `sweeps`; its tombstones by their outcomes; its rows in
+    `errors`, and of cancelled messages in `changes`.
     """
 
-    row: tuple[int | None, ...] = ()
-    rows: int = 0
-    dispatched: int = 0
-    exhausted: int = 0
-    cancelled: int = 0
-    others: int = 0
-    errors: int = 0
-    changes_cancelled: int = 0
-
-    def add_row(self, row: Mapping[str, Any]) -> None:
-        self.row = tuple(row[name] for name in SWEEP_NUMBERS)
-        self.rows += 1
-
-    def add_tombstones(self, outcome: str | None, count: int) -> None:
-        if outcome in _DISPATCHED:
-            self.dispatched += count
-        elif outcome == "exhausted":
-            self.exhausted += count
-        elif outcome == ChangeKind.CANCELLED:
-            self.cancelled += count
-        else:
-            self.others += count
+    sweep_id: str
+    sweeps: int = 0
+    start: datetime | None = None
+    found: int | None = None
+    claimed: int | None = None
+    skipped: int | None = None
+    gone: int | None = None
+    eligible_later: int | None = None
+    held: int | None = None
+    left: int | None = None
+    dispatched: int | None = None
+    failed: int | None = None
+    exhausted: int | None = None
+    dispatched_rows: int = 0
+    exhausted_rows: int = 0
+    cancelled_rows: int = 0
+    other_rows: int = 0
+    error_rows: int = 0
+    change_rows: int = 0
 
     @property
     def tombstones(self) -> int:
         """All tombstones of a sweep, whatever their outcome."""
-        return self.dispatched + self.exhausted + self.others
-
-    def numbers(self) -> dict[str, int | None]:
-        return dict(zip(SWEEP_NUMBERS, self.row, strict=True))
-
-
-class Tombstone(NamedTuple):
-    """Of a message that is suspected."""
-
-    key: str
-    message_id: str | None
-    due: datetime | None
-    outcome: str | None
+        return self.dispatched_rows + self.exhausted_rows + self.other_rows
 
 
 @dataclass(slots=True)
 class LedgerCount:
-    """The ledger's rows of sweeps and commands, by their ids. `last_start`: when its last sweep
-    began.
+    """The ledger's rows of sweeps and commands, and which of these are suspected. `last_start`:
+    when its last sweep began.
     """
 
-    sweeps: dict[str, SweepFacts] = field(default_factory=dict)
+    tombstones: int = 0
+    sweeps: int = 0
     last_start: datetime | None = None
+    suspects: list[Suspect] = field(default_factory=list)
 
-    def of(self, sweep_id: str | None) -> SweepFacts:
-        """The facts of one, to be added to."""
-        return self.sweeps.setdefault(sweep_id or "(none)", SweepFacts())
-
-    @property
-    def tombstones(self) -> int:
-        return sum(one.tombstones + one.cancelled for one in self.sweeps.values())
-
-    @property
-    def rows(self) -> int:
-        return sum(one.rows for one in self.sweeps.values())
+    def add(self, one: SweepFacts) -> None:
+        self.tombstones += one.tombstones + one.cancelled_rows
+        self.sweeps += one.sweeps
+        self.suspects += judge_sweep(one)
+        if one.start is not None:
+            self.last_start = max(one.start, self.last_start or one.start)
 
 
 def audit(endpoint: Endpoint) -> AuditReport:
@@ -235,13 +215,14 @@ def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
             logs.step(f"looks for stored messages in the ledger; looked at: {stored:,}")
             stored += len(keys)
-            suspects += _stored_and_gone(session.people, account.final_tombstones(keys))
+            gone = account.final_tombstones(account.gone(keys))
+            suspects += _stored_and_gone(session.people, gone)
     logs.step("compares the journal with the ledger")
     suspects += [*_counters(session.leftovers), *_journal(session, counted)]
     return AuditReport(
         source=session.source,
         tombstones=counted.tombstones,
-        sweeps=counted.rows,
+        sweeps=counted.sweeps,
         stored=stored,
         unsettled=len(session.journal.unsettled()),
         findings=list(_grouped(suspects)),
@@ -263,30 +244,31 @@ def _sweeps(
     session: OperatorDriver, account: "LedgerAccount", counted: LedgerCount
 ) -> Iterator[Suspect]:
     """Sweeps and commands whose rows do not agree, and that are settled."""
-    suspected = {one.about for one in judge_sweeps(counted.sweeps)}
+    suspected = {one.about for one in counted.suspects}
     # A sweep in the ledger that is not in the journal now is settled: the ledger has all its rows.
     suspected -= {str(one.sweep_id) for one in session.journal.unsettled()}
     if suspected:
-        yield from judge_sweeps(account.count(suspected).sweeps)
+        yield from (one for one in account.count(suspected).suspects if one.about in suspected)
 
 
-def _stored_and_gone(people: People, tombstones: Iterable[Tombstone]) -> Iterator[Suspect]:
+def _stored_and_gone(people: People, tombstones: Iterable[LedgerRow]) -> Iterator[Suspect]:
     """Messages that have a tombstone, and are still stored after that was read."""
-    gone: dict[str, list[Tombstone]] = {}
+    gone: defaultdict[str, list[LedgerRow]] = defaultdict(list)
     for one in tombstones:
-        gone.setdefault(one.key, []).append(one)
+        gone[one["message_key"]].append(one)
     # A custom store may take its time to find a message, and here there should be none.
     for waiting in people.find(list(gone)) if gone else ():
         of_it = gone.get(waiting.message.key, ())
         tombstone = next((one for one in of_it if _is_same(one, waiting)), None)
         if tombstone is not None:
-            found = f"it is stored, and tombstones has it as {tombstone.outcome}"
-            yield Suspect(AuditCheck.STORED_AND_GONE, tombstone.key, found)
+            found = f"it is stored, and tombstones has it as {tombstone['outcome']}"
+            yield Suspect(AuditCheck.STORED_AND_GONE, tombstone["message_key"], found)
 
 
-def _is_same(tombstone: Tombstone, waiting: WaitingMessage) -> bool:
+def _is_same(tombstone: LedgerRow, waiting: WaitingMessage) -> bool:
     """If its id is its key, a message that its endpoint delays again has the same key."""
-    return tombstone.key != tombstone.message_id or tombstone.due == waiting.due
+    is_own_key = tombstone["message_key"] != tombstone["message_id"]
+    return is_own_key or bool(tombstone["due"] == waiting.due)
 
 
 def _counters(leftovers: Leftovers) -> Iterator[Suspect]:
@@ -346,110 +328,72 @@ class LedgerAccount:
                 return found
 
     def _count(self, only: Collection[str] | None) -> LedgerCount:
-        found = LedgerCount()
-        self._add_sweeps(found, only)
-        for row in self._counts("tombstones", "dispatched_at", ("sweep_id", "outcome"), only):
-            found.of(row["sweep_id"]).add_tombstones(row["outcome"], row[COUNT])
-        for row in self._counts("errors", "last_failed_at", ("sweep_id",), only):
-            found.of(row["sweep_id"]).errors += row[COUNT]
+        conditions: list[Condition] = []
+        if only is not None and len(only) <= _MOST_NAMED:
+            conditions.append(Among("sweep_id", sorted(only)))
         cancelled = Among("change", [ChangeKind.CANCELLED])
-        for row in self._counts("changes", "changed_at", ("sweep_id",), only, cancelled):
-            found.of(row["sweep_id"]).changes_cancelled += row[COUNT]
-        if only is not None:
-            found.sweeps = {key: one for key, one in found.sweeps.items() if key in only}
+        tables = {
+            "sweeps": self._rows("end", *conditions),
+            "tombstones": self._rows("dispatched_at", *conditions),
+            "errors": self._rows("last_failed_at", *conditions),
+            "changes": self._rows("changed_at", cancelled, *conditions),
+        }
+        found = LedgerCount()
+        for row in self._ledger.ask("count_by_sweep", tables):
+            found.add(SweepFacts(**row))
         return found
 
     def twice(self) -> Iterator[Suspect]:
-        """Messages with two tombstones or errors that mean the same. A store may use a key again,
-        for another Due.
-        """
-        same = ("message_key", "message_id", "due")
-        rows = self._counts("tombstones", "dispatched_at", same, None, least=2)
-        suspected = {tuple(row[name] for name in same) for row in rows}
-        final = Counter(one[:3] for one in self.final_tombstones([key for key, *_ in suspected]))
-        for one in suspected:
-            if final[one] > 1:
-                found = f"tombstones has {final[one]:,} rows of it that no command has undone"
-                yield Suspect(AuditCheck.TOMBSTONE_TWICE, one[0], found)
-        for row in self._counts(
-            "errors", "last_failed_at", ("message_key", "sweep_id"), None, least=2
-        ):
-            found = f"errors has {row[COUNT]:,} rows of it, all of sweep {row['sweep_id']}"
+        """Messages with two tombstones or errors that mean the same."""
+        alike = self._ledger.ask("find_alike", {"tombstones": self._rows("dispatched_at")})
+        for row in self.final_tombstones(row["message_key"] for row in alike):
+            if row["tombstones"] > 1:
+                found = (
+                    f"tombstones has {row['tombstones']:,} rows of it that no command has undone"
+                )
+                yield Suspect(AuditCheck.TOMBSTONE_TWICE, row["message_key"], found)
+        errors = {"errors": self._rows("last_failed_at")}
+        for row in self._ledger.ask("find_doubled_errors", errors):
+            found = f"errors has {row['errors']:,} rows of it, all of sweep {row['sweep_id']}"
             yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
 
-    def final_tombstones(self, keys: Sequence[str]) -> Iterator[Tombstone]:
-        """The tombstones of these messages, without the ones that a command has undone: it stored
-        the message again under its key, and noted which sweep or command had removed it.
+    def gone(self, keys: Sequence[str]) -> Iterator[str]:
+        """The keys that have tombstones, each once. Mostly none has, and a look at rows takes less
+        memory than a question with as many keys.
         """
-        columns = ("message_key", "message_id", "due", "outcome", "sweep_id")
-        conditions = (self._source, *self._kept("dispatched_at"), Among("message_key", keys))
-        rows = list(self._ledger.rows("tombstones", columns, *conditions)) if keys else []
-        stored_again = self._stored_again({row["message_key"] for row in rows})
-        final = []
-        for row in rows:
-            undone = (row["message_key"], row["sweep_id"])
-            if stored_again[undone]:
-                stored_again[undone] -= 1
-            else:
-                final.append(Tombstone(*(row[name] for name in columns[:-1])))
-        # A message that was restored again, although it was not cancelled again, may go again.
-        more: Counter[str] = Counter()
-        for (key, _), count in stored_again.items():
-            more[key] += count
-        for one in final:
-            if more[one.key]:
-                more[one.key] -= 1
-            else:
-                yield one
+        of_keys = self._rows("dispatched_at", Among("message_key", keys))
+        rows = self._ledger.rows("tombstones", ["message_key"], *of_keys)
+        yield from {row["message_key"] for row in rows}
 
-    def _stored_again(self, keys: Collection[str]) -> Counter[tuple[str, str | None]]:
-        """How often commands stored messages again under the keys that they had before, by the
-        sweep or command that they undid. Most stores give a new key, which has no tombstone yet.
+    def final_tombstones(self, keys: Iterable[str]) -> Iterator[LedgerRow]:
+        """How many tombstones these messages have, without the ones that a command has undone: it
+        stored the message again under its key, and noted which sweep or command had removed it.
         """
-        columns, among = ("new_key", "message_key", "of"), Among("new_key", sorted(keys))
-        rows = self._ledger.rows("changes", columns, self._source, among) if keys else ()
-        return Counter(
-            (row["new_key"], row["of"]) for row in rows if row["new_key"] == row["message_key"]
-        )
+        for some in _in_portions(([key] for key in keys), _KEYS_ASKED):
+            of_keys = Among("message_key", some)
+            tables = {
+                "tombstones": self._rows("dispatched_at", of_keys),
+                "changes": [self._source, of_keys],
+            }
+            yield from self._ledger.ask("count_final_tombstones", tables)
 
-    def _add_sweeps(self, found: LedgerCount, only: Collection[str] | None) -> None:
-        conditions = [self._source, *self._kept("end"), *_among(only)]
-        for row in self._ledger.rows("sweeps", ("sweep_id", "start", *SWEEP_NUMBERS), *conditions):
-            found.of(row["sweep_id"]).add_row(row)
-            if found.last_start is None or row["start"] > found.last_start:
-                found.last_start = row["start"]
-
-    def _counts(
-        self,
-        table: str,
-        time: str,
-        columns: Sequence[str],
-        only: Collection[str] | None,
-        *more: Condition,
-        least: int = 1,
-    ) -> Iterator[LedgerRow]:
-        conditions = (self._source, *self._kept(time), *_among(only), *more)
-        return self._ledger.count(table, columns, *conditions, least=least)
-
-    def _kept(self, column: str) -> Iterator[Condition]:
-        if self._kept_from is not None:
-            yield Between(column, self._kept_from)
+    def _rows(self, time: str, *more: Condition) -> Sequence[Condition]:
+        """The rows of a table that retention has not removed, by its instant `time`."""
+        kept = [] if self._kept_from is None else [Between(time, self._kept_from)]
+        return [self._source, *kept, *more]
 
 
-def _among(only: Collection[str] | None) -> Iterator[Condition]:
-    if only is not None and len(only) <= _MOST_NAMED:
-        yield Among("sweep_id", sorted(only))
-
-
-def judge_sweeps(facts: Mapping[str, SweepFacts]) -> Iterator[Suspect]:
-    """The differences in the sweeps and commands of a ledger."""
-    for sweep_id, one in facts.items():
-        yield from _judge_command(sweep_id, one)
-        if one.rows:
-            yield from _judge_sweep(sweep_id, one)
-        elif one.tombstones:
-            found = f"sweeps has no row of it, tombstones has {one.tombstones:,} rows"
-            yield Suspect(AuditCheck.SWEEP_MISSING, sweep_id, found)
+def judge_sweep(one: SweepFacts) -> Iterator[Suspect]:
+    """The differences in the rows of a sweep or command."""
+    if one.cancelled_rows != one.change_rows:
+        has = f"tombstones has {one.cancelled_rows:,} cancelled messages"
+        found = f"{has}, changes {one.change_rows:,}"
+        yield Suspect(AuditCheck.CANCELLED_DIFFERS, one.sweep_id, found)
+    if one.sweeps:
+        yield from _judge_numbers(one)
+    elif one.tombstones:
+        found = f"sweeps has no row of it, tombstones has {one.tombstones:,} rows"
+        yield Suspect(AuditCheck.SWEEP_MISSING, one.sweep_id, found)
 
 
 def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -> Iterator[Suspect]:
@@ -463,45 +407,39 @@ def judge_journal(unsettled: Iterable[tuple[str, Any, bool]], last_start: Any) -
             yield Suspect(AuditCheck.JOURNAL_OLD, sweep_id, found)
 
 
-def _judge_sweep(sweep_id: str, one: SweepFacts) -> Iterator[Suspect]:
-    if one.rows > 1:
-        yield Suspect(AuditCheck.SWEEP_TWICE, sweep_id, f"sweeps has {one.rows} rows of it")
+def _judge_numbers(one: SweepFacts) -> Iterator[Suspect]:
+    sweep_id = one.sweep_id
+    if one.sweeps > 1:
+        yield Suspect(AuditCheck.SWEEP_TWICE, sweep_id, f"sweeps has {one.sweeps} rows of it")
         return
-    numbers = one.numbers()
-    wrong = next(_wrong_sums(numbers), None)
+    wrong = next(_wrong_sums(one), None)
     if wrong is not None:
         yield Suspect(AuditCheck.SWEEP_SUMS, sweep_id, wrong)
         return
-    dispatched, exhausted = numbers["dispatched"] or 0, numbers["exhausted"] or 0
+    dispatched, exhausted = one.dispatched or 0, one.exhausted or 0
     told = f"sweeps says {dispatched:,} dispatched and {exhausted:,} exhausted"
-    has = f"tombstones has {one.dispatched:,} and {one.exhausted:,}"
-    if one.others:
-        has += f", and {one.others:,} with other outcomes"
+    has = f"tombstones has {one.dispatched_rows:,} and {one.exhausted_rows:,}"
+    if one.other_rows:
+        has += f", and {one.other_rows:,} with other outcomes"
     missing = dispatched + exhausted - one.tombstones
     if missing:
         check = AuditCheck.TOMBSTONE_MISSING if missing > 0 else AuditCheck.TOMBSTONE_UNEXPECTED
         yield Suspect(check, sweep_id, f"{told}; {has}")
-    elif (one.dispatched, one.exhausted) != (dispatched, exhausted):
+    elif (one.dispatched_rows, one.exhausted_rows) != (dispatched, exhausted):
         yield Suspect(AuditCheck.OUTCOME_DIFFERS, sweep_id, f"{told}; {has}")
-    if one.errors != exhausted:
-        is_less = one.errors < exhausted
+    if one.error_rows != exhausted:
+        is_less = one.error_rows < exhausted
         check = AuditCheck.ERROR_MISSING if is_less else AuditCheck.ERROR_UNEXPECTED
-        found = f"sweeps says {exhausted:,} exhausted; errors has {one.errors:,} rows"
+        found = f"sweeps says {exhausted:,} exhausted; errors has {one.error_rows:,} rows"
         yield Suspect(check, sweep_id, found)
 
 
-def _judge_command(sweep_id: str, one: SweepFacts) -> Iterator[Suspect]:
-    if one.cancelled != one.changes_cancelled:
-        has = f"tombstones has {one.cancelled:,} cancelled messages"
-        found = f"{has}, changes {one.changes_cancelled:,}"
-        yield Suspect(AuditCheck.CANCELLED_DIFFERS, sweep_id, found)
-
-
-def _wrong_sums(numbers: Mapping[str, int | None]) -> Iterator[str]:
+def _wrong_sums(one: SweepFacts) -> Iterator[str]:
     for whole, parts in (("found", _PARTS), ("claimed", _CLAIMED)):
-        values = [numbers[name] for name in parts]
+        told: int | None = getattr(one, whole)
+        values: list[int | None] = [getattr(one, name) for name in parts]
         # Rows of older versions lack some.
-        if numbers[whole] is not None and None not in values:
+        if told is not None and None not in values:
             total = sum(value or 0 for value in values)
-            if numbers[whole] != total:
-                yield f"{whole} is {numbers[whole]:,}, and {' + '.join(parts)} is {total:,}"
+            if told != total:
+                yield f"{whole} is {told:,}, and {' + '.join(parts)} is {total:,}"

@@ -3,12 +3,11 @@
 All is read from the ledger. Unsettled rows of a journal are not in it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any, NamedTuple
 
 from duesweep.core.change import ChangeKind, spellings
@@ -17,7 +16,15 @@ from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, KeptMessage
 from duesweep.core.message import first_type
 from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
-from duesweep.ledger.base import ENCLOSED_TYPES, Among, Between, Condition, LedgerRow
+from duesweep.ledger.base import (
+    ENCLOSED_TYPES,
+    Among,
+    Asked,
+    Between,
+    Condition,
+    LedgerRow,
+    Named,
+)
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import command_ledger
@@ -28,6 +35,7 @@ _ROW = (
     *("sweep_id", "message_key", "message_id", "destination", "attempts", "first_failed_at"),
     *("last_failed_at", "error_class", "error_text", ENCLOSED_TYPES),
 )
+_LARGE = ("headers", "headers_text", "body", "stack")
 _KEPT = ("sweep_id", "message_key", "destination", "headers", "headers_text", "body")
 # A longer list costs more than the files that it lets a reader skip.
 _MOST_SWEEPS = 500
@@ -47,14 +55,16 @@ class Fate:
 
 
 class Alike(NamedTuple):
-    """Errors of one group with the same fate; None: they are open. `last` is the error with the
-    last failure, `messages` how many they are, and `failed_from` when the first of them failed.
+    """Errors with the same class, destination, types and fate; None: they are open. `last` is the
+    error with the last failure, `messages` how many they are, and `failed_from` when the first of
+    them failed.
     """
 
     last: ErrorRow
     fate: ChangeKind | None
     messages: int
     failed_from: datetime
+    types: str | None = None
 
     @classmethod
     def one(cls, row: ErrorRow, fate: ChangeKind | None) -> "Alike":
@@ -84,50 +94,61 @@ class ExhaustedMessages:
 
     def rows(self, chosen: ErrorFilter) -> Iterator[ErrorRow]:
         """The errors that a filter means, in no order."""
-        for found in self._named(chosen) if chosen.ids else self._rows(chosen):
+        for found in self.ledger.rows("errors", _ROW, *self._conditions(chosen)):
             row = _row(found)
             if chosen.matches(row):
                 yield row
 
-    def _named(self, chosen: ErrorFilter) -> Iterator[LedgerRow]:
-        """The rows whose key or message id is one of the ids, each once."""
-        names = sorted(spellings(chosen.ids))
-        yield from self._rows(chosen, Among("message_key", names))
-        for row in self._rows(chosen, Among("message_id", names)):
-            if row["message_key"] not in names:
-                yield row
+    def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Sequence["Alike"]:
+        """The errors that a filter means, counted."""
+        found = self._asked("count_errors", chosen, (), with_discarded=with_discarded)
+        # The storage chooses ids; all else is the same for all that are counted together.
+        named = replace(chosen, ids=())
+        return [alike for alike in found if named.matches(alike.last)]
 
-    def _rows(self, chosen: ErrorFilter, *more: Condition) -> Iterator[LedgerRow]:
-        return self.ledger.rows("errors", _ROW, *self._conditions(chosen), *more)
-
-    def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Alike"]:
-        """The errors that a filter means, counted; with ids, one by one."""
-        # All but ids are the same for all that are counted together.
-        if chosen.ids:
-            return self.last(chosen, with_discarded=with_discarded)
-        return self._asked("count_errors", chosen, with_discarded=with_discarded)
-
-    def last(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Iterator["Alike"]:
-        """The errors that a filter means one by one, the last failure first."""
-        return self._asked("last_errors", chosen, with_discarded=with_discarded)
+    def last(
+        self,
+        chosen: ErrorFilter,
+        counted: Sequence["Alike"],
+        most: int,
+        *,
+        with_discarded: bool = True,
+    ) -> Iterator["Alike"]:
+        """The `most` last errors of the ones that were counted, the last failure first."""
+        groups: list[Condition] = [
+            Among("error_class", [*{one.last.error_class for one in counted}]),
+            Among("destination", [*{one.last.destination for one in counted}]),
+            Among(ENCLOSED_TYPES, [*{one.types for one in counted}]),
+        ]
+        wanted = groups if chosen.has_patterns else ()
+        return self._asked("last_errors", chosen, wanted, with_discarded=with_discarded, most=most)
 
     def _asked(
-        self, question: str, chosen: ErrorFilter, *, with_discarded: bool
+        self,
+        question: str,
+        chosen: ErrorFilter,
+        groups: Iterable[Condition],
+        *,
+        with_discarded: bool,
+        **values: int,
     ) -> Iterator["Alike"]:
-        changes = [self._source, Among("change", _CHANGES)]
-        for found in self.ledger.ask(question, errors=[*self._conditions(chosen)], changes=changes):
-            row = _row(found | {ENCLOSED_TYPES: found["enclosed_types"]})
+        tables: Asked = {
+            "errors": [*self._conditions(chosen), *groups],
+            "changes": [self._source, Among("change", _CHANGES)],
+        }
+        hidden = "" if with_discarded else ChangeKind.DISCARDED.value
+        for found in self.ledger.ask(question, tables, hidden=hidden, **values):
+            types = found["enclosed_types"]
+            row = _row(found | {ENCLOSED_TYPES: types})
             fate = None if found["change"] is None else ChangeKind(found["change"])
-            is_shown = with_discarded or fate is not ChangeKind.DISCARDED
-            if is_shown and chosen.matches(row):
-                yield Alike(row, fate, found["messages"], found["failed_from"])
+            yield Alike(row, fate, found["messages"], found["failed_from"], types)
 
     def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
         """The filter's destination, if no error was ever for it."""
         if chosen.destination is None:
             return None
-        found = self.ledger.count("errors", ("destination",), self._source)
-        return find_unknown(chosen.destination, {row["destination"] for row in found} - {None})
+        found = self.ledger.ask("find_destinations", {"errors": [self._source]})
+        return find_unknown(chosen.destination, {row["destination"] for row in found})
 
     def fates(self) -> dict[ErrorId, Fate]:
         """The fates of errors; open ones are not in it."""
@@ -156,29 +177,30 @@ class ExhaustedMessages:
             if error in chosen:
                 yield error, _kept(row)
 
-    def details(self, error: ErrorId) -> LedgerRow:
-        """The large columns of an error."""
-        columns = ("headers", "headers_text", "body", "stack")
-        (row, *_) = self.ledger.rows(
-            "errors",
-            columns,
-            self._source,
-            Among("sweep_id", [error.sweep_id]),
-            Among("message_key", [error.key]),
-        )
-        return row
+    def whole(self, message: str) -> Iterator["WholeError"]:
+        """All errors of the message with this message id or key, the last one first."""
+        chosen = ErrorFilter(ids=(message,))
+        if not (named := {row.id: row for row in self.rows(chosen)}):
+            return
+        changes = self._changes({error.key for error in named})
+        conditions = (*self._conditions(chosen), *self._around(named))
+        found = list(self.ledger.rows("errors", (*_ROW, *_LARGE), *conditions))
+        for whole in sorted(found, key=lambda row: row["last_failed_at"], reverse=True):
+            row = _row(whole)
+            of_it = changes[row.id]
+            fates = [ChangeKind(each["change"]) for each in of_it if each["change"] in _CHANGES]
+            large = {name: whole[name] for name in _LARGE}
+            yield WholeError(**_facts(row, fates[-1] if fates else None), **large, changes=of_it)
 
-    def changes(self, error: ErrorId) -> list[LedgerRow]:
-        """What operators did with an error, the first thing first."""
+    def _changes(self, keys: Collection[str]) -> Mapping[ErrorId, Sequence[LedgerRow]]:
+        """What operators did with the errors of these messages, the first thing first."""
         columns = ("changed_at", "change", "queue", "new_key", "given_by", "reason", "sweep_id")
-        found = self.ledger.rows(
-            "changes",
-            columns,
-            self._source,
-            Among("of", [error.sweep_id]),
-            Among("message_key", [error.key]),
-        )
-        return sorted(found, key=lambda row: row["changed_at"])
+        of_keys = self._source, Among("message_key", sorted(keys))
+        found: defaultdict[ErrorId, list[LedgerRow]] = defaultdict(list)
+        rows = self.ledger.rows("changes", (*columns, "of", "message_key"), *of_keys)
+        for row in sorted(rows, key=lambda row: row["changed_at"]):
+            found[ErrorId(row.pop("of"), row.pop("message_key"))].append(row)
+        return found
 
     def in_error_queues(self, chosen: Collection[ErrorId]) -> dict[str, int]:
         """How many of these errors have a copy in an error queue, by queue: operators may also
@@ -197,6 +219,8 @@ class ExhaustedMessages:
     def _conditions(self, chosen: ErrorFilter) -> Iterator[Condition]:
         yield self._source
         yield Between("last_failed_at", chosen.since, chosen.until)
+        if chosen.ids:
+            yield Named(sorted(spellings(chosen.ids)))
 
     def _around(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[Condition]:
         """What lets the storage skip rows that were not chosen."""
@@ -278,7 +302,7 @@ class _Counted:
 def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
     """Errors in groups, with the most open errors first. Holds one error of each group."""
     groups: dict[str, _Counted] = {}
-    for row, fate, messages, failed_from in counted:
+    for row, fate, messages, failed_from, _ in counted:
         failed_at = row.last_failed_at
         rank = fate is None, failed_at
         one = groups.setdefault(row.group, _Counted(row, rank, failed_from, failed_at))
@@ -386,7 +410,7 @@ def errors(
     with open_errors(endpoint) as messages:
         counted = messages.counted(chosen, with_discarded=with_discarded)
         total = sum(each.messages for each in counted)
-        last = islice(messages.last(chosen, with_discarded=with_discarded), min(most, total))
+        last = messages.last(chosen, counted, most, with_discarded=with_discarded) if total else ()
         found = [ListedError(**_facts(each.last, each.fate)) for each in last]
     return ErrorListing(endpoint.source, total, found)
 
@@ -396,18 +420,8 @@ def show_errors(endpoint: Endpoint, message: str) -> ShownErrors:
     none.
     """
     with open_errors(endpoint) as messages:
-        rows = list(messages.rows(ErrorFilter(ids=(message,))))
-        rows.sort(key=lambda row: row.last_failed_at, reverse=True)
-        fates = messages.fates() if rows else {}
-        found = [
-            WholeError(
-                **_facts(row, fates[row.id].kind if row.id in fates else None),
-                **messages.details(row.id),
-                changes=messages.changes(row.id),
-            )
-            for row in rows
-        ]
-    code = ExitCode.DONE if rows else ExitCode.MESSAGES_FAILED
+        found = list(messages.whole(message))
+    code = ExitCode.DONE if found else ExitCode.MESSAGES_FAILED
     return ShownErrors(endpoint.source, found, code, message)
 
 

@@ -28,7 +28,7 @@ from duesweep.core.errors import (
 from duesweep.core.policy import MOST_IN_A_SWEEP, Pause, Paused
 from duesweep.core.result import Result
 from duesweep.core.routing import fits_destination
-from duesweep.ledger.base import local_folder
+from duesweep.ledger.base import Among, local_folder
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
@@ -372,16 +372,13 @@ def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) ->
     engine; None if none is worth a comparison. Without a large sweep the small ones count, but they
     say nothing of a much larger one, since they mostly begin and end.
     """
-    columns = ("source", "engine", "outcome", "start", "dispatched", "rows_per_second")
-    rows = [
-        row
-        for row in ledger.rows("sweeps", columns)
-        if row["source"] == source and row["engine"] == engine and row["rows_per_second"]
-    ]
-    large = [row for row in rows if row["dispatched"] >= _LEAST_MESSAGES]
-    found = large or [row for row in rows if row["dispatched"] * _MUCH_MORE >= messages]
-    last = sorted(found, key=lambda row: row["start"])[-_LAST_SWEEPS:]
-    return messages / median(row["rows_per_second"] for row in last) if last else None
+    sweeps = {"sweeps": [Among("source", [source]), Among("engine", [engine])]}
+    for least in (_LEAST_MESSAGES, -(-messages // _MUCH_MORE)):
+        found = ledger.ask("last_rates", sweeps, least=least, most=_LAST_SWEEPS)
+        rates: list[float] = [row["rows_per_second"] for row in found]
+        if rates:
+            return messages / median(rates)
+    return None
 
 
 # Called with the destinations, before all messages are counted, which may take its time.

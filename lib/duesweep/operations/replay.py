@@ -25,7 +25,7 @@ from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
-from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, LedgerRow
+from duesweep.ledger.base import CHANGES, MICROSECONDS, Among, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.change import (
     Changed,
@@ -54,9 +54,11 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 
-_SHOWN = ("sweep_id", "message_key", "message_id", "message_type", "destination")
 _DUE_BEFORE = f"due_before{MICROSECONDS}"
-_STORED = (_DUE_BEFORE, "headers", "headers_text", "body")
+_STORED = (
+    *("sweep_id", "message_key", "destination", _DUE_BEFORE),
+    *("headers", "headers_text", "body"),
+)
 _TIMELESS = "it had no Due; set one with --to"
 _LOST = "The ledger does not have it any more"
 
@@ -129,27 +131,24 @@ class CancelledMessages:
     keys: Sequence[str] = ()
     command: str | None = None
 
-    def restored(self) -> set[CancelledId]:
-        """The messages of the source that were restored already."""
-        rows = self.ledger.rows(
-            CHANGES,
-            ("of", "message_key"),
-            Among("source", [self.source]),
-            Among("change", [ChangeKind.RESTORED.value]),
-        )
-        return {CancelledId(row["of"], row["message_key"]) for row in rows}
+    def destinations(self, *, again: bool) -> dict[CancelledId, str]:
+        """The destinations of the ones that were not restored yet; `again`: of all."""
+        tables = {CHANGES: [*self._conditions()]}
+        command = self.command or ""
+        rows = self.ledger.ask("find_cancelled", tables, again=int(again), command=command)
+        return {_cancelled_id(row): row["destination"] or "" for row in rows}
 
-    def rows(self, *more: str) -> Iterator[LedgerRow]:
-        """What tells one from another, and `more` columns."""
-        conditions = [
-            Among("source", [self.source]),
-            Among("change", [ChangeKind.CANCELLED.value]),
-        ]
-        if self.keys:
-            conditions.append(Among("message_key", sorted(spellings(self.keys))))
+    def rows(self) -> Iterator[LedgerRow]:
+        """The messages as they were stored, as a stream."""
+        conditions = [*self._conditions(), Among("change", [ChangeKind.CANCELLED.value])]
         if self.command is not None:
             conditions.append(Among("sweep_id", [self.command]))
-        return self.ledger.rows(CHANGES, (*_SHOWN, *more), *conditions)
+        return self.ledger.rows(CHANGES, _STORED, *conditions)
+
+    def _conditions(self) -> Iterator[Condition]:
+        yield Among("source", [self.source])
+        if self.keys:
+            yield Among("message_key", sorted(spellings(self.keys)))
 
 
 def _cancelled_id(row: LedgerRow) -> CancelledId:
@@ -193,12 +192,7 @@ def choose_cancelled(
     with command_ledger(context, endpoint.spark) as ledger:
         settle_earlier(context, ledger)
         messages = CancelledMessages(ledger, context.store.source, keys, command)
-        restored = set() if again else messages.restored()
-        destinations: dict[CancelledId, str] = {
-            _cancelled_id(row): row["destination"] or ""
-            for row in messages.rows()
-            if _cancelled_id(row) not in restored
-        }
+        destinations = messages.destinations(again=again)
     found = {spelled_alike(one.key) for one in destinations}
     return ChosenCancelled(
         command=CommandName.RESTORE,
@@ -231,7 +225,7 @@ def restore(
         todo = set(chosen.ids)
         if not chosen.again:
             # Another command may have restored some since they were chosen.
-            todo -= messages.restored()
+            todo &= messages.destinations(again=False).keys()
         yield Tally(gone=len(chosen.ids) - len(todo))
         due_us = None if due is None else micros(due.at(run.horizon.server_time))
         taken = _taken(messages, todo, due_us)
@@ -262,7 +256,7 @@ def _taken(
     messages: CancelledMessages, todo: set[CancelledId], due_us: int | None
 ) -> Iterator[Returning]:
     """The messages to restore, each once, due as before or then; takes them out of `todo`."""
-    for row in messages.rows(*_STORED):
+    for row in messages.rows():
         if _cancelled_id(row) in todo:
             todo.remove(_cancelled_id(row))
             due = row[_DUE_BEFORE] if due_us is None else due_us

@@ -30,7 +30,7 @@ from duesweep.core.errors import (
     TransactionLostError,
 )
 from duesweep.core.result import Result
-from duesweep.ledger.base import Among, Condition
+from duesweep.ledger.base import Among
 from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import (
@@ -262,16 +262,11 @@ def misses_objective(
         return False
     if report.ledger_error is not None:
         return True
-    conditions: tuple[Condition, ...] = (
-        Among("sweep_id", report.sweep_ids),
-        Among("outcome", ("dispatched",)),
-    )
+    dispatched = [Among("sweep_id", report.sweep_ids), Among("outcome", ("dispatched",))]
     try:
         ledger = open_for_reading(context.ledger_root, context.timeouts)
-        return any(
-            row["attempts"] == 1 and (row["lateness_ms"] or 0) > seconds * 1_000
-            for row in ledger.rows("tombstones", ("lateness_ms", "attempts"), *conditions)
-        )
+        found = ledger.ask("longest_lateness", {"tombstones": dispatched})
+        return any((row["lateness_ms"] or 0) > seconds * 1_000 for row in found)
     except (LedgerError, ConfigError):
         return True
 

@@ -1,13 +1,10 @@
 """Past sweeps, waiting messages and problems: the content of the report for an endpoint."""
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from math import inf
+from math import floor
 from typing import NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
@@ -19,7 +16,8 @@ from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, wo
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result
-from duesweep.ledger.base import COUNT, Among, Between, Condition, LedgerRow
+from duesweep.core.world import instant_of, micros
+from duesweep.ledger.base import Among, Asked, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.endpoint import Endpoint
@@ -42,25 +40,21 @@ _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 _MOST_LOOKED_AT = 10_000
 # Messages without an objective are late after this time, and so is a row of the ledger.
 _PATIENCE = timedelta(minutes=10)
-_COLUMNS = (
-    *("start", "end", "outcome", "found", "dispatched", "failed", "exhausted", "left"),
-    *("lateness_p95_ms", "reason"),
-)
 _SHOWN_SWEEPS = 20
 # A concern names this many destinations. All are in the table below it.
 _MOST_NAMED = 3
 _CUT_SHORT = {"incomplete", "abandoned"}
 # To read the lateness of this many messages takes about a second.
 _MOST_MESSAGES = 200_000
-_FAILING = ("error_class", "destination", "last_failed_at", "error_text")
+# No message is later.
+_NEVER_MS = 2**62
 _MOST_BARS = 60
 _STEPS = [
     timedelta(minutes=each) for each in (1, 5, 15, 30, 60, 180, 360, 720, 1_440, 10_080, 43_200)
 ]
 # A Monday.
 _BEGINNING = datetime(1970, 1, 5, tzinfo=UTC)
-# The last milliseconds of each step of lateness; the last step has none.
-_LATENESS_ENDS = (1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
+# The steps of `count_lateness`, from 1 on.
 _LATENESS = ("1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "more")
 
 
@@ -84,6 +78,21 @@ class SweepLine(NamedTuple):
     left: int
     lateness_p95_ms: int | None
     reason: str | None
+
+
+class SweepStep(NamedTuple):
+    """The sweeps that began in a step of time, from `start` on: the messages that they dispatched,
+    and the most that one found.
+    """
+
+    start: datetime
+    dispatched: int
+    found: int
+
+    @classmethod
+    def of(cls, row: LedgerRow) -> "SweepStep":
+        """A row of `sum_by_step`."""
+        return cls(instant_of(row["step"]), row["dispatched"] or 0, row["found"] or 0)
 
 
 class Failing(NamedTuple):
@@ -398,38 +407,30 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
     messages = ExhaustedMessages(ledger, source)
     messages.check()
     of_source = Among("source", [source])
-    found = list(ledger.rows("sweeps", (*_COLUMNS, "sweep_id"), of_source, Between("start", since)))
-    sweeps = sorted(map(_sweep_line, found), key=lambda line: line.start, reverse=True)
-    steps = TimeSteps(min((line.start for line in sweeps), default=since), now)
-    latest = list(_lateness(ledger, of_source, sweeps))
-    most_ms = inf if objective is None else objective * 1_000
+    sweeps: Asked = {"sweeps": [of_source, Between("start", since)]}
+    last = ledger.ask("last_sweeps", sweeps, most=_SHOWN_SWEEPS)
+    (sums,) = ledger.ask("sum_sweeps", sweeps, most=_MOST_MESSAGES)
+    steps = TimeSteps(sums["first_start"] or since, now)
+    by_step = [SweepStep.of(row) for row in ledger.ask("sum_by_step", sweeps, **steps.spans)]
+    lateness = _lateness(ledger, of_source, sums, objective)
+    exhausted: Asked = {**sweeps, "errors": [of_source]}
+    (lost,) = ledger.ask("count_lost_errors", exhausted) if sums["exhausted"] else ({},)
     return History(
         since=since,
-        sweeps=sweeps[:_SHOWN_SWEEPS],
-        count=len(sweeps),
-        dispatched=sum(line.dispatched for line in sweeps),
-        failed=sum(line.failed for line in sweeps),
-        exhausted=sum(line.exhausted for line in sweeps),
-        rate=steps.rate(sweeps),
-        backlog=steps.backlog(sweeps),
-        lateness=lateness_steps(ms for ms, _ in latest),
-        lateness_of=len(latest),
-        # A message that had failed before was in back-off.
-        late=sum(attempts == 1 and (ms or 0) > most_ms for ms, attempts in latest),
+        sweeps=[_sweep_line(row) for row in last],
+        count=sums["sweeps"],
+        dispatched=sums["dispatched"] or 0,
+        failed=sums["failed"] or 0,
+        exhausted=sums["exhausted"] or 0,
+        rate=steps.rate(by_step),
+        backlog=steps.backlog(by_step),
+        lateness=lateness_steps({row["step"]: row["messages"] for row in lateness}),
+        lateness_of=sum(row["messages"] for row in lateness),
+        late=sum(row["late"] for row in lateness),
         failing=_failing(ledger, of_source),
         errors=[group for group in grouped(messages.counted(ErrorFilter())) if group.open],
-        lost_errors=_lost_errors(ledger, of_source, found),
+        lost_errors=lost.get("lost") or 0,
     )
-
-
-def _lost_errors(ledger: Ledger, of_source: Condition, sweeps: Sequence[LedgerRow]) -> int:
-    exhausted = {row["sweep_id"]: row["exhausted"] for row in sweeps if row["exhausted"]}
-    if not exhausted:
-        return 0
-    conditions = (of_source, Among("sweep_id", sorted(exhausted)))
-    rows = ledger.count("errors", ("sweep_id",), *conditions)
-    kept = {row["sweep_id"]: row[COUNT] for row in rows}
-    return sum(max(0, count - kept.get(sweep_id, 0)) for sweep_id, count in exhausted.items())
 
 
 def _sweep_line(row: LedgerRow) -> SweepLine:
@@ -448,47 +449,37 @@ def _sweep_line(row: LedgerRow) -> SweepLine:
 
 
 def _lateness(
-    ledger: Ledger, of_source: Condition, sweeps: Sequence[SweepLine]
-) -> Iterator[tuple[int | None, int]]:
-    """The lateness and the attempts of messages of the last sweeps, up to `_MOST_MESSAGES`."""
-    since, messages = None, 0
-    for sweep in sweeps:
-        if messages and messages + sweep.dispatched > _MOST_MESSAGES:
-            break
-        since, messages = sweep.start, messages + sweep.dispatched
-    if not messages:
-        return
-    dispatched = Among("outcome", ["dispatched"])
-    conditions = (of_source, dispatched, Between("dispatched_at", since))
-    # One sweep may have millions.
-    rows = ledger.rows("tombstones", ("lateness_ms", "attempts"), *conditions)
-    for row in islice(rows, _MOST_MESSAGES):
-        yield row["lateness_ms"], row["attempts"]
+    ledger: Ledger, of_source: Condition, sums: LedgerRow, objective: float | None
+) -> Sequence[LedgerRow]:
+    """The lateness of messages of the last sweeps, up to `_MOST_MESSAGES`, in steps. A message that
+    had failed before was in back-off, and is not late.
+    """
+    if not sums["dispatched"]:
+        return ()
+    since = Between("dispatched_at", sums["recent_from"])
+    dispatched: Asked = {"tombstones": [of_source, Among("outcome", ["dispatched"]), since]}
+    late_ms = _NEVER_MS if objective is None else floor(objective * 1_000)
+    return [*ledger.ask("count_lateness", dispatched, most=_MOST_MESSAGES, late=late_ms)]
 
 
 def _failing(ledger: Ledger, of_source: Condition) -> Sequence[Failing]:
-    groups: dict[tuple[str, str | None], Failing] = {}
-    for row in ledger.rows("retries", _FAILING, of_source):
-        key = row["error_class"] or "", row["destination"]
-        before = groups.get(key)
-        last, text = row["last_failed_at"], row["error_text"] or ""
-        if before is None:
-            groups[key] = Failing(*key, 1, last, text)
-        else:
-            is_later = last > before.last
-            groups[key] = Failing(
-                *key,
-                before.messages + 1,
-                last if is_later else before.last,
-                text if is_later else before.example,
-            )
-    return sorted(groups.values(), key=lambda each: -each.messages)
+    rows = ledger.ask("count_failing", {"retries": [of_source]})
+    found = [
+        Failing(
+            row["error_class"] or "",
+            row["destination"],
+            row["messages"],
+            row["last_failed_at"],
+            row["error_text"] or "",
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: -each.messages)
 
 
-def lateness_steps(milliseconds: Iterable[int | None]) -> Sequence[Step]:
-    """How many messages were up to this late."""
-    counts = Counter(bisect_left(_LATENESS_ENDS, ms) for ms in milliseconds if ms is not None)
-    return [Step(label, counts[number]) for number, label in enumerate(_LATENESS)]
+def lateness_steps(messages: Mapping[int, int]) -> Sequence[Step]:
+    """How many messages were up to this late, by the steps of `count_lateness`."""
+    return [Step(label, messages.get(step, 0)) for step, label in enumerate(_LATENESS, start=1)]
 
 
 class TimeSteps:
@@ -504,16 +495,21 @@ class TimeSteps:
             if self._count <= _MOST_BARS:
                 break
 
-    def rate(self, sweeps: Iterable[SweepLine]) -> Sequence[Step]:
+    @property
+    def spans(self) -> Mapping[str, int]:
+        """When the first step begins, and how long each is, in microseconds."""
+        return {"first": micros(self._start), "length": self._each // timedelta(microseconds=1)}
+
+    def rate(self, sweeps: Iterable[SweepStep]) -> Sequence[Step]:
         """How many messages were dispatched in each step, by when their sweep began."""
         return self._steps(sweeps, lambda sweep, before: before + sweep.dispatched)
 
-    def backlog(self, sweeps: Iterable[SweepLine]) -> Sequence[Step]:
+    def backlog(self, sweeps: Iterable[SweepStep]) -> Sequence[Step]:
         """The most messages that a sweep of each step found due."""
         return self._steps(sweeps, lambda sweep, before: max(before, sweep.found))
 
     def _steps(
-        self, sweeps: Iterable[SweepLine], take: Callable[[SweepLine, int], int]
+        self, sweeps: Iterable[SweepStep], take: Callable[[SweepStep, int], int]
     ) -> Sequence[Step]:
         counts = [0] * self._count
         for sweep in sweeps:

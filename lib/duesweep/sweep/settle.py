@@ -40,7 +40,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
-from duesweep.ledger.base import Among
+from duesweep.ledger.base import Among, Asked, Between
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger, writes_of
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.binding import JournalAge, SourceBinding
@@ -125,16 +125,12 @@ def late_report(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepReport
     of_sweep = Among("sweep_id", (str(sweep_id),))
     for row in ledger.rows("sweeps", SWEEPS.names, of_sweep):
         summary = SweepSummary(**row)
-        tally = ByDestination(
-            (row["destination"] or UNREADABLE, row["outcome"])
-            for row in ledger.rows("tombstones", ("destination", "outcome"), of_sweep)
-        )
+        failed = Between("last_failed_at", summary.start, summary.end + timedelta.resolution)
         of_source = Among("source", (summary.source,))
-        tally.update(
-            (row["destination"] or UNREADABLE, "failed")
-            for row in ledger.rows("retries", ("destination", "last_failed_at"), of_source)
-            if summary.start <= row["last_failed_at"] <= summary.end
-        )
+        tables: Asked = {"tombstones": [of_sweep], "retries": [of_source, failed]}
+        tally = ByDestination()
+        for each in ledger.ask("count_by_destination", tables):
+            tally[each["destination"] or UNREADABLE, each["outcome"]] += each["messages"]
         return replace(_report(summary), by_destination=tally)
     return None
 

@@ -1,11 +1,11 @@
 """The history of a trial, and whether it is right: store, queues, journal and ledger by message."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duesweep.operations.audit import SweepFacts, judge_sweeps
+from duesweep.operations.audit import SWEEP_NUMBERS, SweepFacts, judge_sweep
 from support.trials.messages import Expected, Kind
 from support.trials.world import ERROR_QUEUE, MOVED, OTHER_QUEUES, Copy, World
 
@@ -156,12 +156,18 @@ def _wrong_retries(history: History) -> Iterator[str]:
 
 def _wrong_sweeps(history: History) -> Iterator[str]:
     """By the rules of the command `audit`."""
-    facts: defaultdict[str, SweepFacts] = defaultdict(SweepFacts)
-    for row in history.ledger["sweeps"]:
-        facts[row.sweep_id].add_row(row)
-    for row in history.ledger["tombstones"]:
-        facts[row.sweep_id].add_tombstones(row.outcome, 1)
-    for row in history.ledger["errors"]:
-        facts[row.sweep_id].errors += 1
-    for suspect in judge_sweeps(facts):
-        yield f"{suspect.check} of sweep {suspect.about}: {suspect.found}"
+    rows = {row.sweep_id: row for row in history.ledger["sweeps"]}
+    written = Counter(row.sweep_id for row in history.ledger["sweeps"])
+    outcomes = Counter((row.sweep_id, row.outcome) for row in history.ledger["tombstones"])
+    errors = Counter(row.sweep_id for row in history.ledger["errors"])
+    for sweep_id in {*written, *errors, *(sweep_id for sweep_id, _ in outcomes)}:
+        facts = SweepFacts(
+            sweep_id=sweep_id,
+            sweeps=written[sweep_id],
+            **{name: getattr(rows.get(sweep_id), name, None) for name in SWEEP_NUMBERS},
+            dispatched_rows=outcomes[sweep_id, "dispatched"] + outcomes[sweep_id, "deferred"],
+            exhausted_rows=outcomes[sweep_id, "exhausted"],
+            error_rows=errors[sweep_id],
+        )
+        for suspect in judge_sweep(facts):
+            yield f"{suspect.check} of sweep {suspect.about}: {suspect.found}"

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from duesweep.core.errors import ExitCode, LedgerError
-from duesweep.ledger.base import COUNT, LedgerPiece, LedgerTables
+from duesweep.ledger.base import LedgerPiece, LedgerTables
 from duesweep.ledger.causes import cause_of, find_damage
 from duesweep.ledger.delta_rs import DeltaRsTables
 from support.ledger_reader import piece_of
@@ -112,7 +112,7 @@ _DAMAGES: dict[str, Damage] = {
 _ACTS: dict[str, Callable[[LedgerTables], object]] = {
     "facts": lambda tables: tables.facts("retries"),
     "read": lambda tables: list(tables.read("retries", ["source"], [])),
-    "count": lambda tables: list(tables.count("retries", ["source"], [], 1)),
+    "ask": lambda tables: list(tables.ask("count_failing", {"retries": []})),
     "size": lambda tables: tables.size("retries"),
     "append": lambda tables: tables.append("retries", [_piece()]),
     "compact": lambda tables: tables.compact("retries"),
@@ -180,7 +180,7 @@ def test_column_that_refuses_the_rows_is_named(strict: DeltaRsTables) -> None:
         strict.append("retries", [_piece()])
 
     assert caught.value.exit_code == ExitCode.CONFIGURATION
-    assert [row[COUNT] for row in strict.count("retries", ["source"], [], 1)] == [1]
+    assert [row["source"] for row in strict.read("retries", ["source"], [])] == ["b"]
 
 
 def test_rule_that_refuses_the_rows_is_named(tmp_path: Path) -> None:

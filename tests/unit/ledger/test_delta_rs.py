@@ -22,7 +22,14 @@ from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import Patience, micros
 from duesweep.ledger import delta_rs
 from duesweep.ledger import ledger as ledger_module
-from duesweep.ledger.base import COUNT, ENCLOSED_TYPES, Among, Between, LedgerPiece
+from duesweep.ledger.base import (
+    ENCLOSED_TYPES,
+    Among,
+    Between,
+    Condition,
+    LedgerPiece,
+    Named,
+)
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, comments, exhausted
@@ -290,8 +297,14 @@ def _append(ledger: Ledger, *rows: dict[str, Any]) -> None:
     ledger.tables.append("errors", [piece_of("errors", *rows)])
 
 
-def _keys_that(ledger: Ledger, *conditions: Among | Between) -> list[str]:
+def _keys_that(ledger: Ledger, *conditions: Condition) -> list[str]:
     return sorted(row["message_key"] for row in ledger.rows("errors", ["message_key"], *conditions))
+
+
+def _asked_for(ledger: Ledger, *conditions: Condition) -> list[str]:
+    tables = {"errors": conditions, "changes": []}
+    rows = ledger.ask("last_errors", tables, hidden="", most=1_000)
+    return sorted(row["message_key"] for row in rows)
 
 
 def test_rows_have_the_columns_that_were_asked_for(ledger: Ledger) -> None:
@@ -369,25 +382,44 @@ def test_files_that_delta_rs_has_rewritten_are_read_by_conditions(ledger: Ledger
 
 
 def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if the table were too large for one pass.
-    monkeypatch.setattr(delta_rs, "_ROWS_PER_PASS", 3)
+    # As if the table were too large to be grouped at once.
+    monkeypatch.setattr(delta_rs, "_ROWS_PER_PART", 3)
     for source in ("it's", "b"):
         _append(ledger, *({"source": source, "message_key": f"{n}"} for n in (1, 1, 2, 13)))
 
-    found = list(ledger.count("errors", ["message_key", "source"], Among("source", ["it's"])))
-    twice = list(ledger.count("errors", ["message_key", "attempts"], least=2))
+    found = ledger.ask("find_doubled_errors", {"errors": [Among("source", ["it's"])]})
+    twice = list(ledger.ask("find_doubled_errors", {"errors": []}))
 
-    assert sorted((row["message_key"], row[COUNT]) for row in found) == [
-        ("1", 2),
-        ("13", 1),
-        ("2", 1),
+    assert [(row["message_key"], row["errors"]) for row in found] == [("1", 2)]
+    assert sorted((row["message_key"], row["errors"]) for row in twice) == [
+        ("1", 4),
+        ("13", 2),
+        ("2", 2),
     ]
-    assert sorted((row["message_key"], row["attempts"], row[COUNT]) for row in twice) == [
-        ("1", None, 4),
-        ("13", None, 2),
-        ("2", None, 2),
-    ]
-    assert list(ledger.count("changes", ["source"])) == []
+    assert list(ledger.ask("find_cancelled", {"changes": []}, again=1, command="")) == []
+
+
+def test_very_many_values_are_one_literal(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_rs, "_MOST_LITERALS", 2)
+    keys = ["", "it's", "\x01", "\x02a", "{most}", "\\"]
+    _append(ledger, *({"source": "s", "message_key": key, "message_id": "m"} for key in keys))
+    _append(ledger, {"source": "s", "message_key": "other", "message_id": None})
+
+    assert _asked_for(ledger, Among("message_key", keys)) == sorted(keys)
+    assert _asked_for(ledger, Among("message_key", [*keys[2:], None])) == sorted(keys[2:])
+    assert _asked_for(ledger, Among("message_id", ["a", "b", "c", None])) == ["other"]
+    assert _asked_for(ledger, Named([*keys[1:], "m"])) == sorted(keys)
+    assert _asked_for(ledger, Named(keys[:2]), Among("source", ["a", "b", "s"])) == ["", "it's"]
+
+
+def test_name_is_a_key_or_a_message_id(ledger: Ledger) -> None:
+    for key, message_id in (("1", "a"), ("2", "it's"), ("it's", "b"), ("3", None)):
+        _append(ledger, {"source": "s", "message_key": key, "message_id": message_id})
+
+    assert _asked_for(ledger, Named(["it's", "1"])) == ["1", "2", "it's"]
+    assert _keys_that(ledger, Named(["it's", "1"])) == ["1", "2", "it's"]
+    assert _keys_that(ledger, Named([])) == []
+    assert _keys_that(ledger, Among("message_id", ["a", None])) == ["1", "3"]
 
 
 def test_errors_alike_are_counted_once_and_shown_by_the_last_failure(ledger: Ledger) -> None:
@@ -422,7 +454,7 @@ def test_last_change_of_an_error_is_its_fate(ledger: Ledger) -> None:
     messages = ExhaustedMessages(ledger, "s")
 
     assert [one.fate for one in messages.counted(ErrorFilter())] == [ChangeKind.DISCARDED]
-    assert list(messages.last(ErrorFilter(), with_discarded=False)) == []
+    assert messages.counted(ErrorFilter(), with_discarded=False) == []
 
 
 def test_errors_are_asked_for_in_any_year(ledger: Ledger) -> None:

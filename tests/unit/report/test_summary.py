@@ -13,7 +13,7 @@ import pytest
 from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, SweepSummary
 from duesweep.core.errors import make_printable
 from duesweep.operations.run import Run
-from duesweep.operations.status import Step, SweepLine, TimeSteps, lateness_steps
+from duesweep.operations.status import Step, SweepStep, TimeSteps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
 from duesweep.report.tables import print_blocks
@@ -221,21 +221,8 @@ def test_sentence_of_a_sweep_that_looked_ahead_does_not_call_all_messages_due(
 _NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 
 
-def _sweep(hours_ago: float, found: int, dispatched: int) -> SweepLine:
-    start = _NOW - timedelta(hours=hours_ago)
-    return SweepLine(start, 1.0, "done", found, dispatched, 0, 0, 0, 5, None)
-
-
-def test_lateness_counts_each_message_in_the_first_step_that_is_long_enough() -> None:
-    steps = lateness_steps([0, 1_000, 1_001, None, 59_999, 86_400_000, 86_400_001])
-
-    assert [(step.label, step.messages) for step in steps if step.messages] == [
-        ("1 s", 2),
-        ("10 s", 1),
-        ("1 min", 1),
-        ("1 d", 1),
-        ("more", 1),
-    ]
+def _sweep(hours_ago: float, found: int, dispatched: int) -> SweepStep:
+    return SweepStep(_NOW - timedelta(hours=hours_ago), dispatched, found)
 
 
 @pytest.mark.parametrize(

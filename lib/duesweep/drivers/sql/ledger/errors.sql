@@ -1,6 +1,6 @@
 -- Errors: questions about exhausted messages, in SQL that DataFusion and Spark both run. `{errors}` and `{changes}` are
--- the rows of these tables that the question is about. `{last_begin}` and `{last_end}` enclose the column of which an
--- aggregate is the value at the last failure: the two have no common function for that.
+-- the rows of these tables that the question is about. `{last_begin}`, `{last_by}` and `{last_end}` enclose a column and
+-- an order of which an aggregate is the last value: the two have no common function for that.
 
 -- fragment: seen
 -- Each error, and its last fate; NULL: it is open.
@@ -17,13 +17,14 @@ LEFT JOIN (
     ) AS numbered
     WHERE number = 1
 ) AS fates ON fates.error_sweep_id = e.sweep_id AND fates.message_key = e.message_key
+WHERE coalesce(fates.change, 'open') <> {hidden}
 
 -- fragment: last
-{last_begin}$1{last_end} AS $1
+{last_begin}$1{last_by}last_failed_at, sweep_id, message_key{last_end} AS $1
 
 -- name: count_errors
--- Returns one row for the errors with the same class, destination, types and fate: how many they are, from when to
--- when they failed, and which one failed last.
+-- Returns one row for the errors with the same class, destination, types and fate, except the hidden fate: how many
+-- they are, from when to when they failed, and which one failed last.
 SELECT {{last: sweep_id}}, {{last: message_key}}, {{last: message_id}}, destination, {{last: attempts}},
        {{last: first_failed_at}}, max(last_failed_at) AS last_failed_at, error_class, {{last: error_text}},
        enclosed_types, change, count(*) AS messages, min(last_failed_at) AS failed_from
@@ -33,6 +34,27 @@ FROM (
 GROUP BY error_class, destination, enclosed_types, change
 
 -- name: last_errors
--- Returns each error, the last failure first.
+-- Returns errors, the last failure first; the fates of the hidden kind are left out.
 {{seen}}
 ORDER BY e.last_failed_at DESC, e.sweep_id DESC, e.message_key DESC
+LIMIT {most}
+
+-- name: find_destinations
+-- Returns the destinations of errors, each once.
+SELECT DISTINCT e.destination FROM {errors} e WHERE e.destination IS NOT NULL
+
+-- name: count_failing
+-- Returns one row for the messages in back-off with the same class of error and destination.
+SELECT error_class, destination, count(*) AS messages, max(last_failed_at) AS last_failed_at,
+       {last_begin}error_text{last_by}last_failed_at, message_key{last_end} AS error_text
+FROM {retries} AS r
+GROUP BY error_class, destination
+
+-- name: find_cancelled
+-- Returns the cancelled messages, by all commands or one, that no command has restored; or all.
+SELECT c.sweep_id, c.message_key, c.destination
+FROM {changes} c
+LEFT JOIN (
+    SELECT DISTINCT r.of, r.message_key FROM {changes} r WHERE r.change = 'restored'
+) AS restored ON restored.of = c.sweep_id AND restored.message_key = c.message_key
+WHERE c.change = 'cancelled' AND (restored.message_key IS NULL OR {again} = 1) AND {command} IN ('', c.sweep_id)

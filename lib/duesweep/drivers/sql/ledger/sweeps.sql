@@ -1,0 +1,78 @@
+-- Sweeps: questions about past sweeps and their messages, in SQL that DataFusion and Spark both run. `{micros_begin}`
+-- and `{micros_end}` enclose an instant that becomes microseconds since 1970-01-01 UTC.
+
+-- name: find_ended
+-- Returns the ids of sweeps and commands, each once.
+SELECT s.sweep_id FROM {sweeps} s
+UNION
+SELECT c.sweep_id FROM {changes} c
+
+-- name: last_sweeps
+-- Returns sweeps, the last one first.
+SELECT s.start, s.`end`, s.outcome, s.found, s.dispatched, s.failed, s.exhausted, s.`left`, s.lateness_p95_ms, s.reason
+FROM {sweeps} s
+ORDER BY s.start DESC
+LIMIT {most}
+
+-- name: sum_sweeps
+-- Returns one row: how many sweeps there are, the sums of their numbers, and when the first began. The sweeps since
+-- `recent_from` dispatched not more than `most` messages, unless the last one did.
+SELECT count(*) AS sweeps, sum(dispatched) AS dispatched, sum(failed) AS failed, sum(exhausted) AS exhausted,
+       min(start) AS first_start,
+       min(CASE WHEN so_far <= {most} OR so_far = dispatched THEN start END) AS recent_from
+FROM (
+    SELECT s.start, coalesce(s.dispatched, 0) AS dispatched, s.failed, s.exhausted,
+           sum(coalesce(s.dispatched, 0)) OVER (ORDER BY s.start DESC ROWS UNBOUNDED PRECEDING) AS so_far
+    FROM {sweeps} s
+) AS summed
+
+-- name: sum_by_step
+-- Returns one row for the sweeps that began in the same step of time: when that began, in microseconds, how many
+-- messages they dispatched, and the most that one of them found.
+SELECT step, sum(dispatched) AS dispatched, max(found) AS found
+FROM (
+    SELECT {micros_begin}s.start{micros_end} - ({micros_begin}s.start{micros_end} - {first}) % {length} AS step,
+           s.dispatched, s.found
+    FROM {sweeps} s
+) AS steps
+GROUP BY step
+
+-- name: count_lost_errors
+-- Returns one row: how many of the messages that sweeps exhausted have no row in `errors`.
+SELECT sum(CASE WHEN s.exhausted > coalesce(e.kept, 0) THEN s.exhausted - coalesce(e.kept, 0) ELSE 0 END) AS lost
+FROM {sweeps} s
+LEFT JOIN (
+    SELECT each.sweep_id, count(*) AS kept FROM {errors} AS each GROUP BY each.sweep_id
+) AS e ON e.sweep_id = s.sweep_id
+
+-- name: count_lateness
+-- Returns how many of `most` messages were late up to the end of each step, which is NULL for the last step; and how many
+-- of these were dispatched at their first attempt, and later than `late`. A lateness that is NULL is in step 0.
+SELECT step, count(*) AS messages, count(*) FILTER (WHERE attempts = 1 AND lateness_ms > {late}) AS late
+FROM (
+    SELECT t.attempts, t.lateness_ms,
+           CASE WHEN t.lateness_ms IS NULL THEN 0 WHEN t.lateness_ms <= 1000 THEN 1
+                WHEN t.lateness_ms <= 10000 THEN 2 WHEN t.lateness_ms <= 60000 THEN 3
+                WHEN t.lateness_ms <= 600000 THEN 4 WHEN t.lateness_ms <= 3600000 THEN 5
+                WHEN t.lateness_ms <= 86400000 THEN 6 ELSE 7 END AS step
+    FROM {tombstones} t
+    LIMIT {most}
+) AS stepped
+GROUP BY step
+
+-- name: longest_lateness
+-- Returns one row: how late, in milliseconds, the latest message was that its first attempt dispatched; or NULL.
+SELECT max(t.lateness_ms) AS lateness_ms FROM {tombstones} t WHERE t.attempts = 1
+
+-- name: count_by_destination
+-- Returns how many messages of a sweep had each outcome, and how many failed, by destination.
+SELECT t.destination, t.outcome, count(*) AS messages FROM {tombstones} t GROUP BY t.destination, t.outcome
+UNION ALL
+SELECT r.destination, 'failed' AS outcome, count(*) AS messages FROM {retries} r GROUP BY r.destination
+
+-- name: last_rates
+-- Returns the rates, in messages a second, of the last sweeps that dispatched `least` messages or more.
+SELECT s.rows_per_second FROM {sweeps} s
+WHERE s.rows_per_second > 0 AND s.dispatched >= {least}
+ORDER BY s.start DESC
+LIMIT {most}
