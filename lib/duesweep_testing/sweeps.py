@@ -29,8 +29,6 @@ def context_of(
         "ledger_writer": LedgerWriter.AUTO,
         "batch_size": BatchSize(),
         "retry": Retry(),
-        "max_exhausted": 1_000,
-        "error_queue": None,
         "world": World(clock or Clock()),
     }
     return MemoryContext(store=store, queue=queue, **values | settings)

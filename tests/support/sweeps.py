@@ -52,7 +52,7 @@ def sweep_at_once(context: SweepContext, count: int) -> list[SweepReport]:
 
 def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:
     """The job that a sweep gives its slices; `settings` are fields of it or of the context, as in
-    `max_exhausted=1`.
+    `slices=1`.
     """
     own = {field.name for field in fields(Job)}
     of_job = {name: settings.pop(name) for name in own & settings.keys()}

@@ -137,13 +137,15 @@ def test_messages_that_others_take_while_they_wait_are_gone_and_not_left() -> No
 
 
 def test_error_queue_that_takes_messages_again_gets_those_of_later_batches() -> None:
-    world = world_of(*[delayed_row("Nowhere") for _ in range(3)], error_queue="error")
+    world = world_of(*[delayed_row("Nowhere") for _ in range(3)])
     Outage(world, until=1, queue="error")
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(2)
     billing = delayed_row("Billing")
     world.store.rows = {billing.key: billing} | world.store.rows
 
-    run = world.sweep(batch_size=BatchSize(rows=1), retry=Retry(max_attempts=1))
+    run = world.sweep(
+        batch_size=BatchSize(rows=1), retry=Retry(max_attempts=1, error_queue="error")
+    )
 
     assert len(world.queue.arrived["error"]) == 3
     assert world.ends(run) == [slice_end(given=4, claimed=4)]

@@ -89,9 +89,12 @@ def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> 
 
 
 def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
-    world = world_of(*[delayed_row("Nowhere") for _ in range(5)], retry=Retry(max_attempts=1))
+    world = world_of(
+        *[delayed_row("Nowhere") for _ in range(5)],
+        retry=Retry(max_attempts=1, max_exhausted_per_sweep=3),
+    )
 
-    run = world.sweep(max_exhausted=3, batch_size=BatchSize(rows=2))
+    run = world.sweep(batch_size=BatchSize(rows=2))
 
     assert len(world.exhausted(run)) == 3
     assert len(world.store.rows) == len(world.store.attempts) == 2
@@ -102,7 +105,7 @@ def test_limit_of_exhausted_messages_keeps_the_rest_in_the_store() -> None:
 
 def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
     unknown, unreadable = delayed_row("Nowhere"), DelayedRow(headers="{")
-    world = world_of(unknown, unreadable, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(unknown, unreadable, retry=Retry(max_attempts=1, error_queue="error"))
 
     run = world.sweep()
 
@@ -121,9 +124,10 @@ def test_exhausted_message_lies_in_the_error_queue_as_well() -> None:
 
 def test_error_queue_gets_no_message_that_the_limit_keeps_in_the_store() -> None:
     rows = [delayed_row("Nowhere") for _ in range(3)]
-    world = world_of(*rows, retry=Retry(max_attempts=1), error_queue="error")
+    retry = Retry(max_attempts=1, max_exhausted_per_sweep=1, error_queue="error")
+    world = world_of(*rows, retry=retry)
 
-    run = world.sweep(max_exhausted=1)
+    run = world.sweep()
 
     assert len(world.queue.arrived["error"]) == 1
     assert [e.queue for e in world.exhausted(run)] == ["error"]
@@ -144,7 +148,7 @@ def test_error_queue_that_takes_nothing_now_leaves_the_message_and_counts_no_att
     trouble: DuesweepError,
 ) -> None:
     row, good = delayed_row("Nowhere"), delayed_row("Billing")
-    world = world_of(row, good, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(row, good, retry=Retry(max_attempts=1, error_queue="error"))
     world.trouble("error", trouble)
 
     run = world.sweep()
@@ -157,7 +161,7 @@ def test_error_queue_that_takes_nothing_now_leaves_the_message_and_counts_no_att
 
 def test_message_that_the_error_queue_does_not_take_now_stays_also_if_it_takes_others() -> None:
     taken, left = delayed_row("Nowhere"), delayed_row("Nowhere")
-    world = world_of(taken, left, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(taken, left, retry=Retry(max_attempts=1, error_queue="error"))
     full = RefusedMessageError("error is full", may_pass=True)
     world.queue.trouble["error"] = lambda message: full if message.key == left.key else None
 
@@ -169,7 +173,7 @@ def test_message_that_the_error_queue_does_not_take_now_stays_also_if_it_takes_o
 
 def test_message_that_the_error_queue_refuses_ends_without_the_copy() -> None:
     row, good = delayed_row("Nowhere"), delayed_row("Billing")
-    world = world_of(row, good, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(row, good, retry=Retry(max_attempts=1, error_queue="error"))
     world.trouble("error", RefusedMessageError("error takes no long headers"))
 
     run = world.sweep()
@@ -185,7 +189,7 @@ def test_message_that_the_error_queue_refuses_ends_without_the_copy() -> None:
 
 def test_error_queue_gets_a_shorter_copy_of_a_message_that_it_refused() -> None:
     row = delayed_row("Nowhere")
-    world = world_of(row, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(row, retry=Retry(max_attempts=1, error_queue="error"))
 
     refused = RefusedMessageError("too long")
     stack = _stack_length
@@ -200,7 +204,7 @@ def test_error_queue_gets_a_shorter_copy_of_a_message_that_it_refused() -> None:
 
 def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
     row = delayed_row("Nowhere")
-    world = world_of(row, retry=Retry(max_attempts=1), error_queue="gone")
+    world = world_of(row, retry=Retry(max_attempts=1, error_queue="gone"))
 
     run = world.sweep()
 
@@ -210,7 +214,7 @@ def test_error_queue_that_is_gone_leaves_its_messages_and_says_so() -> None:
 
 def test_own_queue_that_is_gone_does_not_keep_exhausted_messages_from_the_error_queue() -> None:
     row = delayed_row(None)
-    world = world_of(row, retry=Retry(max_attempts=1), error_queue="error")
+    world = world_of(row, retry=Retry(max_attempts=1, error_queue="error"))
     del world.queue.arrived["Sales.Orders"]
 
     run = world.sweep()

@@ -47,11 +47,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, and after which time, a failed message is tried again."""
+    """How often, and after which time, a failed message is tried again; how many messages a sweep
+    exhausts, at most; and the queue that also gets these. `error_queue` None: it is missing. The
+    fields have the names of [retry], but for `non_retryable`: errors that exhaust at once.
+    """
 
     max_attempts: int = 5
     initial_seconds: float = 30.0
     max_seconds: float = 3600.0
+    error_queue: str | None = None
+    max_exhausted_per_sweep: int = 1_000
     non_retryable: tuple[type[MessageError], ...] = ()
 
     def is_last(self, failures_before: int, error: MessageError) -> bool:
@@ -167,16 +172,16 @@ def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Sl
 
 @dataclass(frozen=True, slots=True)
 class BreakerTimes:
-    """`trigger_seconds`: for how long a slice repeats failed tries; 0: never again.
-    `failures_per_second`: how often it tries in vain at the most.
+    """The section [breaker]. `trigger_seconds`: for how long a slice repeats failed tries; 0: never
+    again. `recovery_failures_per_second`: how often it tries in vain at the most.
     """
 
     trigger_seconds: float = 30.0
-    failures_per_second: float = 1.0
+    recovery_failures_per_second: float = 1.0
 
     def pause_seconds(self, took_seconds: float) -> float:
         """How long to wait after a try that failed and took `took_seconds`."""
-        return max(1 / self.failures_per_second, PAUSE_PER_TRY * took_seconds)
+        return max(1 / self.recovery_failures_per_second, PAUSE_PER_TRY * took_seconds)
 
 
 @dataclass(frozen=True, slots=True)

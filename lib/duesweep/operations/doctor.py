@@ -259,7 +259,7 @@ def _examine_start(
             session.binding.ledger()
             unknown = None
             findings += _unsettled(context.ledger_root, session.journal)
-            context.queue.check(context.error_queue)
+            context.queue.check(context.retry.error_queue)
             # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session.due, None)
     except DuesweepError as error:

@@ -110,7 +110,7 @@ def check_handover(endpoint: Endpoint) -> Sequence[Problem]:
     longest_delay(context)
     with context.store.open_driver() as session:
         session.check()
-        context.queue.check(context.error_queue)
+        context.queue.check(context.retry.error_queue)
         return session.notices()
 
 

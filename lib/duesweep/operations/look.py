@@ -116,7 +116,7 @@ def look_at(
 def check(session: DriverSession, context: SweepContext) -> None:
     """Raise `ConfigError` unless store and queues are as a sweep needs them."""
     session.check()
-    context.queue.check(context.error_queue)
+    context.queue.check(context.retry.error_queue)
 
 
 def look(

@@ -104,7 +104,7 @@ class Ticker:
         elif not stop.is_wanted:
             # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
-                context.queue.check(context.error_queue)
+                context.queue.check(context.retry.error_queue)
         return sweep_seen(
             context, seen, stop, on_spark=seen.needs_spark, progressed=self._progressed
         )

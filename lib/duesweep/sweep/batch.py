@@ -129,16 +129,16 @@ class Batches:
         """Let faulty messages fail or exhaust, within the sweep's limit. That is asked
         before any error message is sent.
         """
-        job, context, retry = self._job, self._job.context, self._job.context.retry
+        job, retry = self._job, self._job.context.retry
         last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
         granted = 0
         if last:
-            granted = self._store.grant_exhausted(job.run, len(last), context.max_exhausted)
+            granted = self._store.grant_exhausted(job.run, len(last), retry.max_exhausted_per_sweep)
         exhausted, result.over_limit = last[:granted], len(last) - granted
-        if context.error_queue is None:
+        if retry.error_queue is None:
             result.exhausted = [Exhausted(message, error, None) for message, error in exhausted]
         elif exhausted:
-            result.exhausted = self._send_errors(context.error_queue, exhausted)
+            result.exhausted = self._send_errors(retry.error_queue, exhausted)
             ended = {each.message.key for each in result.exhausted}
             # An outage: no attempt is counted.
             result.left += [message for message, _ in exhausted if message.key not in ended]

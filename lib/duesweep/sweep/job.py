@@ -59,10 +59,9 @@ class Tracing:
 @dataclass(frozen=True, slots=True)
 class SweepContext:
     """`slices` 0 means one for each core. Fewer due messages than `spark_from` need no Spark; 0:
-    always Spark; None: never. `error_queue` is an address; None: no error queue. `own_name` is the
-    endpoint's name, for patterns of destinations. `objective_seconds` is how late a message may be;
-    None: there is no objective. `repeats`: a watcher sweeps, again and again, so due messages must
-    not wait for the ledger.
+    always Spark; None: never. `own_name` is the endpoint's name, for patterns of destinations.
+    `objective_seconds` is how late a message may be; None: there is no objective. `repeats`: a
+    watcher sweeps, again and again, so due messages must not wait for the ledger.
     """
 
     store: Store
@@ -71,8 +70,6 @@ class SweepContext:
     ledger_writer: LedgerWriter
     batch_size: BatchSize
     retry: Retry
-    max_exhausted: int
-    error_queue: str | None
     slices: int = 0
     spark_from: int | None = 0
     look_ahead: LookAhead = field(default_factory=LookAhead)

@@ -92,8 +92,9 @@ def sweep(
             dispatching.take(*planned)
         report = _sweep(dispatching, reach or context.reach)
         while dispatching.goes_on:
+            more = max(0, context.retry.max_exhausted_per_sweep - report.exhausted)
             dispatching.context = replace(
-                context, max_exhausted=max(0, context.max_exhausted - report.exhausted)
+                context, retry=replace(context.retry, max_exhausted_per_sweep=more)
             )
             try:
                 report = add_reports(report, _sweep(dispatching, reach or context.reach))

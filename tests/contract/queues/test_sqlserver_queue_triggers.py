@@ -41,7 +41,7 @@ def _dispatch(endpoint: SqlServerEndpoint) -> tuple[DelayedTableUnderTest, Sweep
     rows = subject.load([delayed_row("Billing", due=due), delayed_row("Shipping", due=due)])
     context = endpoint.context()
     run = open_sweep(subject.store)
-    job = job_of(context, run, max_exhausted=1_000, error_queue=None)
+    job = job_of(context, run)
     claim_keys = ClaimKeys(subject.claim_keys(rows), [100] * len(rows), len(rows))
     dispatch_slice(job, 0, claim_keys)
     return subject, run

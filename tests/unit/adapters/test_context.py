@@ -46,8 +46,14 @@ def test_every_setting_arrives_in_the_parts() -> None:
     context = sweep_context(_config(writer_time_zone="Asia/Kolkata"))
 
     assert context.batch_size == BatchSize(rows=6, bytes=7)
-    assert context.retry == Retry(max_attempts=2, initial_seconds=3, max_seconds=4)
-    assert (context.error_queue, context.max_exhausted, context.slices) == ("error", 5, 8)
+    assert context.retry == Retry(
+        max_attempts=2,
+        initial_seconds=3,
+        max_seconds=4,
+        max_exhausted_per_sweep=5,
+        error_queue="error",
+    )
+    assert context.slices == 8
     assert context.ledger_root == "/ledger"
     assert store_of(_config(writer_time_zone="Asia/Kolkata")).writer_time_zone == "Asia/Kolkata"
 

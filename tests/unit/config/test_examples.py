@@ -117,7 +117,7 @@ def test_sweep_can_be_made_from_each_example(name: str) -> None:
 
     context = sweep_context(config)
 
-    assert context.error_queue == "error"
+    assert context.retry.error_queue == "error"
     assert context.queue.shares_transaction == (name != "rabbitmq")
     assert name in {config.store.kind, *(queue.kind for queue in config.queues.values())}
     assert not [f for f in examination(config).routes if f.severity is not Severity.OK]

@@ -21,7 +21,7 @@ from duesweep.core.world import SettableClock
 from duesweep.sweep.destinations import CircuitBreaker
 from duesweep_testing.builders import DUE
 
-TIMES = BreakerTimes(trigger_seconds=30, failures_per_second=1)
+TIMES = BreakerTimes(trigger_seconds=30, recovery_failures_per_second=1)
 OPEN, TRIGGERED = BreakerState.OPEN, BreakerState.TRIGGERED
 
 

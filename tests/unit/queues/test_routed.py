@@ -22,7 +22,7 @@ from duesweep.core.errors import (
     StoreError,
     UnreadableAddressError,
 )
-from duesweep.core.policy import BatchSize
+from duesweep.core.policy import BatchSize, Retry
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
@@ -169,7 +169,7 @@ def test_exhausted_message_goes_to_the_routed_error_queue() -> None:
     world = RoutedWorld(row := delayed_row("Nowhere@HOST-1"))
     world.store.attempts[row.key] = MemoryCounter(4)
 
-    run = world.sweep(error_queue="error")
+    run = world.sweep(retry=Retry(error_queue="error"))
 
     assert world.store.rows == {}
     assert len(world.far.arrived["error"]) == 1

@@ -27,14 +27,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueConnection:
-    """A section [queues.<name>], with its defaults."""
+    """A section [queues.<name>] of a configuration, with its defaults. `needs_ladder`: it has to
+    hold messages until they are due.
+    """
 
     config: Config
     name: str
-    kind: str
-    section: QueueConfig
-    is_routed: bool
     needs_ladder: bool
+
+    @property
+    def section(self) -> QueueConfig:
+        """Its settings."""
+        return self.config.connections[self.name]
+
+    @property
+    def kind(self) -> str:
+        """The kind of its server: by default the store's."""
+        return self.section.kind or self.config.store.dialect
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether a [[route]] says which destinations are on it."""
+        return bool(self.config.route)
 
     @property
     def dsn(self) -> SecretStr | None:
@@ -147,19 +161,8 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
     """The queue connections by name. Without any section it is one, on the store's own server.
     `needs_ladder`: connections to RabbitMQ have to hold messages until they are due.
     """
-    is_routed = bool(config.route)
     ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
-    return {
-        name: QueueConnection(
-            config,
-            name,
-            section.kind or config.store.dialect,
-            section,
-            is_routed,
-            ahead,
-        )
-        for name, section in config.connections.items()
-    }
+    return {name: QueueConnection(config, name, ahead) for name in config.connections}
 
 
 @contextmanager
@@ -174,4 +177,4 @@ def named_by(setting: str) -> Iterator[None]:
 
 def timeouts_of(config: Config) -> Timeouts:
     """The limits on waiting for a silent service."""
-    return Timeouts(config.timeouts.silence_seconds)
+    return Timeouts(**dict(config.timeouts))

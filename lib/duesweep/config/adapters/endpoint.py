@@ -1,6 +1,7 @@
 """From settings to the parts of a sweep: store, queues, ledger, limits."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
 
@@ -61,21 +62,18 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
+    usual_rows = BATCH_ROWS if config.store.dialect == "postgresql" else MAX_BATCH_ROWS
     return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
-        batch_size=BatchSize(_batch_rows(config), config.sweep.batch_bytes),
+        batch_size=BatchSize(config.sweep.batch_rows or usual_rows, config.sweep.batch_bytes),
         retry=_retry(config),
-        max_exhausted=config.retry.max_exhausted_per_sweep,
-        error_queue=config.retry.error_queue,
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
-        breaker=BreakerTimes(
-            config.breaker.trigger_seconds, config.breaker.recovery_failures_per_second
-        ),
+        breaker=BreakerTimes(**dict(config.breaker)),
         rate_limits=RateLimits(
             tuple(RateLimit(each.destination, each.per_second) for each in config.limit),
             config.store.endpoint,
@@ -85,11 +83,6 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         objective_seconds=config.slo.lateness_seconds,
         tracing=tracing(),
     )
-
-
-def _batch_rows(config: Config) -> int:
-    usual = BATCH_ROWS if config.store.dialect == "postgresql" else MAX_BATCH_ROWS
-    return config.sweep.batch_rows or usual
 
 
 def _spark_from(config: Config) -> int | None:
@@ -201,13 +194,13 @@ def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
 
 
 def _retry(config: Config) -> Retry:
-    retry = config.retry
+    retry = Retry(**dict(config.retry))
     if config.store.kind != "msmq":
-        return Retry(retry.max_attempts, retry.initial_seconds, retry.max_seconds)
+        return retry
     # The transport compares its setting with the count before it raises the count. So a message
     # gets two more attempts. A message for an unknown queue gets only one.
     attempts = (config.store.number_of_retries or 0) + 2
-    return Retry(attempts, retry.initial_seconds, retry.max_seconds, (QueueNotFoundError,))
+    return replace(retry, max_attempts=attempts, non_retryable=(QueueNotFoundError,))
 
 
 def tracing() -> Tracing:

@@ -227,8 +227,8 @@ def _kept(run: Run, context: SweepContext) -> str | None:
         return None
     return (
         f"{count_text(run.report.over_limit, 'message')} out of attempts, but kept in the store: "
-        f"a sweep exhausts {context.max_exhausted:,} at most. If a setting is wrong, correct it "
-        "now. If not, the next sweeps exhaust the rest; to do it faster, raise "
+        f"a sweep exhausts {context.retry.max_exhausted_per_sweep:,} at most. If a setting is "
+        "wrong, correct it now. If not, the next sweeps exhaust the rest; to do it faster, raise "
         "retry.max_exhausted_per_sweep"
     )
 

@@ -11,7 +11,7 @@ import pytest
 from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd
 from duesweep.core.errors import QueueNotFoundError, SweepClosedError, SweepStoppedError
 from duesweep.core.message import BatchResult, Exhausted
-from duesweep.core.policy import BatchSize
+from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores import tombstone
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Job
@@ -206,7 +206,9 @@ def _sweep(
     subject: StoreUnderTest, run: SweepRun, claim_keys: Sequence[str], start: threading.Barrier
 ) -> None:
     batch_size = BatchSize(rows=50)
-    context = context_of(subject.store, subject.queue, batch_size=batch_size, max_exhausted=0)
+    context = context_of(
+        subject.store, subject.queue, batch_size=batch_size, retry=Retry(max_exhausted_per_sweep=0)
+    )
     start.wait(10)
     dispatch_slice(
         Job(context, run), 0, ClaimKeys(claim_keys, [1_000] * len(claim_keys), len(claim_keys))
