@@ -108,6 +108,7 @@ RABBITMQ = "amqp://sweeper:s3cret@broker.example/v"
 ANSWER = r"""
 import pickle, sys
 shipped = pickle.load(sys.stdin.buffer)
+assert "pydantic" not in sys.modules
 for name, value in shipped.items():
     print(name, repr(value), sep="\t", file=sys.stderr)
 sys.stdout.buffer.write(pickle.dumps(shipped))
@@ -158,6 +159,22 @@ def test_another_process_reads_what_is_shipped_and_shows_no_dsn(
     assert {world for world, text in shown.items() if "Sales" in text} == set(WORLDS)
     for secret in ("s3cret", ".example", "sweeper"):
         assert [world for world, text in shown.items() if secret in text] == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_mode_that_queues_of_another_server_cannot_have_is_refused(
+    tmp_path: Path, *, elsewhere: bool
+) -> None:
+    asked = {"store.transaction_mode": "sends-atomic-with-receive"}
+    world = WORLDS["queues elsewhere" if elsewhere else "postgresql"]
+
+    if elsewhere:
+        with pytest.raises(ConfigError, match="transaction_mode is sends-atomic"):
+            _context({**world, **asked}, tmp_path)
+    else:
+        assert _context({**world, **asked}, tmp_path).may_move
+    weaker = {**world, "store.transaction_mode": "receive-only"}
+    assert _context(weaker, tmp_path).may_move is not elsewhere
 
 
 def _context(settings: Settings, folder: Path) -> SweepContext:
