@@ -1,33 +1,76 @@
-"""The parts that both dialects share: queue tables, their setup, and
-the doctor's checks.
+"""The parts that both dialects share: stores, queue tables, their setup, and the doctor's
+checks.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, QueueConnection, Service, timeouts_of
+from duesweep.config.adapters import Adapter, QueueConnection, Service, named_by, timeouts_of
 from duesweep.config.rules import SERVERS
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import Addresses, QueueTables
 from duesweep.stores.dialect import Dialect
+from duesweep.stores.kinds import TableKind
 from duesweep.stores.setup import SqlSetup
+from duesweep.stores.store import SqlStore
 from duesweep.stores.tables import WantedTable, examine
 
 
 class SqlAdapter(Adapter):
-    """`tables` are the dialect's queue tables, which have `columns`."""
+    """`kinds` are the dialect's delayed tables, by `store.kind`; `tables` its queue tables, which
+    have `columns`.
+    """
 
     dialect: ClassVar[Dialect]
+    kinds: ClassVar[Mapping[str, TableKind]]
     tables: ClassVar[type[QueueTables]]
     columns: ClassVar[Columns]
 
     @abstractmethod
+    def database_of(self, dsn: str) -> str:
+        """The name of the database that a dsn means."""
+
+    @abstractmethod
+    def addresses_in(self, endpoint: str, schema: str, dsn: str) -> Addresses:
+        """How an endpoint's addresses are read, in a schema of the database that a dsn means."""
+
     def addresses(self, connection: QueueConnection) -> Addresses:
         """How the addresses on a connection are read."""
+        endpoint = connection.config.store.endpoint
+        schema = connection.schema_in(self.dialect.statements)
+        with named_by(f"store.endpoint or {connection.setting}.schema"):
+            return self.addresses_in(endpoint, schema, connection.server_dsn)
+
+    def store(self, config: Config) -> SqlStore:
+        """It has candidates for its delayed table: an older version's has another name."""
+        settings, dsn = config.store, config.store.dsn.get_secret_value()
+        kind = self.kinds[settings.kind]
+        with named_by("store.endpoint or store.schema"):
+            addresses = self.addresses_in(settings.endpoint, settings.schema_name, dsn)
+        setting = "endpoint" if settings.delayed_table is None else "delayed_table"
+        names = kind.table_names(settings.endpoint, settings.table_prefix)
+        if settings.delayed_table is not None:
+            names = [settings.delayed_table]
+        with named_by(f"store.schema or store.{setting}"):
+            candidates = tuple(replace(addresses.own_queue, table=name) for name in names)
+        first = candidates[0]
+        return SqlStore(
+            dialect=self.dialect,
+            dsn=dsn,
+            source=settings.name or f"{self.database_of(dsn)}/{first.schema}.{first.table}",
+            candidates=candidates,
+            addresses=addresses,
+            kind=kind,
+            timeouts=timeouts_of(config),
+            writer_time_zone=settings.writer_time_zone,
+            batch_bytes=config.sweep.batch_bytes,
+            jdbc_url=settings.jdbc_url.get_secret_value() if settings.jdbc_url else None,
+        )
 
     def wanted(self, role: str, table: Any) -> WantedTable:
         return self.tables.wanted(role, table)
