@@ -104,6 +104,7 @@ def _questions(rng: random.Random) -> Iterator[tuple[str, Asked, dict[str, Any]]
     yield "last_errors", named, {"hidden": "", "most": 100}
     none = of(*both, errors=[Among("destination", [])])
     yield "last_errors", none, {"hidden": "", "most": 100}
+    yield "find_errors", of(*both, changes=[fate]), {"hidden": "replayed"}
     yield "find_destinations", of("errors"), {}
     yield "count_failing", of("retries"), {}
     for again in (0, 1):
@@ -128,6 +129,27 @@ def _questions(rng: random.Random) -> Iterator[tuple[str, Asked, dict[str, Any]]
 
 def _sorted(rows: Iterator[_Row] | Sequence[_Row]) -> list[list[tuple[str, str]]]:
     return sorted(sorted((name, repr(value)) for name, value in row.items()) for row in rows)
+
+
+def test_missing_tables_have_no_rows_for_both_writers(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    rows = _any_rows(rng)
+    for name in ("errors", "sweeps", "tombstones"):
+        alone = DeltaRsTables(str(tmp_path / name))
+        alone.create(name, {})
+        alone.append(name, [piece_of(name, *rows[name])])
+
+    for question, tables, values in _questions(rng):
+        first = next(iter(tables))
+        if len(tables) > 1:
+            alone = DeltaRsTables(str(tmp_path / first))
+            by_spark = SparkTables(spark, alone.root)
+            found = [_sorted(each.ask(question, tables, **values)) for each in (alone, by_spark)]
+            assert found[0] == found[1], (question, tables, values)
+    (lost,) = DeltaRsTables(str(tmp_path / "sweeps")).ask(
+        "count_lost_errors", {"sweeps": [], "errors": []}
+    )
+    assert lost["lost"] == sum(row["exhausted"] or 0 for row in rows["sweeps"])
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import pytest
 
-from duesweep.core.change import ChangeKind, CommandName
+from duesweep.core.change import CommandName
 from duesweep.core.errors import StoreError
 from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
 from duesweep.core.policy import BatchSize, Pause
 from duesweep.core.times import Moment
 from duesweep.operations.change import Tally
-from duesweep.operations.errors import ExhaustedMessages, Fate
+from duesweep.operations.errors import ExhaustedMessages
 from duesweep.operations.replay import ChosenErrors, Replay
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text, message
@@ -26,18 +26,16 @@ from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.memory_sessions import MemoryChangeSession
 from duesweep_testing.sweeps import context_of, open_command
 
-_FATE = Fate(ChangeKind.REPLAYED, DUE, "me", None, None, "command")
-
 
 @dataclass(slots=True)
 class _Ledger:
     """Stands in for the ledger."""
 
     messages: dict[ErrorId, KeptMessage] = field(default_factory=dict)
-    done: dict[ErrorId, Fate] = field(default_factory=dict)
+    changed: set[ErrorId] = field(default_factory=set)
 
-    def fates(self) -> dict[ErrorId, Fate]:
-        return self.done
+    def done(self) -> set[ErrorId]:
+        return self.changed
 
     def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
         yield from [(error, kept) for error, kept in self.messages.items() if error in chosen]
@@ -152,7 +150,7 @@ def test_what_was_done_meanwhile_is_left_out_unless_again_is_asked_for(
     *, again: bool, done_before: int
 ) -> None:
     world = _World("Billing", "Billing")
-    world.ledger.done = {ErrorId("sweep", "k0"): _FATE}
+    world.ledger.changed = {ErrorId("sweep", "k0")}
 
     total = sum(world.do(world.work(again=again)), Tally())
 

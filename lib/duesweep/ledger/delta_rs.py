@@ -92,6 +92,8 @@ _NANOSECOND_YEARS = range(1678, 2262)
 _MOST_LITERALS = 10_000
 # If a question has parts, about this many rows are grouped in memory at a time.
 _ROWS_PER_PART = 1_000_000
+# DataFusion's optimizer has rules that fail over some tables without rows; it does without them.
+_SETTINGS = {"datafusion.optimizer.skip_failed_rules": "true"}
 # SQL for the braces of statements that only DataFusion understands.
 _SQL = {
     **{"last_begin": "last_value(", "last_by": " ORDER BY ", "last_end": ")"},
@@ -167,7 +169,7 @@ class DeltaRsTables:
 
     def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """By DataFusion, which delta-rs brings along."""
-        query, names = QueryBuilder(), {}
+        query, names = QueryBuilder(_SETTINGS), {}
         for name, conditions in tables.items():
             with self._reading(name):
                 query = query.register(name, _refuse_beyond(self._open(name)))

@@ -3,7 +3,7 @@
 All is read from the ledger. Unsettled rows of a journal are not in it.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,10 +31,6 @@ from duesweep.operations.opening import command_ledger
 from duesweep.sweep.settle import require_own
 
 _CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
-_ROW = (
-    *("sweep_id", "message_key", "message_id", "destination", "attempts", "first_failed_at"),
-    *("last_failed_at", "error_class", "error_text", ENCLOSED_TYPES),
-)
 _LARGE = ("headers", "headers_text", "body", "stack")
 _KEPT = ("sweep_id", "message_key", "destination", "headers", "headers_text", "body")
 # A longer list costs more than the files that it lets a reader skip.
@@ -50,7 +46,6 @@ class Fate:
     given_by: str | None
     reason: str | None
     queue: str | None
-    command_id: str
     new_key: str | None = None
 
 
@@ -65,6 +60,13 @@ class Alike(NamedTuple):
     messages: int
     failed_from: datetime
     types: str | None = None
+
+    @classmethod
+    def of(cls, found: LedgerRow) -> "Alike":
+        """A row of a question about errors."""
+        fate = None if found["change"] is None else ChangeKind(found["change"])
+        types = found["enclosed_types"]
+        return cls(_row(found), fate, found["messages"], found["failed_from"], types)
 
     @classmethod
     def one(cls, row: ErrorRow, fate: ChangeKind | None) -> "Alike":
@@ -92,19 +94,19 @@ class ExhaustedMessages:
                 advice="check ledger.root; the first sweep of a new endpoint creates the ledger",
             )
 
-    def rows(self, chosen: ErrorFilter) -> Iterator[ErrorRow]:
-        """The errors that a filter means, in no order."""
-        for found in self.ledger.rows("errors", _ROW, *self._conditions(chosen)):
+    def chosen(self, wanted: ErrorFilter) -> Iterator[tuple[ErrorRow, Fate | None]]:
+        """The errors that a filter means, in no order, and their fates; None: they are open."""
+        for found in self._asked("find_errors", wanted, hidden=""):
             row = _row(found)
-            if chosen.matches(row):
-                yield row
+            if wanted.matches(row):
+                yield row, _fate(found)
 
     def counted(self, chosen: ErrorFilter, *, with_discarded: bool = True) -> Sequence["Alike"]:
         """The errors that a filter means, counted."""
-        found = self._asked("count_errors", chosen, (), with_discarded=with_discarded)
+        found = self._asked("count_errors", chosen, hidden=_hidden(with_discarded=with_discarded))
         # The storage chooses ids; all else is the same for all that are counted together.
         named = replace(chosen, ids=())
-        return [alike for alike in found if named.matches(alike.last)]
+        return [alike for alike in map(Alike.of, found) if named.matches(alike.last)]
 
     def last(
         self,
@@ -120,28 +122,18 @@ class ExhaustedMessages:
             Among("destination", [*{one.last.destination for one in counted}]),
             Among(ENCLOSED_TYPES, [*{one.types for one in counted}]),
         ]
+        hidden = _hidden(with_discarded=with_discarded)
         wanted = groups if chosen.has_patterns else ()
-        return self._asked("last_errors", chosen, wanted, with_discarded=with_discarded, most=most)
+        return map(Alike.of, self._asked("last_errors", chosen, *wanted, hidden=hidden, most=most))
 
     def _asked(
-        self,
-        question: str,
-        chosen: ErrorFilter,
-        groups: Iterable[Condition],
-        *,
-        with_discarded: bool,
-        **values: int,
-    ) -> Iterator["Alike"]:
+        self, question: str, chosen: ErrorFilter, *groups: Condition, **values: str | int
+    ) -> Iterator[LedgerRow]:
         tables: Asked = {
             "errors": [*self._conditions(chosen), *groups],
             "changes": [self._source, Among("change", _CHANGES)],
         }
-        hidden = "" if with_discarded else ChangeKind.DISCARDED.value
-        for found in self.ledger.ask(question, tables, hidden=hidden, **values):
-            types = found["enclosed_types"]
-            row = _row(found | {ENCLOSED_TYPES: types})
-            fate = None if found["change"] is None else ChangeKind(found["change"])
-            yield Alike(row, fate, found["messages"], found["failed_from"], types)
+        return self.ledger.ask(question, tables, **values)
 
     def unknown_destination(self, chosen: ErrorFilter) -> UnknownDestination | None:
         """The filter's destination, if no error was ever for it."""
@@ -150,25 +142,11 @@ class ExhaustedMessages:
         found = self.ledger.ask("find_destinations", {"errors": [self._source]})
         return find_unknown(chosen.destination, {row["destination"] for row in found})
 
-    def fates(self) -> dict[ErrorId, Fate]:
-        """The fates of errors; open ones are not in it."""
-        columns = (
-            "of",
-            "message_key",
-            "change",
-            "changed_at",
-            "given_by",
-            "reason",
-            "queue",
-            "new_key",
-        )
-        found: dict[ErrorId, Fate] = {}
-        changes = Among("change", _CHANGES)
-        for row in self.ledger.rows("changes", (*columns, "sweep_id"), self._source, changes):
-            error, fate = ErrorId(row["of"], row["message_key"]), _fate(row)
-            if error not in found or found[error].changed_at <= fate.changed_at:
-                found[error] = fate
-        return found
+    def done(self) -> set[ErrorId]:
+        """The errors that were replayed or discarded."""
+        columns, changes = ("of", "message_key"), Among("change", _CHANGES)
+        rows = self.ledger.rows("changes", columns, self._source, changes)
+        return {ErrorId(row["of"], row["message_key"]) for row in rows}
 
     def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
         """The whole rows of these errors, with headers and bodies, as a stream."""
@@ -179,28 +157,22 @@ class ExhaustedMessages:
 
     def whole(self, message: str) -> Iterator["WholeError"]:
         """All errors of the message with this message id or key, the last one first."""
-        chosen = ErrorFilter(ids=(message,))
-        if not (named := {row.id: row for row in self.rows(chosen)}):
-            return
-        changes = self._changes({error.key for error in named})
-        conditions = (*self._conditions(chosen), *self._around(named))
-        found = list(self.ledger.rows("errors", (*_ROW, *_LARGE), *conditions))
-        for whole in sorted(found, key=lambda row: row["last_failed_at"], reverse=True):
-            row = _row(whole)
-            of_it = changes[row.id]
-            fates = [ChangeKind(each["change"]) for each in of_it if each["change"] in _CHANGES]
-            large = {name: whole[name] for name in _LARGE}
-            yield WholeError(**_facts(row, fates[-1] if fates else None), **large, changes=of_it)
+        found = list(self.chosen(ErrorFilter(ids=(message,))))
+        for row, fate in sorted(found, key=lambda each: each[0].last_failed_at, reverse=True):
+            of_sweep, of_key = (
+                Among("sweep_id", [row.id.sweep_id]),
+                Among("message_key", [row.id.key]),
+            )
+            large, *_ = self.ledger.rows("errors", _LARGE, self._source, of_sweep, of_key)
+            facts = _facts(row, None if fate is None else fate.kind)
+            yield WholeError(**facts, **large, changes=self._changes(row.id))
 
-    def _changes(self, keys: Collection[str]) -> Mapping[ErrorId, Sequence[LedgerRow]]:
-        """What operators did with the errors of these messages, the first thing first."""
+    def _changes(self, error: ErrorId) -> Sequence[LedgerRow]:
+        """What operators did with an error, the first thing first."""
         columns = ("changed_at", "change", "queue", "new_key", "given_by", "reason", "sweep_id")
-        of_keys = self._source, Among("message_key", sorted(keys))
-        found: defaultdict[ErrorId, list[LedgerRow]] = defaultdict(list)
-        rows = self.ledger.rows("changes", (*columns, "of", "message_key"), *of_keys)
-        for row in sorted(rows, key=lambda row: row["changed_at"]):
-            found[ErrorId(row.pop("of"), row.pop("message_key"))].append(row)
-        return found
+        of_it = Among("of", [error.sweep_id]), Among("message_key", [error.key])
+        found = self.ledger.rows("changes", columns, self._source, *of_it)
+        return sorted(found, key=lambda row: row["changed_at"])
 
     def in_error_queues(self, chosen: Collection[ErrorId]) -> dict[str, int]:
         """How many of these errors have a copy in an error queue, by queue: operators may also
@@ -442,7 +414,7 @@ def _row(row: LedgerRow) -> ErrorRow:
     return ErrorRow(
         id=ErrorId(row["sweep_id"], row["message_key"]),
         message_id=row["message_id"],
-        message_type=first_type(row[ENCLOSED_TYPES]),
+        message_type=first_type(row["enclosed_types"]),
         destination=row["destination"],
         attempts=row["attempts"],
         first_failed_at=row["first_failed_at"],
@@ -457,13 +429,18 @@ def _kept(row: Mapping[str, Any]) -> KeptMessage:
     return KeptMessage(row["message_key"], row["destination"], row["headers"], text, row["body"])
 
 
-def _fate(row: LedgerRow) -> Fate:
+def _fate(row: LedgerRow) -> Fate | None:
+    if row["change"] is None:
+        return None
     return Fate(
         kind=ChangeKind(row["change"]),
         changed_at=row["changed_at"],
         given_by=row["given_by"],
         reason=row["reason"],
         queue=row["queue"],
-        command_id=row["sweep_id"],
         new_key=row["new_key"],
     )
+
+
+def _hidden(*, with_discarded: bool) -> str:
+    return "" if with_discarded else ChangeKind.DISCARDED.value

@@ -382,13 +382,14 @@ def _choose(
     *,
     again: bool,
 ) -> ChosenErrors:
-    done = messages.fates()
+    done: dict[ErrorId, Fate] = {}
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
-    found = list(messages.rows(wanted))
-    keys = {row.id.key for row in found}
-    for row in found:
-        fate = done.get(row.id)
+    found = list(messages.chosen(wanted))
+    keys = {row.id.key for row, _ in found}
+    for row, fate in found:
+        if fate is not None:
+            done[row.id] = fate
         # A message that was replayed and has failed again is the later error.
         is_left_out = fate is not None and (fate.new_key in keys or not again)
         (done_rows if is_left_out else rows)[row.id] = row
@@ -473,7 +474,7 @@ def _still_open(
     messages: ExhaustedMessages, chosen: ChosenErrors
 ) -> tuple[dict[ErrorId, ErrorRow], Tally]:
     """The work when the command runs alone, and the errors done before."""
-    done = {} if chosen.again else messages.fates()
+    done = set() if chosen.again else messages.done()
     rows = {error: row for error, row in chosen.rows.items() if error not in done}
     return rows, Tally(gone=len(chosen.rows) - len(rows))
 

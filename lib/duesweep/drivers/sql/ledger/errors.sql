@@ -5,18 +5,15 @@
 -- fragment: seen
 -- Each error, and its last fate; NULL: it is open.
 SELECT e.sweep_id, e.message_key, e.message_id, e.destination, e.attempts, e.first_failed_at, e.last_failed_at,
-       e.error_class, e.error_text, e.headers['NServiceBus.EnclosedMessageTypes'] AS enclosed_types, fates.change,
-       1 AS messages, e.last_failed_at AS failed_from
+       e.error_class, e.error_text, e.headers['NServiceBus.EnclosedMessageTypes'] AS enclosed_types, 1 AS messages,
+       e.last_failed_at AS failed_from, fates.change, fates.changed_at, fates.given_by, fates.reason, fates.queue,
+       fates.new_key
 FROM {errors} e
 LEFT JOIN (
-    SELECT error_sweep_id, message_key, change
-    FROM (
-        SELECT c.of AS error_sweep_id, c.message_key, c.change,
-               row_number() OVER (PARTITION BY c.of, c.message_key ORDER BY c.changed_at DESC) AS number
-        FROM {changes} c
-    ) AS numbered
-    WHERE number = 1
-) AS fates ON fates.error_sweep_id = e.sweep_id AND fates.message_key = e.message_key
+    SELECT c.of, c.message_key, c.change, c.changed_at, c.given_by, c.reason, c.queue, c.new_key,
+           row_number() OVER (PARTITION BY c.of, c.message_key ORDER BY c.changed_at DESC) AS number
+    FROM {changes} c
+) AS fates ON fates.of = e.sweep_id AND fates.message_key = e.message_key AND fates.number = 1
 WHERE coalesce(fates.change, 'open') <> {hidden}
 
 -- fragment: last
@@ -38,6 +35,10 @@ GROUP BY error_class, destination, enclosed_types, change
 {{seen}}
 ORDER BY e.last_failed_at DESC, e.sweep_id DESC, e.message_key DESC
 LIMIT {most}
+
+-- name: find_errors
+-- Returns errors in no order; the fates of the hidden kind are left out.
+{{seen}}
 
 -- name: find_destinations
 -- Returns the destinations of errors, each once.
