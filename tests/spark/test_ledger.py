@@ -561,9 +561,10 @@ def test_readers_follow_a_writer_that_knows_more_features(
 
     for command in (("errors", "list"), ("audit",)):
         assert endpoint.run(*command, ledger__writer="spark").code == 0
-    refused = endpoint.run("errors", "list")
+        # It might count rows that Spark has deleted.
+        refused = endpoint.run(*command)
+        assert (refused.code, 'Set ledger.writer = "spark"' in refused.err) == (2, True)
     found = endpoint.run("doctor", "--no-spark")
 
-    assert (refused.code, 'Set ledger.writer = "spark"' in refused.err) == (2, True)
     assert "deletionVectors of the table errors" in " ".join(found.told.split())
     assert found.code == 3
