@@ -1,11 +1,12 @@
 """Journal entries as values, the same for every store, so that tests can compare them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change
 from duesweep.core.errors import MessageError, format_stack, type_name
-from duesweep.core.message import BatchResult, Exhausted, Message
+from duesweep.core.message import Delivered, Exhausted, Failed, Message, Outcome
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import ENDPOINT, DelayedRow
 
@@ -82,18 +83,19 @@ JournalEntry = BatchEntry | ExhaustedEntry | SliceEntry
 
 
 def batch_entry(
-    slice_number: int, result: BatchResult, server_us: int, own_queue: str = ENDPOINT
+    slice_number: int, outcomes: Sequence[Outcome], server_us: int, own_queue: str = ENDPOINT
 ) -> BatchEntry:
     """The entry of one batch. `own_queue` is the destination of messages that have none."""
-    delivered = result.delivered
+    delivered = [one for one in outcomes if isinstance(one, Delivered)]
+    failed = sum(isinstance(one, Failed) for one in outcomes)
     tombstones = Tombstones.of(delivered, own_queue)
     late_ms = tombstones.lateness_ms(server_us)
     return BatchEntry(
         slice_number,
         dispatched=len(delivered),
-        failed=len(result.failed),
+        failed=failed,
         body_bytes=sum(d.message.body_bytes for d in delivered),
-        attempts_changed=bool(result.failed) or any(d.message.attempts for d in delivered),
+        attempts_changed=bool(failed) or any(d.message.attempts for d in delivered),
         lateness_ms=tuple(ms for ms in late_ms if ms is not None),
         outcomes=tombstones.encode(late_ms, server_us) if delivered else None,
     )

@@ -10,7 +10,7 @@ from duesweep.core.account import SliceEnd
 from duesweep.core.change import Change, ChangeKind
 from duesweep.core.errors import MessageError, SweepClosedError, SweepStoppedError, type_name
 from duesweep.core.headers import set_forward_destination, write_json
-from duesweep.core.message import BatchResult, Message
+from duesweep.core.message import Delivered, Exhausted, Failed, Message, Outcome
 from duesweep.core.policy import RateLimit
 from duesweep.core.world import micros
 from duesweep.stores.messages import NewMessage
@@ -109,30 +109,35 @@ class MemoryTaskSession(TaskSession):
             sweep.counting = self
         return max(0, min(wanted, limit - sweep.exhausted))
 
-    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: Sequence[Outcome], server_us: int
+    ) -> None:
         store = self._store
+        delivered = [one for one in outcomes if isinstance(one, Delivered)]
+        failures = [one for one in outcomes if isinstance(one, Failed)]
+        exhausted = [one for one in outcomes if isinstance(one, Exhausted)]
         own = store.own_queue
         entries: list[JournalEntry] = [
             exhausted_entry(slice_number, e, store.rows[e.message.key], server_us, own_queue=own)
-            for e in result.exhausted
+            for e in exhausted
         ]
-        entries.append(batch_entry(slice_number, result, server_us, own))
+        entries.append(batch_entry(slice_number, outcomes, server_us, own))
         first_failed_us = {
             e.message.key: store.attempts[e.message.key].first_failed_at
             if e.message.key in store.attempts
             else server_us
-            for e in result.exhausted
+            for e in exhausted
         }
-        counted = (result.over_limit, first_failed_us)
+        counted = (sum(one.is_over_limit for one in failures), first_failed_us)
         self.enlist(partial(_count_exhausted, store.sweeps[run.sweep_id], *counted))
         self.enlist(partial(store.journal[run.sweep_id].extend, entries))
-        gone = [d.message.key for d in result.delivered]
-        for key in gone + [e.message.key for e in result.exhausted]:
+        gone = [d.message.key for d in delivered]
+        for key in gone + [e.message.key for e in exhausted]:
             self.enlist(partial(store.rows.pop, key))
             self.enlist(partial(store.attempts.pop, key, None))
         counters = {
-            failed.key: self._counter(failed, error, seconds)
-            for failed, error, seconds in result.failed
+            one.message.key: self._counter(one.message, one.error, one.retry_seconds)
+            for one in failures
         }
         self.enlist(partial(store.attempts.update, counters))
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from duesweep.core.errors import DuesweepError, MessageError
-from duesweep.core.message import Message
+from duesweep.core.message import Message, Outcome
 from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits
 from duesweep.core.world import SettableClock, StoreClock, micros
 from duesweep.queues.base import Confirmation, Destination, QueueSession
-from duesweep.sweep.delivery import BatchResult, SliceDelivery
+from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.destinations import Destinations
 from duesweep_testing.builders import DUE, delayed_row, message
 
@@ -99,5 +99,5 @@ class World:
         self.destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), self.clock)
         self.delivery = SliceDelivery(queue, self.clock, self.destinations)
 
-    def deliver_all(self, *messages: Message) -> BatchResult:
+    def deliver_all(self, *messages: Message) -> list[Outcome]:
         return self.delivery.deliver_all(messages, self.store_clock)

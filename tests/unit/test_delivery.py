@@ -16,19 +16,17 @@ from duesweep.core.errors import (
     RefusedMessageError,
     UnreadableHeadersError,
 )
-from duesweep.core.message import Delivered, Message
+from duesweep.core.message import Delivered, Faulty, Message, Outcome, Stays, Why
 from duesweep.core.policy import CLAIM_SECONDS
-from duesweep.sweep.delivery import BatchResult
 from duesweep_testing.builders import DUE, DelayedRow, message
 from support.delivery_world import LateQueue, World, due, early
 
 REFUSED = RefusedMessageError("too long")
 GONE = QueueNotFoundError("There is no such queue")
 LOCKED = DestinationError("it is locked")
-# The names in a batch's result for messages with these marks: they arrived, were deferred, are
-# charged with their fault, wait for an answer, stay as they are not due, …
-_MARKS = {"f": "faulty", "r": "released", "e": "early", "b": "blocked", "u": "left"}
-_MARKS |= {"n": "unreached"}
+# The reasons for which messages with these marks stay. Others arrived (a), were deferred (d), or
+# are charged with their fault (f).
+_MARKS = {Why.RELEASED: "r", Why.EARLY: "e", Why.BLOCKED: "b", Why.LEFT: "u"}
 
 
 def _message(sign: str) -> Message:
@@ -72,13 +70,20 @@ CASES = {
 }
 
 
-def _marks(result: BatchResult, batch: list[Message]) -> str:
-    told = [(one.message.key, "d" if one.is_deferred else "a") for one in result.delivered]
-    for mark, name in _MARKS.items():
-        entries = getattr(result, name)
-        told += [((entry[0] if name == "faulty" else entry).key, mark) for entry in entries]
+def _marks(outcomes: list[Outcome], batch: list[Message]) -> str:
+    told = [(one.message.key, _mark(one)) for one in outcomes]
     assert sorted(key for key, _ in told) == sorted(one.key for one in batch), "each is told once"
     return "".join(dict(told)[one.key] for one in batch)
+
+
+def _mark(one: Outcome) -> str:
+    if isinstance(one, Delivered):
+        return "d" if one.is_deferred else "a"
+    return _MARKS[one.why] if isinstance(one, Stays) else "f"
+
+
+def _faulty(outcomes: list[Outcome]) -> list[Faulty]:
+    return [one for one in outcomes if isinstance(one, Faulty)]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,12 +94,13 @@ def test_each_message_of_a_batch_is_told_by_what_became_of_it(case: str) -> None
     silent = {batch[place].key for place in given.silent}
     world = World(LateQueue(late=late, silent=silent, trouble=dict(given.trouble)))
 
-    result = world.deliver_all(*batch)
+    outcomes = world.deliver_all(*batch)
 
-    assert _marks(result, batch) == given.becomes
-    assert {one.queue for one in result.delivered} <= {"Billing", "Shipping"}
+    assert _marks(outcomes, batch) == given.becomes
+    delivered = [one for one in outcomes if isinstance(one, Delivered)]
+    assert {one.queue for one in delivered} <= {"Billing", "Shipping"}
     known = [*given.late.values(), *given.trouble.values()]
-    for charged, error in result.faulty:
+    for charged, error in _faulty(outcomes):
         unreadable = isinstance(charged.headers, UnreadableHeadersError)
         assert isinstance(error, UnreadableHeadersError) if unreadable else error in known
     assert world.destinations.blocked_reason == given.reason
@@ -109,28 +115,28 @@ def test_answers_get_a_second_however_late_a_batch_is() -> None:
         world.clock.advance(2 * CLAIM_SECONDS) if step == "resolve" else None
     )
 
-    result = world.deliver_all(due(), due("Shipping"))
+    first, second = world.deliver_all(due(), due("Shipping"))
 
     assert world.queue.waited == [1.0]
-    assert [m.destination for m in result.unreached] == ["Shipping"]
+    assert isinstance(first, Delivered)
+    assert second == Stays(second.message, Why.UNREACHED)
+    assert second.message.destination == "Shipping"
 
 
 def test_messages_that_are_not_due_yet_are_deferred_as_far_as_the_queue_can() -> None:
     now, soon, edge, far = due(), early(seconds=30), early(seconds=61), early(seconds=61.000001)
     world = World(LateQueue(longest=60))
 
-    result = world.deliver_all(far, edge, now, soon)
+    outcomes = world.deliver_all(far, edge, now, soon)
 
     assert world.queue.delivered == [("Billing", [now.key])]
     assert world.queue.deferred == [("Billing", [edge.key, soon.key])]
-    assert result == BatchResult(
-        delivered=[
-            Delivered(now, "Billing"),
-            Delivered(edge, "Billing", is_deferred=True),
-            Delivered(soon, "Billing", is_deferred=True),
-        ],
-        early=[far],
-    )
+    assert outcomes == [
+        Delivered(now, "Billing"),
+        Stays(far, Why.EARLY),
+        Delivered(edge, "Billing", is_deferred=True),
+        Delivered(soon, "Billing", is_deferred=True),
+    ]
 
 
 def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_charged() -> None:
@@ -138,7 +144,7 @@ def test_early_message_that_comes_due_while_its_refusal_is_waited_for_is_not_cha
     world = World(LateQueue(late={soon.key: REFUSED}))
     world.queue.on_step = lambda step: world.clock.advance(3) if step == "confirm" else None
 
-    assert world.deliver_all(soon) == BatchResult(early=[soon])
+    assert world.deliver_all(soon) == [Stays(soon, Why.EARLY)]
 
 
 def test_destination_without_a_ladder_still_gets_what_is_due_in_later_batches() -> None:
@@ -188,7 +194,7 @@ def test_queue_that_is_missing_is_looked_for_once_a_slice() -> None:
     second = world.deliver_all(due("Nowhere"), due("Nowhere"))
 
     assert steps == ["resolve"]
-    faulty = [(type(error), str(error)) for _, error in [*first.faulty, *second.faulty]]
+    faulty = [(type(error), str(error)) for _, error in _faulty([*first, *second])]
     assert faulty == [(QueueNotFoundError, "gone")] * 3
 
 

@@ -1,14 +1,15 @@
-"""A delayed message as a claim returns it, its outcome, as values on which stores act, its
-error message, and messages as the transports' own operations send and receive them.
+"""A delayed message as a claim returns it, its outcome in a batch, on which stores act, its error
+message, and messages as the transports' own operations send and receive them.
 
 Names, order and formats of the headers that a message gets on its way to the error queue are as
 in `ExceptionHeaderHelper` and `FaultsHeaderKeys` in the core of NServiceBus, as seen in the
 transport's error queue. ServicePulse reads them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -91,10 +92,6 @@ def _first_type(enclosed_types: str) -> str:
 _cached_first_type = lru_cache(maxsize=1024)(_first_type)
 
 
-# A message, and the reason why it could not be delivered.
-Fault = tuple[Message, MessageError]
-
-
 class Delivered(NamedTuple):
     """The message is in `queue`, and its row leaves the store. `is_deferred`: it was not due yet,
     and the queue's own delayed delivery delivers it when it is due.
@@ -110,12 +107,22 @@ class Delivered(NamedTuple):
         return "deferred" if self.is_deferred else "dispatched"
 
 
+class Faulty(NamedTuple):
+    """The message could not be delivered, by its own fault. It becomes `Failed` or `Exhausted`."""
+
+    message: Message
+    error: MessageError
+
+
 class Failed(NamedTuple):
-    """The message stays; it is eligible again after `retry_seconds`."""
+    """The message stays; it is eligible again after `retry_seconds`. `is_over_limit`: it is out of
+    attempts, but the sweep has exhausted as many as it may.
+    """
 
     message: Message
     error: MessageError
     retry_seconds: float
+    is_over_limit: bool = False
 
 
 class Exhausted(NamedTuple):
@@ -138,66 +145,51 @@ class Exhausted(NamedTuple):
         return f"{self.error}; the error queue refused the message: {self.refusal.text}"
 
 
-@dataclass(slots=True)
-class BatchResult:
-    """The outcomes of a batch's messages. Delivery and giving up fill it, and stores and the slice
-    act on it.
+class Why(Enum):
+    """Why a message stays in the store, although no attempt is counted."""
 
-    - `delivered` ones are in their queue.
-    - `faulty` ones could not be delivered; each with its error. Each becomes one of the `failed`,
-      which stay, or of the `exhausted`. `over_limit` counts the failed ones that are out of
-      attempts but stay, because the sweep has exhausted as many as it may.
-    - `blocked` ones wait in the store, since their destination is unavailable, or has a limit;
-      `held` ones because it is paused; `early` ones since they are not due yet; `left` ones since
-      their destination cannot defer messages now, or since they are out of attempts and the error
-      queue is unavailable.
-    - `released` ones may have arrived or not, and `unreached` ones were not sent, since others took
-      too long: both get another batch of this slice.
-    """
-
-    delivered: list[Delivered] = field(default_factory=list)
-    faulty: list[Fault] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    exhausted: list[Exhausted] = field(default_factory=list)
-    over_limit: int = 0
-    blocked: list[Message] = field(default_factory=list)
-    held: list[Message] = field(default_factory=list)
-    early: list[Message] = field(default_factory=list)
-    left: list[Message] = field(default_factory=list)
-    released: list[Message] = field(default_factory=list)
-    unreached: list[Message] = field(default_factory=list)
-
-    @property
-    def claimed(self) -> int:
-        """How many messages leave the store, or have one attempt less."""
-        return len(self.delivered) + len(self.failed) + len(self.exhausted)
-
-    def add(self, more: "BatchResult") -> None:
-        """Add what delivery found out of other messages of the batch."""
-        self.delivered += more.delivered
-        self.faulty += more.faulty
-        self.blocked += more.blocked
-        self.early += more.early
-        self.left += more.left
-        self.released += more.released
+    # Its destination is unavailable, or has a limit.
+    BLOCKED = "blocked"
+    # Its destination is paused.
+    HELD = "held"
+    # It is not due yet.
+    EARLY = "early"
+    # Its destination cannot defer messages now; or it is out of attempts, and the error queue is
+    # unavailable.
+    LEFT = "left"
+    # It may have arrived or not: it gets another batch of this slice.
+    RELEASED = "released"
+    # It was not sent, since others took too long: it gets another batch of this slice.
+    UNREACHED = "unreached"
 
 
-def separate_refused(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> BatchResult:
-    """Separate the messages that were refused from the others. A refused message that is not due
+class Stays(NamedTuple):
+    """The message stays in the store as it was."""
+
+    message: Message
+    why: Why
+
+
+# The outcome of one message of a batch: delivery finds it out, and stores and the slice act on it.
+Outcome = Delivered | Faulty | Failed | Exhausted | Stays
+
+
+def staying(messages: Iterable[Message], why: Why) -> list[Outcome]:
+    """The outcomes of messages that all stay for one reason."""
+    return [Stays(message, why) for message in messages]
+
+
+def told_apart(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> list[Outcome]:
+    """The outcomes of sent messages, some of which were refused. A refused message that is not due
     yet is not charged: the fault may be gone when it is due.
     """
-    if not refused:
-        return BatchResult(delivered=list(sent))
-    result = BatchResult()
-    for one in sent:
-        error = refused.get(one.message.key)
-        if error is None:
-            result.delivered.append(one)
-        elif one.is_deferred:
-            result.early.append(one.message)
-        else:
-            result.faulty.append((one.message, error))
-    return result
+    return [_told(one, refused.get(one.message.key)) for one in sent] if refused else [*sent]
+
+
+def _told(one: Delivered, error: MessageError | None) -> Outcome:
+    if error is None:
+        return one
+    return Stays(one.message, Why.EARLY) if one.is_deferred else Faulty(one.message, error)
 
 
 EXCEPTION_TYPE = "NServiceBus.ExceptionInfo.ExceptionType"

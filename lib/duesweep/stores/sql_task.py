@@ -21,7 +21,7 @@ from duesweep.core.errors import (
     make_storable,
     type_name,
 )
-from duesweep.core.message import BatchResult, Exhausted, Failed, Message
+from duesweep.core.message import Delivered, Exhausted, Failed, Message, Outcome
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.dialect import Location, Values, batches_lock
@@ -184,23 +184,28 @@ class SqlTask(TaskSession):
         exhausted = self.count_exhausted(run.sweep_id)
         return 0 if exhausted is None else max(0, min(wanted, limit - exhausted))
 
-    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        if result.exhausted:
-            self._journal_exhausted(run, slice_number, result.exhausted, server_us)
-        gone = [o.message for o in result.delivered] + [o.message for o in result.exhausted]
-        if gone:
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: Sequence[Outcome], server_us: int
+    ) -> None:
+        delivered = [one for one in outcomes if isinstance(one, Delivered)]
+        failed = [one for one in outcomes if isinstance(one, Failed)]
+        exhausted = [one for one in outcomes if isinstance(one, Exhausted)]
+        if exhausted:
+            self._journal_exhausted(run, slice_number, exhausted, server_us)
+        if gone := [one.message for one in delivered] + [one.message for one in exhausted]:
             self.remove(gone)
-        if result.failed:
-            self.count_failures(result.failed)
-        if result.exhausted or result.over_limit:
+        if failed:
+            self.count_failures(failed)
+        over_limit = sum(one.is_over_limit for one in failed)
+        if exhausted or over_limit:
             self.statements.execute(
                 "add_exhausted",
                 sweep_id=run.sweep_id,
-                exhausted=len(result.exhausted),
-                over_limit=result.over_limit,
+                exhausted=len(exhausted),
+                over_limit=over_limit,
             )
-        tombstones = Tombstones.of(result.delivered, self._endpoint)
-        self._journal_batch(run, slice_number, tombstones, server_us, failed=len(result.failed))
+        tombstones = Tombstones.of(delivered, self._endpoint)
+        self._journal_batch(run, slice_number, tombstones, server_us, failed=len(failed))
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
         tombstones = moved.tombstones

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.errors import UnusualBatchError, not_supported
-from duesweep.core.message import Address, BatchResult, Message
+from duesweep.core.message import Address, Message, Outcome
 from duesweep.core.policy import RateLimit
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.tombstone import Tombstones
@@ -122,8 +122,12 @@ class TaskSession(Protocol):
         """
 
     @abstractmethod
-    def finish(self, run: SweepRun, slice_number: int, result: BatchResult, server_us: int) -> None:
-        """Remove delivered messages, count failures, journal both, in the claim's transaction."""
+    def finish(
+        self, run: SweepRun, slice_number: int, outcomes: Sequence[Outcome], server_us: int
+    ) -> None:
+        """Remove delivered and exhausted messages, count failures, journal all, in the claim's
+        transaction. Messages that stay are no affair of the store.
+        """
 
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, its account and whether it is complete."""

@@ -20,17 +20,20 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import (
     Address,
-    BatchResult,
     Exhausted,
     Failed,
-    Fault,
+    Faulty,
     Message,
+    Outcome,
+    Stays,
+    Why,
     make_error_message,
+    staying,
 )
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
-from duesweep.stores.task import Forwarded, Table, TaskSession
+from duesweep.stores.task import Claim, Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.destinations import Destinations, Staying
 from duesweep.sweep.job import Job
@@ -102,54 +105,54 @@ class Batches:
             held, free = Paused(claim.paused, context.own_name).separate(claim.messages)
             if claim.messages:
                 self._begin_sending()
-            result = self._delivery.deliver_all(free, clock)
-            result.held = held
-            self._give_up(result)
-            end = BatchEnd(
-                Account(
-                    claimed=result.claimed,
-                    skipped=claim.skipped,
-                    gone=claim.gone,
-                    later=claim.later + len(result.early),
-                    held=len(result.held),
-                    left=len(result.left),
-                ),
-                [*self._claimed_again(result), *claim.unread],
-                [(message.destination, self._staying(message)) for message in result.blocked],
-                [self._staying(message) for message in _not_again(result)],
-            )
-            if result.claimed:
-                store.finish(job.run, self._slice_number, result, clock.now_us())
+            outcomes = self._give_up(self._delivery.deliver_all(free, clock))
+            outcomes += staying(held, Why.HELD)
+            end = self._end(claim, outcomes)
+            if end.account.claimed:
+                store.finish(job.run, self._slice_number, outcomes, clock.now_us())
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
         return end
 
-    def _give_up(self, result: BatchResult) -> None:
+    def _give_up(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Let faulty messages fail or exhaust, within the sweep's limit. That is asked
         before any error message is sent.
         """
+        faulty = [one for one in outcomes if isinstance(one, Faulty)]
+        if not faulty:
+            return outcomes
         job, retry = self._job, self._job.context.retry
-        last = [(m, e) for m, e in result.faulty if retry.is_last(m.attempts, e)]
+        last = [one for one in faulty if retry.is_last(one.message.attempts, one.error)]
         granted = 0
         if last:
             granted = self._store.grant_exhausted(job.run, len(last), retry.max_exhausted_per_sweep)
-        exhausted, result.over_limit = last[:granted], len(last) - granted
-        if retry.error_queue is None:
-            result.exhausted = [Exhausted(message, error, None) for message, error in exhausted]
-        elif exhausted:
-            result.exhausted = self._send_errors(retry.error_queue, exhausted)
-            ended = {each.message.key for each in result.exhausted}
-            # An outage: no attempt is counted.
-            result.left += [message for message, _ in exhausted if message.key not in ended]
-        out = {message.key for message, _ in exhausted}
-        result.failed = [
-            Failed(message, error, retry.backoff_seconds(message.attempts, self._rng))
-            for message, error in result.faulty
-            if message.key not in out
+        out, over_limit = last[:granted], {one.message.key for one in last[granted:]}
+        given_up = {one.message.key for one in out}
+        failed = [
+            Failed(
+                one.message,
+                one.error,
+                retry.backoff_seconds(one.message.attempts, self._rng),
+                one.message.key in over_limit,
+            )
+            for one in faulty
+            if one.message.key not in given_up
         ]
+        others = [one for one in outcomes if not isinstance(one, Faulty)]
+        return [*others, *failed, *self._exhaust(out)]
 
-    def _send_errors(self, error_queue: str, faults: Sequence[Fault]) -> list[Exhausted]:
+    def _exhaust(self, faults: Sequence[Faulty]) -> list[Outcome]:
+        """Messages that are out of attempts; they stay if the error queue is unavailable."""
+        error_queue = self._job.context.retry.error_queue
+        if error_queue is None or not faults:
+            return [Exhausted(one.message, one.error, None) for one in faults]
+        exhausted = self._send_errors(error_queue, faults)
+        ended = {one.message.key for one in exhausted}
+        rest = [one.message for one in faults if one.message.key not in ended]
+        return [*exhausted, *staying(rest, Why.LEFT)]
+
+    def _send_errors(self, error_queue: str, faults: Sequence[Faulty]) -> list[Exhausted]:
         """Send messages that are out of attempts to the error queue. Returns the messages that it
         has, and the ones that it refuses for good, which end in the ledger alone. If it is
         unavailable, the others stay.
@@ -176,13 +179,30 @@ class Batches:
             if message.key in arrived or message.key in refused
         ]
 
-    def _claimed_again(self, result: BatchResult) -> Iterator[str]:
-        for message in (*result.released, *result.unreached):
-            yield self._store.claim_key(message)
-        for message in result.held:
-            # A Due may lead to another message, now that these are excluded.
-            if (claim_key := self._store.claim_key(message)) != message.key:
-                yield claim_key
+    def _end(self, claim: Claim, outcomes: Sequence[Outcome]) -> BatchEnd:
+        stay: dict[Why, list[Message]] = {why: [] for why in Why}
+        for one in outcomes:
+            if isinstance(one, Stays):
+                stay[one.why].append(one.message)
+        failed = [one.message for one in outcomes if isinstance(one, Failed)]
+        claim_key = self._store.claim_key
+        again = [claim_key(one) for one in (*stay[Why.RELEASED], *stay[Why.UNREACHED])]
+        # A Due may lead to another message, now that the held ones are excluded.
+        again += [key for one in stay[Why.HELD] if (key := claim_key(one)) != one.key]
+        others = (*stay[Why.HELD], *stay[Why.EARLY], *stay[Why.LEFT], *failed)
+        return BatchEnd(
+            Account(
+                claimed=sum(not isinstance(one, Stays) for one in outcomes),
+                skipped=claim.skipped,
+                gone=claim.gone,
+                later=claim.later + len(stay[Why.EARLY]),
+                held=len(stay[Why.HELD]),
+                left=len(stay[Why.LEFT]),
+            ),
+            [*again, *claim.unread],
+            [(one.destination, self._staying(one)) for one in stay[Why.BLOCKED]],
+            list(map(self._staying, others)),
+        )
 
     def _staying(self, message: Message) -> Staying:
         size = 2 * len(message.headers_text) + message.body_bytes
@@ -225,12 +245,3 @@ class Batches:
         if table is None:
             raise UnusualBatchError("a destination is not a table next to the store")
         return table
-
-
-def _not_again(result: BatchResult) -> Iterator[Message]:
-    """The messages that no other batch of the slice may claim."""
-    yield from result.held
-    yield from result.early
-    yield from result.left
-    for failed in result.failed:
-        yield failed.message

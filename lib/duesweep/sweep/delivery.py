@@ -14,7 +14,16 @@ from duesweep.core.errors import (
     MessageError,
     TransactionLostError,
 )
-from duesweep.core.message import BatchResult, Delivered, Fault, Message, separate_refused
+from duesweep.core.message import (
+    Delivered,
+    Faulty,
+    Message,
+    Outcome,
+    Stays,
+    Why,
+    staying,
+    told_apart,
+)
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
 from duesweep.queues.base import Destination, QueueSession
@@ -45,34 +54,32 @@ class SliceDelivery:
         # batch could be a query a message.
         self._missing: dict[str | None, MessageError] = {}
 
-    def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> BatchResult:
+    def deliver_all(self, messages: Sequence[Message], store_clock: StoreClock) -> list[Outcome]:
         """Deliver each message to its destination, or defer it there if it is not due yet. Messages
         for destinations that are not reached within a claim's time are released. A destination that
         is tried gets one message, and takes the others in a later batch.
         """
         deadline = self._clock.seconds() + CLAIM_SECONDS
         unreadable, groups = group_by_destination(messages)
-        result = BatchResult()
-        for message, error in unreadable:
-            if store_clock.seconds_until(message):
-                result.early.append(message)
-            else:
-                result.faulty.append((message, error))
+        outcomes: list[Outcome] = [
+            Stays(one.message, Why.EARLY) if store_clock.seconds_until(one.message) else one
+            for one in unreadable
+        ]
         for address, group in groups.items():
             room = self._destinations.room(address)
-            if (result.delivered or result.faulty) and self._clock.seconds() > deadline:
-                result.unreached += group
+            if self._clock.seconds() > deadline and any(map(_is_answered, outcomes)):
+                outcomes += staying(group, Why.UNREACHED)
             elif room is None:
-                result.add(self._deliver_group(address, group, store_clock))
+                outcomes += self._deliver_group(address, group, store_clock)
             elif room:
                 tried, waiting = _one_that_is_due(group, store_clock)
-                result.blocked += waiting
-                result.add(self._deliver_group(address, tried, store_clock))
+                outcomes += staying(waiting, Why.BLOCKED)
+                outcomes += self._deliver_group(address, tried, store_clock)
             else:
-                result.blocked += group
-        self._confirm(result, deadline)
-        self._note_success(result)
-        return result
+                outcomes += staying(group, Why.BLOCKED)
+        outcomes = self._confirmed(outcomes, deadline)
+        self._note_success(outcomes)
+        return outcomes
 
     def deliver_error_messages(self, address: str, messages: Sequence[Message]) -> "ErrorCopies":
         """Deliver messages to the error queue, and wait for its answer."""
@@ -102,7 +109,7 @@ class SliceDelivery:
 
     def _deliver_group(
         self, address: str | None, group: Sequence[Message], store_clock: StoreClock
-    ) -> BatchResult:
+    ) -> list[Outcome]:
         """Deliver or defer messages with one destination."""
         waits = store_clock.waits(group)
         due = [message for message in group if message.key not in waits]
@@ -113,17 +120,18 @@ class SliceDelivery:
             refused = self._try_deliver(address, destination, due) if due else {}
         except DestinationError as error:
             self._note_failure(address, error, began)
-            return BatchResult(blocked=list(group))
+            return staying(group, Why.BLOCKED)
         except MessageError as error:
-            return BatchResult(faulty=[(message, error) for message in due], early=early)
+            return [Faulty(message, error) for message in due] + staying(early, Why.EARLY)
         queue = str(destination)
-        result = separate_refused([Delivered(m, queue) for m in due], refused)
-        longest = self._queue.longest_delay(destination)
-        result.early += [message for message in early if waits[message.key] > longest]
-        in_reach = [message for message in early if waits[message.key] <= longest]
-        if in_reach:
-            result.add(self._defer(address, destination, in_reach, store_clock))
-        return result
+        outcomes = told_apart([Delivered(m, queue) for m in due], refused)
+        if early:
+            longest = self._queue.longest_delay(destination)
+            too_early = [message for message in early if waits[message.key] > longest]
+            in_reach = [message for message in early if waits[message.key] <= longest]
+            outcomes += staying(too_early, Why.EARLY)
+            outcomes += self._defer(address, destination, in_reach, store_clock)
+        return outcomes
 
     def _defer(
         self,
@@ -131,22 +139,24 @@ class SliceDelivery:
         destination: Destination,
         early: Sequence[Message],
         store_clock: StoreClock,
-    ) -> BatchResult:
+    ) -> list[Outcome]:
         """Defer messages that are not due yet. If that fails, the destination is not blocked:
         it still takes due messages, and may have taken some already.
         """
+        if not early:
+            return []
         if address in self._destinations.cannot_defer:
-            return BatchResult(left=list(early))
+            return staying(early, Why.LEFT)
         try:
             refused = self._queue.defer(destination, early, store_clock)
         except DestinationError as error:
             self._destinations.cannot_defer[address] = str(error)
-            return BatchResult(left=list(early))
+            return staying(early, Why.LEFT)
         except MessageError:
-            return BatchResult(early=list(early))
+            return staying(early, Why.EARLY)
         queue = str(destination)
         sent = [Delivered(m, queue, is_deferred=True) for m in early]
-        return separate_refused(sent, refused)
+        return told_apart(sent, refused)
 
     def _resolve(self, address: str | None) -> Destination:
         if address in self._missing:
@@ -179,28 +189,33 @@ class SliceDelivery:
             is_lasting=isinstance(error, MessageError) or not error.transient,
         )
 
-    def _note_success(self, result: BatchResult) -> None:
+    def _note_success(self, outcomes: Iterable[Outcome]) -> None:
         """A destination that is tried takes messages again if it took one, or refused it for the
         message's own fault.
         """
         if self._destinations.all_closed:
             return
-        answered = [one.message for one in result.delivered] + [m for m, _ in result.faulty]
-        for message in answered:
-            if self._destinations.is_tried(message.destination):
-                self._destinations.succeed(message.destination)
+        for one in filter(_is_answered, outcomes):
+            if self._destinations.is_tried(one.message.destination):
+                self._destinations.succeed(one.message.destination)
 
-    def _confirm(self, result: BatchResult, deadline: float) -> None:
-        """Wait for the queue's answers, and correct `result` by them."""
-        if not result.delivered:
-            return
+    def _confirmed(self, outcomes: list[Outcome], deadline: float) -> list[Outcome]:
+        """Wait for the queue's answers, and correct the outcomes by them."""
+        if not any(isinstance(one, Delivered) for one in outcomes):
+            return outcomes
         answer = self._queue.confirm(max(_LEAST_ANSWER_SECONDS, deadline - self._clock.seconds()))
         if not (answer.refused or answer.unconfirmed):
-            return
-        sent, result.delivered = result.delivered, []
-        result.released += [o.message for o in sent if o.message.key in answer.unconfirmed]
+            return outcomes
+        sent = [one for one in outcomes if isinstance(one, Delivered)]
+        others = [one for one in outcomes if not isinstance(one, Delivered)]
+        unknown = [one.message for one in sent if one.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
-        result.add(separate_refused(certain, answer.refused))
+        return [*others, *staying(unknown, Why.RELEASED), *told_apart(certain, answer.refused)]
+
+
+def _is_answered(one: Outcome) -> bool:
+    """Whether its destination has taken the message, or has refused it for the message's fault."""
+    return isinstance(one, (Delivered, Faulty))
 
 
 def _one_that_is_due(
@@ -218,13 +233,13 @@ def _one_that_is_due(
 
 def group_by_destination(
     messages: Iterable[Message],
-) -> tuple[list[Fault], dict[str | None, list[Message]]]:
+) -> tuple[list[Faulty], dict[str | None, list[Message]]]:
     """Separate messages that cannot be read from the others, and group those by destination."""
-    unreadable: list[Fault] = []
+    unreadable: list[Faulty] = []
     groups: dict[str | None, list[Message]] = {}
     for message in messages:
         if isinstance(message.headers, MessageError):
-            unreadable.append((message, message.headers))
+            unreadable.append(Faulty(message, message.headers))
         else:
             groups.setdefault(message.destination, []).append(message)
     return unreadable, groups

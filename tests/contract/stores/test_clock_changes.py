@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.message import BatchResult, Exhausted
+from duesweep.core.message import Exhausted
 from duesweep.core.world import StoreClock, late_ms, micros
 from duesweep_testing.contract.stores import steps
 from duesweep_testing.journal import ExhaustedEntry
@@ -78,7 +78,7 @@ def test_message_stored_for_a_time_before_a_clock_change_is_as_late_as_it_is(
             claim = steps.claim(subject, session, run, row)
             (claimed,) = claim.messages
             gone = Exhausted(claimed, QueueNotFoundError("There is no queue"), None)
-            session.finish(run, 0, BatchResult(exhausted=(gone,)), claim.server_us)
+            session.finish(run, 0, [gone], claim.server_us)
 
         journalled, _ = subject.journal(run)
 

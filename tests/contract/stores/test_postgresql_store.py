@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from duesweep.core.errors import ConfigError, StoreError
-from duesweep.core.message import BatchResult, Delivered
+from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
@@ -43,7 +43,7 @@ def subject(endpoint: Endpoint) -> DelayedTableUnderTest:
 
 def _deliver_all(session: TaskSession, run: SweepRun, keys: list[str]) -> None:
     claim = session.claim(run, keys)
-    outcomes = BatchResult([Delivered(m, "Billing") for m in claim.messages])
+    outcomes = [Delivered(m, "Billing") for m in claim.messages]
     session.finish(run, 0, outcomes, claim.server_us)
 
 
@@ -98,7 +98,7 @@ def test_connection_that_is_killed_in_a_batch_is_a_passing_fault_and_frees_its_r
         with subject.store.open_task() as session, session.transaction():
             claim = session.claim(run, [key])
             subject.endpoint.server.kill_sessions()
-            outcomes = BatchResult(delivered=(Delivered(claim.messages[0], "Billing"),))
+            outcomes = [Delivered(claim.messages[0], "Billing")]
             session.finish(run, 0, outcomes, claim.server_us)
 
     with pytest.raises(StoreError) as failure:

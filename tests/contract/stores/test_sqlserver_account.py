@@ -7,7 +7,7 @@ import pytest
 
 from duesweep.core.errors import QueueNotFoundError
 from duesweep.core.headers import read_json
-from duesweep.core.message import BatchResult, Exhausted
+from duesweep.core.message import Exhausted
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.contract.stores import change, steps
 from support.contract.store_subjects import DelayedTableUnderTest
@@ -35,7 +35,7 @@ def test_headers_of_an_exhausted_message_are_journalled_as_json_where_they_can_b
         claim = steps.claim(subject, session, run, readable, poison)
         error = QueueNotFoundError("There is no queue")
         exhausted = tuple(Exhausted(m, error, None) for m in claim.messages)
-        session.finish(run, 0, BatchResult(exhausted=exhausted), claim.server_us)
+        session.finish(run, 0, exhausted, claim.server_us)
 
     journal = [row for row in subject.endpoint.journal(run.sweep_id) if row.kind == "exhausted"]
     by_key = {row.message_key: row for row in journal}

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from duesweep.core.errors import UnusualBatchError
-from duesweep.core.message import Address, BatchResult, Delivered, Message
+from duesweep.core.message import Address, Delivered, Message
 from duesweep.core.world import micros
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Claim, Forwarded, LeftAlone, Moved, Selection, Table
@@ -123,7 +123,7 @@ class MovingSession(MemoryTaskSession):
         claim = super().claim(run, claim_keys, left_alone)
         unreadable, to_move = group_by_destination(claim.messages)
         if unreadable:
-            raise UnusualBatchError(str(unreadable[0][1]))
+            raise UnusualBatchError(str(unreadable[0].error))
         return Selection([*to_move], (claim, to_move))
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:  # noqa: ARG002 - it is claimed
@@ -140,4 +140,4 @@ class MovingSession(MemoryTaskSession):
 
     def finish_moved(self, run: SweepRun, slice_number: int, moved: Moved, server_us: int) -> None:
         assert len(moved.tombstones.keys) == len(self._delivered)
-        self.finish(run, slice_number, BatchResult(self._delivered), server_us)
+        self.finish(run, slice_number, self._delivered, server_us)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep.core.errors import MessageError, QueueNotFoundError
-from duesweep.core.message import MESSAGE_ID, BatchResult, Delivered, Exhausted, Failed
+from duesweep.core.message import MESSAGE_ID, Delivered, Exhausted, Failed, Outcome
 from duesweep.stores import tombstone
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import TaskSession
@@ -28,9 +28,10 @@ class FinishContract:
 
         assert subject.waiting() == {rows[1].key}
         assert subject.attempts() == {rows[1].key: 1}
+        exhausted = [one for one in outcomes if isinstance(one, Exhausted)]
         assert subject.journal(run) == [
-            _account(subject, outcomes.exhausted[0], rows[2], server_us),
-            _account(subject, outcomes.exhausted[1], rows[3], server_us),
+            _account(subject, exhausted[0], rows[2], server_us),
+            _account(subject, exhausted[1], rows[3], server_us),
             batch_entry(7, outcomes, server_us, subject.own_queue),
         ]
 
@@ -72,7 +73,7 @@ class FinishContract:
             claim = steps.claim(subject, session, run, delivered, exhausted)
             by_key = {m.key: m for m in claim.messages}
             gone = Exhausted(by_key[exhausted.key], QueueNotFoundError("none"), None)
-            outcomes = BatchResult([Delivered(by_key[delivered.key], "Billing")], exhausted=[gone])
+            outcomes: list[Outcome] = [Delivered(by_key[delivered.key], "Billing"), gone]
             session.finish(run, 0, outcomes, claim.server_us)
 
         assert subject.waiting() == {other.key}
@@ -106,11 +107,11 @@ class FinishContract:
         with steps.batch(subject) as session:
             claim = steps.claim(subject, session, run, *rows)
             delivered, failing, exhausted = claim.messages
-            outcomes = BatchResult(
-                [Delivered(delivered, "Billing")],
-                failed=[Failed(failing, error, 3600)],
-                exhausted=[Exhausted(exhausted, error, None)],
-            )
+            outcomes: list[Outcome] = [
+                Delivered(delivered, "Billing"),
+                Failed(failing, error, 3600),
+                Exhausted(exhausted, error, None),
+            ]
             session.finish(run, 0, outcomes, claim.server_us)
 
         assert subject.attempts() == {failing.key: 1}
@@ -143,20 +144,18 @@ def _one_of_each(subject: StoreUnderTest) -> list[DelayedRow]:
 
 def _finish_one_of_each(
     subject: StoreUnderTest, session: TaskSession, run: SweepRun, rows: Sequence[DelayedRow]
-) -> tuple[BatchResult, int]:
+) -> tuple[list[Outcome], int]:
     claim = steps.claim(subject, session, run, *rows)
     by_key = {m.key: m for m in claim.messages}
     delivered, failing, exhausted, to_error = (by_key[row.key] for row in rows)
     error = QueueNotFoundError('There is no queue table "public"."Nowhere"')
     assert isinstance(to_error.headers, MessageError)
-    outcomes = BatchResult(
-        [Delivered(delivered, '"public"."Billing"')],
-        failed=[Failed(failing, error, 3600)],
-        exhausted=[
-            Exhausted(exhausted, error, None),
-            Exhausted(to_error, to_error.headers, "error"),
-        ],
-    )
+    outcomes: list[Outcome] = [
+        Delivered(delivered, '"public"."Billing"'),
+        Failed(failing, error, 3600),
+        Exhausted(exhausted, error, None),
+        Exhausted(to_error, to_error.headers, "error"),
+    ]
     session.finish(run, 7, outcomes, claim.server_us)
     return outcomes, claim.server_us
 

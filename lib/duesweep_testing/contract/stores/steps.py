@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duesweep.core.errors import QueueNotFoundError
-from duesweep.core.message import BatchResult, Delivered, Failed, Message
+from duesweep.core.message import Delivered, Failed, Message, Outcome
 from duesweep.stores.base import OperatorDriver, Operators
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Claim, LeftAlone, TaskSession
@@ -80,15 +80,15 @@ def keys(claim: Claim) -> list[str]:
     return [message.key for message in claim.messages]
 
 
-def delivered(*messages: Message) -> BatchResult:
-    """BatchResult in which all messages are delivered."""
-    return BatchResult(delivered=[Delivered(message, "Billing") for message in messages])
+def delivered(*messages: Message) -> list[Outcome]:
+    """All messages are delivered."""
+    return [Delivered(message, "Billing") for message in messages]
 
 
-def failed(*messages: Message, retry_seconds: float = 3600) -> BatchResult:
-    """BatchResult in which all messages fail."""
+def failed(*messages: Message, retry_seconds: float = 3600) -> list[Outcome]:
+    """All messages fail."""
     error = QueueNotFoundError("There is no queue")
-    return BatchResult(failed=[Failed(message, error, retry_seconds) for message in messages])
+    return [Failed(message, error, retry_seconds) for message in messages]
 
 
 def fail(subject: StoreUnderTest, run: SweepRun, row: DelayedRow) -> None:

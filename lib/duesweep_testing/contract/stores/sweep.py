@@ -10,7 +10,7 @@ import pytest
 
 from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd
 from duesweep.core.errors import QueueNotFoundError, SweepClosedError, SweepStoppedError
-from duesweep.core.message import BatchResult, Exhausted
+from duesweep.core.message import Exhausted, Failed, Outcome
 from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores import tombstone
 from duesweep.stores.sweeps import SweepRun
@@ -196,8 +196,8 @@ def _exhaust(subject: StoreUnderTest, run: SweepRun, rows: Sequence[DelayedRow])
         claim = steps.claim(subject, session, run, *rows)
         granted = session.grant_exhausted(run, len(rows), limit=5)
         error = QueueNotFoundError("There is no queue")
-        gone = [Exhausted(m, error, None) for m in claim.messages[:granted]]
-        outcomes = BatchResult(exhausted=gone, over_limit=len(rows) - granted)
+        outcomes: list[Outcome] = [Exhausted(m, error, None) for m in claim.messages[:granted]]
+        outcomes += [Failed(m, error, 0, is_over_limit=True) for m in claim.messages[granted:]]
         session.finish(run, 0, outcomes, claim.server_us)
         return granted
 
