@@ -36,27 +36,22 @@ _NAME = r"'([^']*)'"
 _MOST_BYTES = 1_000_000
 
 Content = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The part of a file that holds an endpoint's settings: all below `section`."""
-
-    file: Path
-    section: tuple[str | int, ...] = ()
+# A setting's path; a number counts the sections of a list from 0.
+Location = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One endpoint's settings in files. `label` names it if it has no other name yet (empty: it
-    is of no file), `options` on a command line; `error`: its file cannot be read; of `parts`, each
-    overrides the next.
+    """One endpoint's settings. `label` names it if it has no other name yet (empty: it is of no
+    file), `options` on a command line; `error`: its file cannot be read. In `file` they are below
+    `sections`, of which each overrides the next; None: there is no file.
     """
 
     label: str
     content: Content
     error: ConfigError | None = None
-    parts: Sequence[Part] = ()
+    file: Path | None = None
+    sections: Sequence[Location] = ()
     options: Sequence[str] = ()
 
 
@@ -139,12 +134,13 @@ def _in_file(file: Path) -> list[EndpointSettings]:
 def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
     own = dict(content)
     defaults = _table(own.pop(_DEFAULTS, {}), file)
-    shared = Part(file, (_DEFAULTS,))
     options = ["--config", str(file.absolute())]
     entries = own.pop(_ENDPOINTS, None)
     if entries is None:
-        parts = (Part(file), shared)
-        yield EndpointSettings(str(file), merged(defaults, own), parts=parts, options=options)
+        whole = merged(defaults, own)
+        yield EndpointSettings(
+            str(file), whole, file=file, sections=((), (_DEFAULTS,)), options=options
+        )
         return
     if own:
         raise ConfigError(
@@ -161,7 +157,8 @@ def _endpoints(file: Path, content: Content) -> Iterator[EndpointSettings]:
         yield EndpointSettings(
             f"{file}, endpoint {name or number}",
             settings,
-            parts=(Part(file, (_ENDPOINTS, number - 1)), shared),
+            file=file,
+            sections=((_ENDPOINTS, number - 1), (_DEFAULTS,)),
             options=[*options, "--endpoint", name] if name else options,
         )
 

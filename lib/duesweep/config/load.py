@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from duesweep.config.files import (
     Content,
     EndpointSettings,
+    Location,
     merged,
     only_one,
     settings_of,
@@ -30,7 +31,7 @@ from duesweep.config.model import (
     variable_of,
 )
 from duesweep.config.rules import first_problem
-from duesweep.config.wording import Location, Places, placed, problems_of, shown, unknown_setting
+from duesweep.config.wording import Places, placed, problems_of, shown, unknown_setting
 from duesweep.core.errors import ConfigError, Problem, shorten
 
 # As pydantic masks.
@@ -65,14 +66,13 @@ def load(
         of = only_one(of, settings_of([] if of is None else [of], endpoint))
     if of.error is not None:
         raise of.error
-    content, parts = of.content, of.parts
-    if parts:
-        # All parts are of one file.
-        content = _located(content, Config, parts[0].file.absolute().parent)
-    places = Places(parts)
+    content = of.content
+    if of.file is not None:
+        content = _located(content, Config, of.file.absolute().parent)
+    places = Places(of)
     variables = _nest(_variables(content), "another variable", places)
     options = _nest(_options(overrides), "another --set", places)
-    config = _checked(merged(merged(content, variables), options), places, of.label)
+    config = _checked(merged(merged(content, variables), options), places)
     problem = first_problem(config)
     if problem is not None:
         # Each begins with the name of its setting.
@@ -81,7 +81,7 @@ def load(
     return config
 
 
-def _checked(content: Content, places: Places, label: str) -> Config:
+def _checked(content: Content, places: Places) -> Config:
     """The configuration with this content. Pydantic reads texts of the environment and of the
     command line as values of their setting's type; a file's values have to be of that type.
 
@@ -101,10 +101,9 @@ def _checked(content: Content, places: Places, label: str) -> Config:
         cause, found = error, found | {each["loc"]: each for each in of_files}
     if config is not None and not found:
         return config
-    lacks_file = (
-        bool(label) and not places.parts and any(e["type"] == "missing" for e in found.values())
-    )
-    first = [_no_file(label)] if lacks_file else []
+    label, file = places.settings.label, places.settings.file
+    is_incomplete = any(each["type"] == "missing" for each in found.values())
+    first = [_no_file(label)] if label and file is None and is_incomplete else []
     raise _refusal([*first, *problems_of(found.values(), places)]) from cause
 
 

@@ -11,15 +11,13 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from duesweep.config.files import Part, text_of
+from duesweep.config.files import EndpointSettings, Location, text_of
 from duesweep.config.model import LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
 from duesweep.drivers.dsn import holds_password
 
 # No setting has this many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8
-# A setting's path; a number counts the sections of a list from 0.
-Location = tuple[str | int, ...]
 _KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
@@ -48,11 +46,11 @@ _UNKNOWN, _MISSING = "extra_forbidden", "missing"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places where settings were written. Of `parts` of files, each overrides the next;
-    `texts` of the environment and of the command line override them all.
+    """The places where the settings of an endpoint were written. `texts` of the environment and of
+    the command line override its own.
     """
 
-    parts: Sequence[Part]
+    settings: EndpointSettings
     texts: dict[Location, str] = field(default_factory=dict)
 
     def is_text(self, location: Location) -> bool:
@@ -63,14 +61,16 @@ class Places:
 
     def of(self, location: Sequence[str | int]) -> str | None:
         """The place of a setting, else of the section around it; None if neither was written."""
+        file = self.settings.file
+        text = "" if file is None else text_of(file)
         for depth in range(min(len(location), _DEEPEST), 0, -1):
             path = tuple(location[:depth])
             if path in self.texts:
                 return self.texts[path]
-            for part in self.parts:
-                line = line_of(text_of(part.file), (*part.section, *path))
+            for section in self.settings.sections:
+                line = line_of(text, (*section, *path))
                 if line is not None:
-                    return f"{shorten(str(part.file))}:{line}"
+                    return f"{shorten(str(file))}:{line}"
         return None
 
 
