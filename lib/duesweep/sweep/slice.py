@@ -154,7 +154,9 @@ class Slice:
         together = [claim_keys.keys[place] for place in places]
         self._batches = job.context.batch_size.batches(places, sizes, together)
         self._lock = threading.Lock()
-        self._ends: dict[_Worker, SliceEnd] = {}
+        # By a token of the worker: workers know their slice, and what is in a circle with a slice's
+        # keys stays in memory for long.
+        self._ends: dict[object, SliceEnd] = {}
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -165,10 +167,10 @@ class Slice:
                 return
             yield batch
 
-    def end(self, worker: "_Worker", end: SliceEnd) -> SliceEnd | None:
+    def end(self, token: object, end: SliceEnd) -> SliceEnd | None:
         """Note the end of a session's work. Returns the end of the slice, if it was the last."""
         with self._lock:
-            self._ends[worker] = end
+            self._ends[token] = end
             if len(self._ends) < self.sessions:
                 return None
             given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
@@ -202,7 +204,7 @@ class Slice:
 
     def _end_on_a_new_session(self, worker: "_Worker", reason: str | None) -> None:
         """If the session cannot be opened, the missing row says that the slice was cut."""
-        if (end := self.end(worker, worker.end(reason))) is not None:
+        if (end := self.end(worker.token, worker.end(reason))) is not None:
             with suppress(DuesweepError), self.job.context.store.open_task() as store:
                 store.end_slice(self.job.run, self.number, end)
 
@@ -218,6 +220,7 @@ class _Worker:
 
     def __init__(self, of_slice: Slice) -> None:
         self._slice, self._job = of_slice, of_slice.job
+        self.token = object()
         self._to_do = self._cut(of_slice.batches())
         # The rest of the current batch. If the sessions fail, it is claimed again.
         self._in_hand: Sequence[Forwarded] = ()
@@ -250,7 +253,7 @@ class _Worker:
         except SweepStoppedError:
             self._leave_all()
         reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
-        end = self._slice.end(self, self.end("; ".join(filter(None, reasons))))
+        end = self._slice.end(self.token, self.end("; ".join(filter(None, reasons))))
         if end is not None:
             store.end_slice(job.run, self._slice.number, end)
 

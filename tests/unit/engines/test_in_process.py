@@ -25,6 +25,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, BreakerTimes
 from duesweep.sweep.in_process import InProcessEngine
+from duesweep.sweep.slice import ClaimKeys, Slice
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import exit_code
 from duesweep_testing.builders import delayed_row
@@ -150,6 +151,21 @@ def test_two_sessions_work_at_once_and_their_accounts_add_up() -> None:
     assert report.found == report.claimed == report.dispatched == world.arrived == 4 * _MUCH
     assert called == {"first", "second"}
     assert gc.get_threshold() == before
+
+
+def test_no_slice_outlives_its_work() -> None:
+    """Its keys may take 50 MB; in a circle they stay until all memory is looked through."""
+    world = _World()
+    gc.collect()
+    gc.disable()
+    try:
+        report = world.sweep()
+        left = [one for one in gc.get_objects() if isinstance(one, (ClaimKeys, Slice))]
+    finally:
+        gc.enable()
+
+    assert report.dispatched == 4 * _MUCH
+    assert left == []
 
 
 @pytest.mark.parametrize("thread", ["first", "second"])
