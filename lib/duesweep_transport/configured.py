@@ -1,7 +1,7 @@
 """The queue tables that a configuration names."""
 
 from duesweep.config import Config
-from duesweep.config.adapters import QueueConnection, adapter, connections
+from duesweep.config.adapters import QueueConnection, adapter, connections, timeouts_of
 from duesweep.config.adapters.endpoint import check_shared_transaction, store_of
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.errors import ConfigError
@@ -41,5 +41,5 @@ def _transport(config: Config, connection: QueueConnection) -> Transport:
         connection.server_dsn,
         of_kind.addresses(connection),
         of_kind.store(config) if is_beside else None,
-        connection.timeouts,
+        timeouts_of(connection.config),
     )

@@ -46,11 +46,6 @@ class QueueConnection:
         return self.section.kind or self.config.store.dialect
 
     @property
-    def is_routed(self) -> bool:
-        """Whether a [[route]] says which destinations are on it."""
-        return bool(self.config.route)
-
-    @property
     def dsn(self) -> SecretStr | None:
         """The dsn of its own database; None: it has none."""
         return self.section.dsn
@@ -73,11 +68,6 @@ class QueueConnection:
     @property
     def setting(self) -> str:
         return f"queues.{self.name}"
-
-    @property
-    def timeouts(self) -> Timeouts:
-        """The limits on waiting for a silent service."""
-        return timeouts_of(self.config)
 
     def schema_in(self, dialect: str) -> str:
         """The schema of addresses without one: the section's, else the store's if that has this

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, Needs, QueueConnection, Service
+from duesweep.config.adapters import Adapter, Needs, QueueConnection, Service, timeouts_of
 from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
@@ -22,7 +22,7 @@ class RabbitMqAdapter(Adapter):
             section.max_in_flight,
             needs_ladder=connection.needs_ladder,
             is_punctual=bool(connection.config.sweep.look_ahead_seconds),
-            holds_own_queue=not connection.is_routed and connection.config.store.kind != "msmq",
+            holds_own_queue=not connection.config.route and connection.config.store.kind != "msmq",
         )
 
     def queue_table(self, connection: QueueConnection, address: str | None) -> str:
@@ -68,7 +68,7 @@ def brokers_of(connection: QueueConnection) -> Brokers:
         section.ca_file,
         section.client_certificate,
         section.client_key,
-        connection.timeouts,
+        timeouts_of(connection.config),
     )
 
 

@@ -83,8 +83,8 @@ class SqlAdapter(Adapter):
             store.dsn.get_secret_value(),
             connection.dsn.get_secret_value() if connection.dsn else None,
             setting=connection.setting,
-            holds_own_queue=not connection.is_routed and store.knows_own_queue,
-            timeouts=connection.timeouts,
+            holds_own_queue=not connection.config.route and store.knows_own_queue,
+            timeouts=timeouts_of(connection.config),
         )
 
     def queue_table(self, connection: QueueConnection, address: str | None) -> Any:
@@ -96,7 +96,7 @@ class SqlAdapter(Adapter):
             dsn=connection.server_dsn,
             setting=connection.server_setting,
             queues=[self.wanted(role, table) for table, role in queues.items()],
-            timeouts=connection.timeouts,
+            timeouts=timeouts_of(connection.config),
             readable=tuple(queues) if connection.section.readable_body else (),
         )
 
