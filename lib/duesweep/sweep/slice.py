@@ -154,8 +154,8 @@ class Slice:
         together = [claim_keys.keys[place] for place in places]
         self._batches = job.context.batch_size.batches(places, sizes, together)
         self._lock = threading.Lock()
-        # By a token of the worker: workers know their slice, and what is in a circle with a slice's
-        # keys stays in memory for long.
+        # By a token of the worker: workers know their slice, and a circle with a slice's keys in it
+        # stays in memory for long.
         self._ends: dict[object, SliceEnd] = {}
 
     def batches(self) -> Iterator[Sequence[int]]:
