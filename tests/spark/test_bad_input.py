@@ -17,6 +17,7 @@ from duesweep.core.message import MESSAGE_ID
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_transport.messages import one_message_at_a_time
 from support.bad_input import corpus
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -149,7 +150,7 @@ def test_next_due_is_told_at_the_ends_of_its_type(endpoint: Endpoint, due: str, 
     endpoint.load([delayed_row(due=due)])
     context = endpoint.context(store__writer_time_zone=zone)
 
-    with context.store.open_messages() as session, session.transaction():
+    with one_message_at_a_time(context.store) as session, session.transaction():
         assert session.next_due() is not None
         assert (session.fetch_next_due() is None) == (due in _NEVER_DUE)
 
