@@ -13,6 +13,7 @@ from duesweep.core import policy
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import LedgerError, StoreError
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations import look
 from duesweep.stores.due import Slices
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_sweeps import SqlSweeps
@@ -43,7 +44,7 @@ WHERE numbered.id = d.id
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (policy, in_process, pipeline):
+    for module in (policy, in_process, look, pipeline):
         monkeypatch.setattr(module, "MOST_IN_A_SWEEP", _PART)
 
 
