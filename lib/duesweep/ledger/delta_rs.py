@@ -7,11 +7,13 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pyarrow as pa
@@ -36,6 +38,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
     ENCLOSED_TYPES,
+    MICROSECONDS,
     Among,
     Asked,
     Between,
@@ -56,6 +59,9 @@ from duesweep.ledger.base import (
 from duesweep.ledger.causes import cause_of, find_damaged
 from duesweep.ledger.durable import make_durable, repair
 from duesweep.ledger.rows import SCHEMAS, comments, plain
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _CONFLICT_TRIES = 5
 _HOURS = 24
@@ -89,11 +95,16 @@ _FAILURES = (DeltaError, OSError, pa.ArrowException)
 
 _NANOSECOND_YEARS = range(1678, 2262)
 
-_MOST_LITERALS = 10_000
+_MOST_LITERALS = 1_000
 # If a question has parts, about this many rows are grouped in memory at a time.
 _ROWS_PER_PART = 1_000_000
 # DataFusion's optimizer has rules that fail over some tables without rows; it does without them.
 _SETTINGS = {"datafusion.optimizer.skip_failed_rules": "true"}
+# Bodies may be large: few rows are decoded at a time.
+_FOR_BODIES = _SETTINGS | {
+    "datafusion.execution.batch_size": "64",
+    "datafusion.execution.target_partitions": "1",
+}
 # SQL for the braces of statements that only DataFusion understands.
 _SQL = {
     **{"last_begin": "last_value(", "last_by": " ORDER BY ", "last_end": ")"},
@@ -162,31 +173,32 @@ class DeltaRsTables:
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """The memory that it takes is bounded."""
-        from duesweep.ledger.scan import scan  # noqa: PLC0415 - a short sweep does without
-
-        with self._reading(name):
-            yield from scan(self._open(name), columns, conditions)
+        settings = _FOR_BODIES if "body" in columns else _SETTINGS
+        with self._reading(name), _Query(settings) as query:
+            query.register(name, self._open(name))
+            listed = ", ".join(f"{_expression(column)} AS {_quote(column)}" for column in columns)
+            where = query.where(conditions)
+            yield from query.rows(f"SELECT {listed} FROM {name} WHERE {where}")  # noqa: S608 - quoted
 
     def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """By DataFusion, which delta-rs brings along."""
-        query, names = QueryBuilder(_SETTINGS), {}
-        for name, conditions in tables.items():
-            with self._reading(name):
-                query = query.register(name, _refuse_beyond(self._open(name)))
-                where = " AND ".join(map(_sql_predicate, conditions)) or "true"
-                names[name] = f"(SELECT * FROM {name} WHERE {where})"  # noqa: S608 - quoted
-        first = next(iter(tables))
-        if first not in names:
-            return
-        with self._map_errors(first, "is unreadable", others=names):
-            none = {name: _no_rows(name) for name in tables}
-            given = {name: _value(value) for name, value in values.items()}
-            text = questions()[question]
-            parts = _count_rows(query, first) // _ROWS_PER_PART + 1 if "{part}" in text else 1
-            for part in range(parts):
-                of_part = {"part": str(part), "parts": str(parts)}
-                for batch in query.execute(text.format_map(none | names | given | of_part | _SQL)):
-                    yield from plain(pa.record_batch(batch))
+        first, names = next(iter(tables)), dict[str, str]()
+        with _Query(_SETTINGS) as query:
+            for name, conditions in tables.items():
+                with self._reading(name):
+                    query.register(name, self._open(name))
+                    where = query.where(conditions)
+                    names[name] = f"(SELECT * FROM {name} WHERE {where})"  # noqa: S608 - quoted
+            if first not in names:
+                return
+            with self._map_errors(first, "is unreadable", others=names):
+                none = {name: _no_rows(name) for name in tables}
+                given = {name: _value(value) for name, value in values.items()}
+                text = questions()[question]
+                parts = query.count(first) // _ROWS_PER_PART + 1 if "{part}" in text else 1
+                for part in range(parts):
+                    of_part = {"part": str(part), "parts": str(parts)}
+                    yield from query.rows(text.format_map(none | names | given | of_part | _SQL))
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         with self._reading(name):
@@ -201,7 +213,8 @@ class DeltaRsTables:
         """A whole table, in memory. Raises `ConfigError` if it is missing."""
         with self._map_errors(name, "is unreadable"):
             try:
-                return self._open(name).to_pyarrow_table()
+                table = self._open(name)
+                return table.to_pyarrow_table(filesystem=_filesystem(table.table_uri))
             except TableNotFoundError as error:
                 raise ConfigError(
                     f"There is no table {name} in the ledger at {self.root}",
@@ -219,13 +232,14 @@ class DeltaRsTables:
 
     def remove(self, name: str, source: str, column: str, before: datetime) -> int:
         old: list[Condition] = [Among("source", [source]), Between(column, end=before)]
-        predicate = " AND ".join(map(_sql_predicate, old))
 
         def replace_by_nothing(table: DeltaTable) -> int:
-            query = QueryBuilder().register(name, _refuse_beyond(table))
-            count = _count_rows(query, name, predicate)
+            with _Query(_SETTINGS) as query:
+                query.register(name, table)
+                predicate = query.where(old)
+                count = query.count(name, predicate)
             if count:
-                # The files that delta-rs's `delete` writes have texts as views (see `has_views`).
+                # The files that delta-rs's `delete` writes have texts as views (see `_has_views`).
                 write_deltalake(
                     table,
                     pa.RecordBatchReader.from_batches(SCHEMAS[name], []),
@@ -252,10 +266,9 @@ class DeltaRsTables:
 
     def _compact_views(self, name: str) -> int:
         """Write a table again whose files others have to read otherwise than its newer ones."""
-        from duesweep.ledger.scan import has_views  # noqa: PLC0415 - a short sweep does without
 
         def write(table: DeltaTable) -> int:
-            if not has_views(table):
+            if not _has_views(table):
                 return 0
             return int(table.optimize.z_order(["source"])["numFilesRemoved"])
 
@@ -442,13 +455,66 @@ def _beyond(table: DeltaTable, properties: Mapping[str, str]) -> list[str]:
     return sorted(needed - _READABLE)
 
 
-def _refuse_beyond(table: DeltaTable) -> DeltaTable:
-    """The table. Raises if it has features that delta-rs cannot read: a query might count rows
-    that Spark has deleted.
+class _Query:
+    """SQL over tables, by DataFusion. Very many values of a condition are a table in a temporary
+    folder: as literals they would crash the process.
     """
-    if beyond := _beyond(table, table.metadata().configuration):
-        raise DeltaProtocolError(f"delta-rs does not support {', '.join(beyond)}")
-    return table
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._builder = QueryBuilder(settings)
+        self._folders = ExitStack()
+        self._lists = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folders.close()
+
+    def register(self, name: str, table: DeltaTable) -> None:
+        """Raises if the table has features that delta-rs cannot read: a query might count rows that
+        Spark has deleted.
+        """
+        if beyond := _beyond(table, table.metadata().configuration):
+            raise DeltaProtocolError(f"delta-rs does not support {', '.join(beyond)}")
+        self._builder.register(name, table)
+
+    def rows(self, text: str) -> Iterator[LedgerRow]:
+        for batch in self._builder.execute(text):
+            yield from plain(pa.record_batch(batch))
+
+    def count(self, name: str, predicate: str = "true") -> int:
+        (row,) = self.rows(f"SELECT count(*) AS rows FROM {name} WHERE {predicate}")  # noqa: S608 - quoted
+        return int(row["rows"])
+
+    def where(self, conditions: Sequence[Condition]) -> str:
+        """The conditions in SQL."""
+        return " AND ".join(map(self._predicate, conditions)) or "true"
+
+    def _predicate(self, condition: Condition) -> str:
+        if isinstance(condition, Named):
+            return f"({' OR '.join(map(self._predicate, condition.either))})"
+        column = _expression(condition.column)
+        if isinstance(condition, Among):
+            known = [value for value in condition.values if value is not None]
+            # delta-rs takes `IN (NULL)` for true.
+            is_among = f"{column} IN ({self._listed(known)})" if known else "false"
+            return f"({is_among} OR {column} IS NULL)" if None in condition.values else is_among
+        limits = []
+        if condition.start is not None:
+            limits.append(f"{column} >= {_instant(condition.start)}")
+        if condition.end is not None:
+            limits.append(f"{column} < {_instant(condition.end)}")
+        return " AND ".join(limits) or "true"
+
+    def _listed(self, values: Sequence[str]) -> str:
+        if len(values) <= _MOST_LITERALS:
+            return ", ".join(map(_literal, values))
+        folder = self._folders.enter_context(TemporaryDirectory())
+        write_deltalake(folder, pa.table({"wanted": pa.array(values, pa.string())}))
+        self._lists += 1
+        self._builder.register(f"list_{self._lists}", DeltaTable(folder))
+        return f"SELECT wanted FROM list_{self._lists}"  # noqa: S608 - numbers
 
 
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
@@ -503,43 +569,42 @@ def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> I
         ) from error
 
 
-def _count_rows(query: QueryBuilder, name: str, predicate: str = "true") -> int:
-    text = f"SELECT count(*) AS rows FROM {name} WHERE {predicate}"  # noqa: S608 - quoted
-    (batch,) = query.execute(text)
-    return int(pa.record_batch(batch).column("rows")[0].as_py())
-
-
 def _no_rows(name: str) -> str:
     columns = (f"CAST(NULL AS VARCHAR) AS {_quote(column)}" for column in SCHEMAS[name].names)
     return f"(SELECT {', '.join(columns)} WHERE false)"
 
 
-def _sql_predicate(condition: Condition) -> str:
-    if isinstance(condition, Named):
-        return f"({' OR '.join(map(_sql_predicate, condition.either))})"
-    column = _quote(condition.column)
-    if condition.column == ENCLOSED_TYPES:
-        column = f"headers[{_literal(ENCLOSED_TYPES)}]"
-    if isinstance(condition, Among):
-        known = [value for value in condition.values if value is not None]
-        # delta-rs takes `IN (NULL)` for true.
-        is_among = f"{column} IN ({_listed(known)})" if known else "false"
-        return f"({is_among} OR {column} IS NULL)" if None in condition.values else is_among
-    limits = []
-    if condition.start is not None:
-        limits.append(f"{column} >= {_instant(condition.start)}")
-    if condition.end is not None:
-        limits.append(f"{column} < {_instant(condition.end)}")
-    return " AND ".join(limits) or "true"
+def _expression(column: str) -> str:
+    """The values of a column that may be asked for."""
+    if column == ENCLOSED_TYPES:
+        return f"headers[{_literal(ENCLOSED_TYPES)}]"
+    if column.endswith(MICROSECONDS):
+        return f"CAST({_quote(column.removesuffix(MICROSECONDS))} AS BIGINT)"
+    return _quote(column)
 
 
-def _listed(values: Sequence[str]) -> str:
-    """The values as literals. Very many would crash the process: they are parts of one literal."""
-    if len(values) <= _MOST_LITERALS:
-        return ", ".join(map(_literal, values))
-    whole = "".join(values)
-    between = next(each for each in map(chr, range(1, 0xD800)) if each not in whole)
-    return f"SELECT unnest(string_to_array({_literal(between.join(values))}, {_literal(between)}))"
+def _filesystem(uri: str) -> "fs.FileSystem | None":
+    """pyarrow's own for a local folder: with delta-rs's, which is Python's, a thread that still
+    reads when Python ends would abort the process. None: delta-rs's.
+    """
+    if urlsplit(uri).scheme not in {"", "file"}:
+        return None
+    from pyarrow import fs  # noqa: PLC0415 - a sweep does without
+
+    local, path = fs.FileSystem.from_uri(uri)
+    return fs.SubTreeFileSystem(path, local)
+
+
+def _has_views(table: DeltaTable) -> bool:
+    """Whether delta-rs has rewritten a file, as its `delete` and `update` do: its texts are views,
+    and pyarrow, and with it DuckDB, cannot compare these to the texts of a filter.
+    """
+    dataset = table.to_pyarrow_dataset(filesystem=_filesystem(table.table_uri))
+    return any(
+        str(field.type) == "string_view"
+        for fragment in dataset.get_fragments()
+        for field in fragment.physical_schema
+    )
 
 
 def _quote(name: str) -> str:

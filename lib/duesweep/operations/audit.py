@@ -29,8 +29,7 @@ from duesweep.stores.leftovers import Leftovers
 from duesweep.stores.people import People
 from duesweep.sweep.settle import find_older_copy, require_own
 
-# Keys that are looked for in the ledger at once, and ones that are asked about.
-_KEYS_AT_ONCE, _KEYS_ASKED = 200_000, 10_000
+_KEYS_AT_ONCE = 200_000
 _MOST_COUNTERS = 10_000
 _MOST_EXAMPLES = 10
 # More sweeps are chosen here, and not by the storage.
@@ -215,8 +214,7 @@ def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
         for keys in _in_portions(pages, _KEYS_AT_ONCE):
             logs.step(f"looks for stored messages in the ledger; looked at: {stored:,}")
             stored += len(keys)
-            gone = account.final_tombstones(account.gone(keys))
-            suspects += _stored_and_gone(session.people, gone)
+            suspects += _stored_and_gone(session.people, account.final_tombstones(keys))
     logs.step("compares the journal with the ledger")
     suspects += [*_counters(session.leftovers), *_journal(session, counted)]
     return AuditReport(
@@ -346,36 +344,27 @@ class LedgerAccount:
     def twice(self) -> Iterator[Suspect]:
         """Messages with two tombstones or errors that mean the same."""
         alike = self._ledger.ask("find_alike", {"tombstones": self._rows("dispatched_at")})
-        for row in self.final_tombstones(row["message_key"] for row in alike):
-            if row["tombstones"] > 1:
-                found = (
-                    f"tombstones has {row['tombstones']:,} rows of it that no command has undone"
-                )
-                yield Suspect(AuditCheck.TOMBSTONE_TWICE, row["message_key"], found)
+        for keys in _in_portions(([row["message_key"]] for row in alike), _KEYS_AT_ONCE):
+            for row in self.final_tombstones(keys):
+                if row["tombstones"] > 1:
+                    has = f"tombstones has {row['tombstones']:,} rows of it"
+                    found = f"{has} that no command has undone"
+                    yield Suspect(AuditCheck.TOMBSTONE_TWICE, row["message_key"], found)
         errors = {"errors": self._rows("last_failed_at")}
         for row in self._ledger.ask("find_doubled_errors", errors):
             found = f"errors has {row['errors']:,} rows of it, all of sweep {row['sweep_id']}"
             yield Suspect(AuditCheck.ERROR_TWICE, row["message_key"], found)
 
-    def gone(self, keys: Sequence[str]) -> Iterator[str]:
-        """The keys that have tombstones, each once. Mostly none has, and a look at rows takes less
-        memory than a question with as many keys.
-        """
-        of_keys = self._rows("dispatched_at", Among("message_key", keys))
-        rows = self._ledger.rows("tombstones", ["message_key"], *of_keys)
-        yield from {row["message_key"] for row in rows}
-
-    def final_tombstones(self, keys: Iterable[str]) -> Iterator[LedgerRow]:
+    def final_tombstones(self, keys: Sequence[str]) -> Iterator[LedgerRow]:
         """How many tombstones these messages have, without the ones that a command has undone: it
         stored the message again under its key, and noted which sweep or command had removed it.
         """
-        for some in _in_portions(([key] for key in keys), _KEYS_ASKED):
-            of_keys = Among("message_key", some)
-            tables = {
-                "tombstones": self._rows("dispatched_at", of_keys),
-                "changes": [self._source, of_keys],
-            }
-            yield from self._ledger.ask("count_final_tombstones", tables)
+        of_keys = Among("message_key", keys)
+        tables = {
+            "tombstones": self._rows("dispatched_at", of_keys),
+            "changes": [self._source, of_keys],
+        }
+        return self._ledger.ask("count_final_tombstones", tables)
 
     def _rows(self, time: str, *more: Condition) -> Sequence[Condition]:
         """The rows of a table that retention has not removed, by its instant `time`."""
