@@ -3,7 +3,7 @@
 All is read from the ledger. Unsettled rows of a journal are not in it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -260,34 +260,20 @@ class ErrorGroup:
     example: Example
 
 
-@dataclass(slots=True)
-class _Counted:
-    """A group while errors are counted; `states` has how many are in each."""
-
-    row: ErrorRow
-    rank: tuple[bool, datetime]
-    first: datetime
-    last: datetime
-    states: Counter[ChangeKind | None] = field(default_factory=Counter)
-
-
 def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
-    """Errors in groups, with the most open errors first. Holds one error of each group."""
-    groups: dict[str, _Counted] = {}
-    for row, fate, messages, failed_from, _ in counted:
-        failed_at = row.last_failed_at
-        rank = fate is None, failed_at
-        one = groups.setdefault(row.group, _Counted(row, rank, failed_from, failed_at))
-        one.states[fate] += messages
-        one.first, one.last = min(one.first, failed_from), max(one.last, failed_at)
-        if rank >= one.rank:
-            one.row, one.rank = row, rank
+    """Errors in groups, with the most open errors first."""
+    groups: defaultdict[str, list[Alike]] = defaultdict(list)
+    for each in counted:
+        groups[each.last.group].append(each)
     found = [_group(*each) for each in groups.items()]
     return sorted(found, key=lambda group: (-group.open, -group.count, group.group))
 
 
-def _group(name: str, counted: _Counted) -> ErrorGroup:
-    row, states = counted.row, counted.states
+def _group(name: str, alike: Sequence[Alike]) -> ErrorGroup:
+    row = max(alike, key=lambda each: (each.fate is None, each.last.last_failed_at)).last
+    states: Counter[ChangeKind | None] = Counter()
+    for each in alike:
+        states[each.fate] += each.messages
     return ErrorGroup(
         group=name,
         error_class=row.error_class,
@@ -297,8 +283,8 @@ def _group(name: str, counted: _Counted) -> ErrorGroup:
         open=states[None],
         replayed=states[ChangeKind.REPLAYED],
         discarded=states[ChangeKind.DISCARDED],
-        first_failed_at=counted.first,
-        last_failed_at=counted.last,
+        first_failed_at=min(each.failed_from for each in alike),
+        last_failed_at=max(each.last.last_failed_at for each in alike),
         example=Example(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
     )
 
