@@ -270,7 +270,8 @@ def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
 
 
 def _group(name: str, alike: Sequence[Alike]) -> ErrorGroup:
-    row = max(alike, key=lambda each: (each.fate is None, each.last.last_failed_at)).last
+    by_rank = sorted(alike, key=lambda each: (each.fate is None, each.last.last_failed_at))
+    row = by_rank[-1].last
     states: Counter[ChangeKind | None] = Counter()
     for each in alike:
         states[each.fate] += each.messages
