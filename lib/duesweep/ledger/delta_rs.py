@@ -461,7 +461,11 @@ class _Query:
     """
 
     def __init__(self, settings: dict[str, str]) -> None:
-        self._builder = QueryBuilder(settings)
+        self._builder = QueryBuilder()
+        for name, value in settings.items():
+            # Earlier versions of delta-rs lack some, and the rules that these are about.
+            with suppress(*_FAILURES):
+                self._builder.execute(f"SET {name} = '{value}'")
         self._folders = ExitStack()
         self._lists = 0
 

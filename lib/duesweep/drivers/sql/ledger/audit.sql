@@ -1,5 +1,6 @@
 -- Audit: questions about the rows that the tables have of the same sweep, command or message, in SQL that DataFusion and
 -- Spark both run. Of a question with `{part}`, a part of the rows is grouped at a time, so that they fit into memory.
+-- Earlier versions of delta-rs, as on Databricks, do not know FILTER.
 
 -- fragment: in_part
 -- Rows with the same key are in the same part. Ids differ most in their last two characters.
@@ -24,12 +25,11 @@ FROM (
 ) AS s
 FULL JOIN (
     SELECT coalesce(each.sweep_id, '(none)') AS sweep_id,
-           count(*) FILTER (WHERE each.outcome IN ('dispatched', 'deferred')) AS dispatched_rows,
-           count(*) FILTER (WHERE each.outcome = 'exhausted') AS exhausted_rows,
-           count(*) FILTER (WHERE each.outcome = 'cancelled') AS cancelled_rows,
-           count(*) FILTER (
-               WHERE coalesce(each.outcome, '') NOT IN ('dispatched', 'deferred', 'exhausted', 'cancelled')
-           ) AS other_rows
+           sum(CASE WHEN each.outcome IN ('dispatched', 'deferred') THEN 1 ELSE 0 END) AS dispatched_rows,
+           sum(CASE WHEN each.outcome = 'exhausted' THEN 1 ELSE 0 END) AS exhausted_rows,
+           sum(CASE WHEN each.outcome = 'cancelled' THEN 1 ELSE 0 END) AS cancelled_rows,
+           sum(CASE WHEN each.outcome IN ('dispatched', 'deferred', 'exhausted', 'cancelled') THEN 0 ELSE 1 END)
+               AS other_rows
     FROM {tombstones} AS each
     GROUP BY each.sweep_id
 ) AS t ON t.sweep_id = s.sweep_id

@@ -48,7 +48,7 @@ LEFT JOIN (
 -- name: count_lateness
 -- Returns how many of `most` messages were late up to the end of each step, which is NULL for the last step; and how many
 -- of these were dispatched at their first attempt, and later than `late`. A lateness that is NULL is in step 0.
-SELECT step, count(*) AS messages, count(*) FILTER (WHERE attempts = 1 AND lateness_ms > {late}) AS late
+SELECT step, count(*) AS messages, sum(CASE WHEN attempts = 1 AND lateness_ms > {late} THEN 1 ELSE 0 END) AS late
 FROM (
     SELECT t.attempts, t.lateness_ms,
            CASE WHEN t.lateness_ms IS NULL THEN 0 WHEN t.lateness_ms <= 1000 THEN 1
