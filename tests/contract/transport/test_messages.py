@@ -12,6 +12,7 @@ from duesweep.core.message import MESSAGE_ID, Message
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.store import SqlStore
 from duesweep_testing.contract import StoreUnderTest
+from duesweep_testing.contract.stores import steps
 from duesweep_testing.sweeps import roll_back
 from duesweep_transport.messages import Messages, one_message_at_a_time
 from support.contract.store_subjects import DelayedTableUnderTest, OpenEndpoint
@@ -96,6 +97,7 @@ class MessagesContract:
     def test_fetched_message_is_skipped_by_others_until_the_transaction_ends(
         self, subject: StoreUnderTest
     ) -> None:
+        steps.need_skipping(subject)
         with _session(subject) as session, _session(subject) as other:
             session.store(_new(subject))
             with session.transaction():
