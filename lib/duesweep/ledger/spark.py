@@ -6,7 +6,7 @@ https://docs.delta.io/latest/delta-batch.html#idempotent-table-writes-in-foreach
 """
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -177,7 +177,7 @@ class SparkTables:
         """One partition is in memory at a time."""
         with self._reading(name):
             chosen_df = _choose(self.spark.read.table(self.table(name)), conditions)
-            yield from _stream(chosen_df, columns, _instants(name))
+            yield from _stream(chosen_df, columns)
 
     def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         text = questions()[question]
@@ -186,8 +186,7 @@ class SparkTables:
         with self._reading(*tables):
             given: dict[str, Any] = {name: self._rows(name, fit) for name, fit in tables.items()}
             found_df = self.spark.sql(text, **given | values)
-            instants = [f.name for f in found_df.schema if isinstance(f.dataType, TimestampType)]
-            yield from _stream(found_df, found_df.columns, instants)
+            yield from _stream(found_df, found_df.columns)
 
     def _rows(self, name: str, conditions: Sequence[Condition]) -> DataFrame:
         """The rows that fit; none if there is no table."""
@@ -460,14 +459,9 @@ def _predicates(condition: Condition) -> Iterator[Column]:
             yield F.unix_micros(condition.column) < micros(condition.end)
 
 
-def _instants(name: str) -> set[str]:
-    return {field.name for field in SCHEMAS[name] if pa.types.is_timestamp(field.type)}
-
-
-def _stream(
-    chosen_df: DataFrame, columns: Sequence[str], instants: Collection[str]
-) -> Iterator[LedgerRow]:
+def _stream(chosen_df: DataFrame, columns: Sequence[str]) -> Iterator[LedgerRow]:
     """Instants travel as microseconds: PySpark would give them in this process's time zone."""
+    instants = {f.name for f in chosen_df.schema if isinstance(f.dataType, TimestampType)}
     rows_df = chosen_df.select(*(_column(each, is_instant=each in instants) for each in columns))
     for row in rows_df.toLocalIterator():
         yield {
