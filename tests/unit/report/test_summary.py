@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, SweepSummary
-from duesweep.core.errors import make_printable
 from duesweep.operations.run import Run
 from duesweep.operations.status import Step, SweepStep, TimeSteps
 from duesweep.report.document import plain
@@ -143,24 +142,6 @@ def test_other_reason_of_a_sweep_stays_beside_unavailable_destinations(
     printed = _printed(capsys, _summary(breakers=(breaker, _triggered("Q1")), reason=reason))
 
     assert f"  reason          {reason}" in printed
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(f"a{harm}b" for harm in ("\x1b[2J", "\x9b2J", "\r", "\u202e", "\u200b", "\x07")),
-        "[/red]a[/]",
-    ],
-)
-def test_no_text_of_others_reaches_the_terminal_raw_or_is_mark_up(
-    capsys: pytest.CaptureFixture[str], text: str
-) -> None:
-    failure = FailureReason(f"There is no queue {text}", 1, text)
-
-    printed = _printed(capsys, _summary(failure, source=text, reason=text))
-
-    assert printed.count(make_printable(text)) == 4
-    assert text in printed if text.isprintable() else text not in printed
 
 
 def test_destination_of_300_kb_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:

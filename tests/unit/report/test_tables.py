@@ -15,14 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from duesweep.core.errors import make_printable
 from duesweep.core.quantities import duration_text, size_text, time_text
-from duesweep.operations.handover import Destined, Preview
 from duesweep.report.progress import create_watch
-from duesweep.report.tables import lay_out, print_blocks, print_table
+from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row
 from duesweep.report.views import errors, messages, runs, status, upkeep
-from duesweep.report.views.runs import preview_blocks
 
 COLUMNS = (
     Column("destination", rank=2),
@@ -218,20 +215,6 @@ def test_colours_are_on_a_terminal_that_can_show_them_and_may(
 
     assert ("\x1b[31mBilling" in printed.getvalue()) == is_coloured
     assert ("\x1b" in printed.getvalue()) == is_coloured
-
-
-@pytest.mark.parametrize("name", ["[/red][bold]a[/]", "a]b[", "[dbo]", "a\x1b[2J", "b\u202e"])
-def test_names_in_a_preview_are_no_mark_up_and_move_no_terminal(
-    capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    found = [Destined(name, None, None, 1), Destined(name, None, name, 1)]
-
-    print_blocks(preview_blocks(Preview(found)))
-
-    printed = capsys.readouterr().out
-    assert printed.count(make_printable(name)) == 3
-    assert name in printed or not name.isprintable()
-    assert not {"\x1b", "\u202e"} & {*printed}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from duesweep.report.tables import print_blocks
 from duesweep.report.text import Block, Column, Facts, Line, Note, Table
 from duesweep.report.views.upkeep import audited
 
-_HARM = "a\x1b[2J\u202eb"
-_SHOWN = r"a\x1b[2J\u202eb"
+# Also what Rich would take for mark-up.
+_HARM = "a\x1b[2J\x9b2J\r\x07\u202e\u200b[red]b[/red]"
+_SHOWN = r"a\x1b[2J\x9b2J\r\x07\u202e\u200b[red]b[/red]"
 _BLOCKS: list[Block] = [
     Line(_HARM),
     Table([Column(_HARM)], [[_HARM]]),
