@@ -74,17 +74,6 @@ def test_message_of_unknown_result_is_released_where_the_fault_is_not_its_own(
     assert one(PublishResult.UNKNOWN, fault).confirmation.unconfirmed == {"k"}
 
 
-def test_missing_exchange_is_the_fault_of_its_messages_alone() -> None:
-    both = [sent("a"), sent("b", "Shipping")]
-
-    answer = answer_of(both, [PublishResult.UNKNOWN, PublishResult.UNKNOWN], GONE)
-
-    assert isinstance(answer.confirmation.refused["a"], QueueNotFoundError)
-    assert answer.confirmation.unconfirmed == {"b"}
-    assert answer.missing == {"Billing"}
-    assert answer.closed == {}
-
-
 def test_too_long_message_is_known_by_its_length() -> None:
     both = [sent("a"), sent("b", body=b"12345678")]
 
@@ -131,23 +120,6 @@ def test_level_that_is_missing_is_closed_and_charges_no_message() -> None:
     assert list(answer.closed) == ["nsb.v2.delay-level-02"]
 
 
-def test_name_that_the_broker_cut_off_is_still_known() -> None:
-    name = "x" * 250
-    text = f"NOT_FOUND - no exchange '{name}' in vhost 'v'"[:252] + "..."
-
-    answer = one(PublishResult.UNKNOWN, ChannelClosedError(404, text), sent(exchange=name))
-
-    assert set(answer.confirmation.refused) == {"k"}
-
-
-@pytest.mark.parametrize("text", ["NOT_FOUND", "NOT_FOUND - no exchange 'Bill' in vhost 'v'"])
-def test_refusal_of_another_exchange_charges_no_message(text: str) -> None:
-    answer = one(PublishResult.UNKNOWN, ChannelClosedError(404, text))
-
-    assert answer.confirmation.refused == {}
-    assert answer.missing == frozenset()
-
-
 @pytest.mark.parametrize(
     ("results", "is_fruitful"),
     [
@@ -165,7 +137,3 @@ def test_batch_is_fruitful_when_anything_was_answered(
     messages = [sent(str(number)) for number in range(len(results))]
 
     assert answer_of(messages, results, LOST).is_fruitful is is_fruitful
-
-
-def test_missing_exchange_is_an_answer() -> None:
-    assert one(PublishResult.UNKNOWN, GONE).is_fruitful
