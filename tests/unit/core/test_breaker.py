@@ -32,25 +32,6 @@ def _breaker(
     return CircuitBreaker(times, clock, forgives_at_once=forgives_at_once), clock
 
 
-def test_breaker_is_closed_until_something_fails() -> None:
-    breaker, clock = _breaker()
-    clock.advance(1_000)
-    breaker.succeed()
-
-    assert breaker.state is BreakerState.CLOSED
-    assert (breaker.open_seconds, breaker.reason) == (0, "")
-
-
-@pytest.mark.parametrize(("took_seconds", "pause"), [(0, 1), (2, 6), (15, 30)])
-def test_pause_is_three_times_as_long_as_the_try_and_ends_when_the_breaker_is_triggered(
-    took_seconds: float, pause: float
-) -> None:
-    breaker, _ = _breaker()
-    breaker.fail("locked", took_seconds=took_seconds)
-
-    assert breaker.seconds_to_try == pause
-
-
 # What happens: "x" is a failure, "ok" a success, and a number the seconds that pass.
 @pytest.mark.parametrize(
     ("steps", "state", "open_seconds", "forgives_at_once"),
