@@ -135,11 +135,11 @@ def test_body_that_is_not_what_was_asked_for_is_shown_as_text_with_the_reason(
 )
 @pytest.mark.parametrize("form", [None, *BodyForm])
 def test_large_body_is_cut_in_little_time(body: bytes, form: BodyForm | None) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
 
     view = view_body(body, form)
 
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert view.is_cut
     # An escape takes ten characters at most.
     assert sum(len(line) + 1 for line in view.lines) <= 10 * LONGEST
