@@ -395,7 +395,7 @@ class SweepConfig(Section):
         default=None,
         ge=1,
         le=10_000,
-        description="Messages in one transaction, at most. Default: 2,000, from PostgreSQL; else 1,000.",
+        description="Messages in one transaction, at most. Default: PostgreSQL 2,000, else 1,000.",
     )
     batch_bytes: int = Field(
         default=8_000_000,

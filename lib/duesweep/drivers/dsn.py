@@ -13,6 +13,7 @@ https://docs.particular.net/transports/rabbitmq/connection-settings
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -374,6 +375,7 @@ def check_host(host: str) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def for_libpq(dsn: str) -> str:
     """The dsn as libpq takes it: a URL, or keyword=value pairs. Npgsql's pairs are translated.
 

@@ -280,11 +280,15 @@ class _Worker:
         self._run(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
-            self._give_turns(self._destinations.tries(self._room))
-        self._give_turns(self._destinations.turns(self._store.reserve, self._room))
-        while self._room(1) and (seconds := self._destinations.seconds_to_next) is not None:
-            self._wait(seconds)
+            if self._destinations.left:
+                self._give_turns(self._destinations.tries(self._room))
+        while self._destinations.left:
             self._give_turns(self._destinations.turns(self._store.reserve, self._room))
+            if not (self._destinations.left and self._room(1)):
+                return
+            if (seconds := self._destinations.seconds_to_next) is None:
+                return
+            self._wait(seconds)
 
     def _room(self, wanted: int) -> int:
         """How many of `wanted` messages the slice may still claim. Messages that are held back,
