@@ -45,7 +45,7 @@ _DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize(
     ("damage", "table"),
-    # What a damage does to a reader does not depend on the table; which commands read it does.
+    # The effect of a damage does not depend on the table; the commands that read it do.
     [*((damage, "tombstones") for damage in _DAMAGES)]
     + [("torn commit", table) for table in ("errors", "sweeps")],
 )
