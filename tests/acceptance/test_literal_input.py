@@ -1,7 +1,5 @@
 """Operators' input is literal: only `*` stands for other characters."""
 
-import pytest
-
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
 # Each would also mean the others, by LIKE, by a glob, without its case or its end, or as SQL.
@@ -28,35 +26,30 @@ def test_destination_means_the_messages_of_this_name_alone(endpoint: Endpoint) -
     assert {row.reason for row in endpoint.ledger.rows("changes")} == {_REASON[1]}
 
 
-@pytest.mark.parametrize("name", ["Bill%", "Bill_", "Bill?", "Bill[i]", "billi"])
-def test_pause_holds_this_name_alone(endpoint: Endpoint, name: str) -> None:
+def test_pause_holds_its_name_alone(endpoint: Endpoint) -> None:
     endpoint.set_up("Billi", "Billing")
-    kept = endpoint.delay(name)
     endpoint.delay_many(4, ["Billi", "Billing"])
-    assert endpoint.run("pause", name, *_REASON).code == 0
+    kept = []
+    for name in ("Bill%", "Bill_", "Bill?", "Bill[i]", "billi"):
+        kept.append(endpoint.delay(name))
+        assert endpoint.run("pause", name, *_REASON).code == 0
 
     assert endpoint.document("sweep")["dispatched"] == 4
 
-    assert endpoint.waiting() == [kept]
+    assert endpoint.waiting() == sorted(kept)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
+def test_input_that_means_nothing_is_refused_or_finds_nothing(endpoint: Endpoint) -> None:
+    endpoint.set_up("Billing").delay(due_in_seconds=3_600)
+
+    for arguments, code in (
         (("list", "--destination", ""), 0),
         (("list", "--due-before", "2026-11-01 10:00"), 2),
         (("list", "--due-after", "+2h", "--due-before", "+1h"), 2),
         (("list", "--due-before", "9999-12-31T00:00:00Z"), 0),
         (("cancel", "--destination", "", "--yes", *_REASON), 2),
         (("pause", "", *_REASON), 2),
-    ],
-)
-def test_input_that_means_nothing_is_refused_or_finds_nothing(
-    endpoint: Endpoint, arguments: tuple[str, ...], code: int
-) -> None:
-    endpoint.set_up("Billing").delay(due_in_seconds=3_600)
-
-    ran = endpoint.run(*arguments)
-
-    assert (ran.code, "Traceback" in ran.told) == (code, False), ran
+    ):
+        ran = endpoint.run(*arguments)
+        assert (ran.code, "Traceback" in ran.told) == (code, False), ran
     assert len(endpoint.waiting()) == 1
