@@ -107,6 +107,10 @@ def test_commands_need_only_variables(endpoint: Endpoint, place: Place) -> None:
     assert (lost.code, place.word in lost.err) == (2, True), lost.err
 
 
+# A scheme is the same service by another name.
+@pytest.mark.parametrize(
+    "place", ["s3", pytest.param("abfss", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("_credentials")
 def test_two_writers_at_once_lose_no_commit(endpoint: Endpoint, place: Place) -> None:
     root, rounds = f"{place.root}two-{endpoint.schema}-{uuid4().hex}", 4
