@@ -68,7 +68,7 @@ def _at_moments(command: Sequence[str], number: int, every_ms: int) -> list[tupl
 
 @pytest.mark.parametrize(
     ("number", "codes", "every_ms"),
-    [(signal.SIGTERM, {0, 4}, 50), (signal.SIGINT, {0, 130}, 125)],
+    [(signal.SIGTERM, {0, 4}, 80), (signal.SIGINT, {0, 130}, 125)],
     ids=["TERM", "INT"],
 )
 def test_signal_at_any_moment_of_a_sweep_is_one_sentence_and_one_document(
