@@ -49,7 +49,7 @@ def test_connection_to_rabbitmq_says_so(left: int, scheme: str) -> None:
 
 def test_command_without_descriptors_ends_with_a_sentence(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing").delay("Billing")
-    file = str(endpoint.config_file())
+    file = str(endpoint.config_file(breaker__trigger_seconds=1))
     assert run("sweep", "--config", file).code == 0
     endpoint.delay("Billing")
 
