@@ -94,7 +94,7 @@ def armed_store(store: Store, plan: Plan) -> Store:
     @contextmanager
     def open_changes(_: Store) -> Iterator[OperatorTask]:
         with operators_of(store, "a command").open_changes() as session:
-            yield _armed(session, TaskSession, OperatorTask)
+            yield _armed(session, OperatorTask)
 
     def open_driver(_: Store) -> DriverSession:
         session = store.open_driver()
