@@ -38,8 +38,8 @@ class DelayedTableContract(
     ChangeContract,
     AuditContract,
 ):
-    """The parts whose statements have names, columns and times of the delayed table. What others
-    need is in duesweep's own tables, which all kinds have.
+    """The parts whose statements have names, columns and times of the delayed table. The others use
+    duesweep's own tables, which all kinds have.
     """
 
 
