@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import psycopg
 import pytest
 
-from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.errors import StoreError
 from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
@@ -139,65 +139,6 @@ def test_sessions_are_in_utc_whatever_role_and_process_say(
         assert connection.row("session_zone").zone == "UTC"
 
 
-# --- sessions that are refused --------------------------------------------------------------------
-
-
-@pytest.fixture
-def role(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
-    """A role's name and its dsn."""
-    name = f"{endpoint.server.admin.info.dbname}_few"
-    yield name, endpoint.server.role("few")
-    endpoint.execute(f"DROP ROLE {name}")
-
-
-def test_role_with_no_connection_left_is_a_passing_fault(
-    endpoint: Endpoint, role: tuple[str, str]
-) -> None:
-    name, dsn = role
-    endpoint.execute(f"ALTER ROLE {name} CONNECTION LIMIT 1")
-
-    with psycopg.connect(dsn), pytest.raises(StoreError) as failure:
-        connect(dsn, DEFAULT_TIMEOUTS.task)
-
-    assert failure.value.transient
-
-
-def test_database_with_no_connection_left_is_a_passing_fault(
-    endpoint: Endpoint, role: tuple[str, str]
-) -> None:
-    _, dsn = role
-    endpoint.execute(f"ALTER DATABASE {endpoint.server.admin.info.dbname} CONNECTION LIMIT 0")
-
-    with pytest.raises(StoreError) as failure:
-        connect(dsn, DEFAULT_TIMEOUTS.task)
-
-    assert failure.value.transient
-
-
-def test_role_that_may_not_log_in_is_a_wrong_setting(
-    endpoint: Endpoint, role: tuple[str, str]
-) -> None:
-    name, dsn = role
-    endpoint.execute(f"ALTER ROLE {name} NOLOGIN")
-
-    with pytest.raises(ConfigError, match="rejected the login"):
-        connect(dsn, DEFAULT_TIMEOUTS.task)
-
-
-def test_database_that_does_not_exist_is_a_wrong_setting(endpoint: Endpoint) -> None:
-    with pytest.raises(ConfigError, match='database "nowhere" does not exist'):
-        connect(
-            psycopg.conninfo.make_conninfo(endpoint.dsn, dbname="nowhere"), DEFAULT_TIMEOUTS.task
-        )
-
-
-def test_server_that_does_not_answer_is_a_passing_fault(endpoint: Endpoint) -> None:
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1") as failure:
-        connect(psycopg.conninfo.make_conninfo(endpoint.dsn, port=1), DEFAULT_TIMEOUTS.task)
-
-    assert failure.value.transient
-
-
 def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> None:
     endpoint.set_up()
 
@@ -226,11 +167,6 @@ def test_index_on_due_finds_the_next_one(
     lines = [line for (line,) in plan]
     assert any("Index" in line and "_Due" in line for line in lines), lines
     assert not any("Seq Scan" in line for line in lines), lines
-
-
-def test_time_zone_that_postgresql_does_not_know_is_a_wrong_setting(endpoint: Endpoint) -> None:
-    with pytest.raises(ConfigError, match=r"store\.writer_time_zone is 'Mars/Olympus'"):
-        _check(endpoint, "Mars/Olympus")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])

@@ -22,6 +22,7 @@ LASTING = [
     ("28P01", "authentification par mot de passe échouée pour l'utilisateur « app »", LOGIN),
     ("28P01", 'ユーザー"app"のパスワード認証に失敗しました', LOGIN),
     ("28000", 'role "app" does not exist', ROLE),
+    ("28000", 'role "app" is not permitted to log in', ROLE),
     ("28000", "Rolle »app« existiert nicht", ROLE),
     ("28000", 'ロール"app"は存在しません', ROLE),
     ("28000", 'no pg_hba.conf entry for host "10.0.0.1", user "app", database "nsb"', RULES),
