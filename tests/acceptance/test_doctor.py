@@ -129,15 +129,18 @@ POSTGRESQL = {
     "new and deeper ledger": _ledger("/proc/tty/new/and/deeper"),
     "table of the ledger": Harm(_unwritable_table, "fault ledger {ledger}"),
     "writers in a zone whose clocks change": Harm(
-        _zone("America/New_York"), f"warning {ZONE}", words=("America/New_York", "240 min")),
+        _zone("America/New_York"), f"warning {ZONE}",
+        words=("America/New_York", "240 min", "early or late by 60 min", "that may be 17:00 UTC")),
     "writers in a zone without changes": Harm(
-        _zone("Asia/Kolkata"), f"ok {ZONE}", words=("330 min",)),
+        _zone("Asia/Kolkata"), f"ok {ZONE}",
+        words=("330 min", "a Due of 12:00 UTC is stored as 12:00 there, and that may be 06:30")),
     "origin of the zone": Harm(
         _zone("Asia/Kolkata"), f"ok {SERVER_ZONE}", words=("Asia/Kolkata (from: database)",)),
     "writers that disagree": Harm(
         _two_writers, f"fault {ZONE}", words=("store.writer_time_zone",)),
     "another zone in the settings": Harm(
-        {"store__writer_time_zone": "Asia/Kolkata"}, f"warning {ZONE}"),
+        {"store__writer_time_zone": "Asia/Kolkata"}, f"warning {ZONE}",
+        words=("but the writers' settings say UTC",)),
     "unknown zone in the settings": Harm(
         {"store__writer_time_zone": "Mars/Olympus"}, f"fault {ZONE}"),
 }  # fmt: skip

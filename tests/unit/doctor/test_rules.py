@@ -5,7 +5,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from duesweep.core.finding import Check, ClockReading, Finding, Severity, clock_
 from duesweep.drivers.postgresql.start import SessionStart
 from duesweep.drivers.statements import FoundTable
 from duesweep.stores import postgresql
-from duesweep.stores.checks_postgresql import certificate, writer_zone
+from duesweep.stores.checks_postgresql import certificate
 from duesweep.stores.dialect import WantedIndex
 from duesweep.stores.postgresql import POSTGRESQL
 from duesweep.stores.tables import WantedTable, examine, table_findings
@@ -210,50 +209,6 @@ def test_headroom_of_seq(
     findings = _examined(monkeypatch, {"doctor_sequences": [sequence]})
 
     assert [f.severity for f in findings if f.check == Check.SEQ_HEADROOM] == [severity]
-
-
-@pytest.mark.parametrize(
-    ("changes", "severity", "expected"),
-    [
-        ({}, OK, "so stored due times are exact"),
-        ({"writers": "Asia/Kolkata", "minutes": (330, 330)}, OK, "330 min"),
-        (
-            {"writers": "Asia/Kolkata", "minutes": (330, 330)},
-            *(OK, "a Due of 12:00 UTC is stored as 12:00 there, and that may be 06:30 UTC."),
-        ),
-        (
-            {"writers": "America/New_York", "minutes": (-300, -240)},
-            *(WARNING, "early or late by 60 min"),
-        ),
-        (
-            {"writers": "America/New_York", "minutes": (-300, -240)},
-            *(
-                WARNING,
-                "is stored as 12:00 there, and that may be 17:00 UTC",
-            ),
-        ),
-        (
-            {"zone": "Asia/Kolkata", "writers": "UTC", "minutes": (330, 330)},
-            *(WARNING, "is Asia/Kolkata, but the writers' settings say UTC"),
-        ),
-        # The override is the remedy if it cannot be found out.
-        (
-            {"writers": None},
-            OK,
-            "so stored due times are exact",
-        ),
-    ],
-)
-def test_zone_of_those_who_write(
-    changes: dict[str, Any], severity: Severity, expected: str
-) -> None:
-    zone = changes.get("writers") or "UTC"
-    known: dict[str, Any] = {"zone": zone, "writers": "UTC", "minutes": (0, 0)}
-    found = writer_zone("store.dsn", **{**known, **changes})
-
-    assert found.check == Check.WRITER_TIME_ZONE
-    assert found.severity == severity
-    assert expected in found.found
 
 
 @pytest.mark.parametrize(
