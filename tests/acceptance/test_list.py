@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from duesweep_testing.builders import delayed_row
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
 
@@ -60,12 +59,6 @@ def test_message_is_found_by_its_key_or_its_id(endpoint: Endpoint) -> None:
     assert _document(endpoint, "--key", key, "--type", "Other")["total"] == 0
 
 
-def test_names_from_messages_cannot_move_a_terminal(endpoint: Endpoint) -> None:
-    endpoint.set_up().delay("Bill\x1b[2Jing\u202e")
-
-    assert r"Bill\x1b[2Jing\u202e" in endpoint.run("list").out
-
-
 def test_table_or_journal_that_is_missing_is_named(endpoint: Endpoint) -> None:
     before = endpoint.run("list")
     endpoint.set_up().delay()
@@ -101,24 +94,6 @@ NASTY = b"\x1b]0;owned\x07\x1b[2J\xff\xfe\x00 \xe2\x80\xae and a text" + 100 * b
 
 def _id_of(endpoint: Endpoint, key: str) -> str:
     return str(endpoint.document("show", key)["messages"][0]["message_id"])
-
-
-@pytest.mark.parametrize("form", [(), ("--as", "text"), ("--as", "json"), ("--as", "xml")])
-def test_nothing_that_a_terminal_obeys_is_printed(
-    endpoint: Endpoint, form: tuple[str, ...]
-) -> None:
-    endpoint.set_up()
-    row = delayed_row(
-        "Bill\x1bing", due=endpoint.due_in(-60), body=NASTY, more={"Na\x07me": "va\u202elue\n"}
-    )
-    (stored,) = endpoint.load([row])
-
-    out = endpoint.run("show", stored.key, *form).out
-
-    assert not {"\x1b", "\x07", "\x00", "\u202e"} & set(out)
-    assert r"Na\x07me" in out
-    assert r"va\u202elue\n" in out
-    assert r"\x1b]0;owned\x07\x1b[2J\xff\xfe\x00 \u202e" in out
 
 
 def test_large_body_is_cut_and_a_file_gets_all_of_it(endpoint: Endpoint, tmp_path: Path) -> None:
