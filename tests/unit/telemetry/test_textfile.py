@@ -66,15 +66,6 @@ def test_parser_of_prometheus_reads_every_metric_with_its_type(file: Path) -> No
     }
 
 
-def test_breaker_that_has_closed_leaves_the_file(file: Path) -> None:
-    _tell(file, run(report=report(breakers=(open_breaker(),))))
-    opened = dict(_samples(file))
-    _tell(file, run())
-
-    assert opened["duesweep_open_breakers"] == 1
-    assert "duesweep_open_breakers" not in dict(_samples(file))
-
-
 def test_file_is_replaced_whole_and_nothing_else_stays_in_its_folder(file: Path) -> None:
     _tell(file, run())
     reader = file.open(encoding="utf-8")
@@ -221,14 +212,6 @@ def test_gateway_that_refuses_is_one_problem(gateway: _Gateway) -> None:
         f"The Pushgateway at http://{gateway.host} did not get the metrics of this run: "
         "it answered 400 Bad Request"
     )
-
-
-def test_gateway_that_is_down_is_one_problem() -> None:
-    port = free_port()
-
-    (problem,) = tell([run()], [pushgateway(f"http://127.0.0.1:{port}")])
-
-    assert "Connection refused" in problem.text
 
 
 def test_redirect_gets_neither_metrics_nor_password(
