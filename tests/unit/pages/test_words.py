@@ -115,28 +115,6 @@ text = "SELECT what is due to them"
     assert sorted(_cases("lib/duesweep/core/one.py", code)) == sorted(found)
 
 
-def test_comments_alone_are_texts_of_tests_and_settings() -> None:
-    test = '# It is made anew.\nexpected = "the sweep goes on with it"\n'
-
-    assert _cases("tests/unit/test_one.py", test) == ["anew"]
-    assert _cases("conf/one.toml", "# What is due.\nname = 'what is due to you'\n") == ["What is"]
-    assert _cases("lib/a.sql", "-- Returns what is due.\nSELECT 'what is'\n") == ["what is"]
-
-
-def test_case_has_its_line() -> None:
-    code = 'x = 1\n\n\ndef f() -> None:\n    """One line.\n\n    It is made\n    anew.\n    """\n'
-
-    (found,) = count({"lib/duesweep/core/one.py": code}, _PATTERNS).values()
-    assert [case.line for case in found.cases] == [8]
-
-
-def test_lines_of_a_page_have_at_most_120_characters_but_rows_and_outputs() -> None:
-    page = f"{'a' * 120}\n```\n{'d' * 130}\n```\n{'b' * 121}\n| {'c' * 130} |\n"
-
-    (found,) = count({"docs/page.md": page}, _PATTERNS).values()
-    assert [case.line for case in found.long_lines] == [5]
-
-
 def test_all_kinds_of_files_are_read() -> None:
     read = set[str]()
     for file, text in files_of().items():
