@@ -172,7 +172,7 @@ def end_session(monkeypatch: pytest.MonkeyPatch, row: int, kills: int) -> None:
     monkeypatch.setattr(SqlDue, "plan", cut)
 
 
-@pytest.mark.parametrize("row", [1, 3, 4], ids=["first row", "middle row", "last row"])
+@pytest.mark.parametrize("row", [1, 4], ids=["first row", "last row"])
 def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incomplete(
     row: int,
     spark: SparkSession,

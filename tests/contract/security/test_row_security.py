@@ -57,13 +57,12 @@ def test_hidden_rows_end_a_sweep_at_its_start_and_the_printed_statement_helps(
     assert diagnosed(endpoint.config_file()).to_mend() == {}
 
 
-@pytest.mark.parametrize("command", READERS)
-def test_command_that_would_see_an_empty_store_is_refused(command: str, sweeper: User) -> None:
+def test_command_that_would_see_an_empty_store_is_refused(sweeper: User) -> None:
     _secure(sweeper, "Sales.Orders.Delayed", "USING (due < now())")
 
-    ran = _as(sweeper).run(*command.split())
-
-    assert (ran.code, "Row-level security" in ran.err) == (2, True), ran
+    for command in READERS:
+        ran = _as(sweeper).run(*command.split())
+        assert (ran.code, "Row-level security" in ran.err) == (2, True), ran
 
 
 def test_report_and_watch_say_that_rows_are_hidden(sweeper: User) -> None:
