@@ -115,7 +115,8 @@ def test_broker_that_is_stopped_and_started_while_a_sweep_dispatches_leaves_noth
 
     with ThreadPoolExecutor() as pool, following(plan) as reached:
         context = endpoint.context(
-            **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120)
+            **settings(broker, sweep__batch_rows=_BATCH_ROWS, breaker__trigger_seconds=120),
+            **_IMPATIENT,
         )
         sweeping = pool.submit(run_sweep, context)
         until(plan.fired.exists, 300)
