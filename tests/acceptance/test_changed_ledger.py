@@ -35,7 +35,6 @@ def _column_as(name: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-_THEIRS = Field("theirs", PrimitiveType("string"))
 _CHANGES: dict[str, Change] = {
     "a column more": lambda table: table.alter.add_columns(
         [Field("theirs", PrimitiveType("string"))]

@@ -18,7 +18,6 @@ from support.config_files import MINIMAL, SQL_SERVER, file_of
 ODBC = "Driver=x;Server=db.example,1433;Database=nsb;Uid=sweeper;Pwd=s3cret;Encrypt=yes"
 URL = "amqps://sweeper:s3cret@mq.example:5671/sales"
 OTHER = "amqps://sweeper:0ther@mq2.example:5671/sales"
-MANAGEMENT = "https://sweeper:0ther@mq2.example:15671"
 RABBITMQ = f'{MINIMAL}\n[queues.default]\nkind = "rabbitmq"\n'
 ROUTED = f"""{SQL_SERVER}
 [queues.main]
