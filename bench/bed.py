@@ -12,7 +12,7 @@ import psycopg
 from measure import Faults
 
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
 from duesweep.operations.demo.folder import write_config

@@ -24,7 +24,7 @@ from measure import ROOT, Faults, Figure, ratio_of
 from sweeps import ON_SPARK, ShellRun, run_from_shell, shell_command, sweep_from_shell
 
 from duesweep.config import Config, load
-from duesweep.config.adapters.endpoint import store_of, sweep_context
+from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.ledger.rows import SWEEPS, TOMBSTONES
 from duesweep.operations.maintain import maintain as maintain_ledger
 from duesweep.operations.opening import opened_engine

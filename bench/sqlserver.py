@@ -21,7 +21,7 @@ from peers import Job, Processes, serve
 from sweeps import WarmSession
 
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.drivers.sqlserver.session import connect

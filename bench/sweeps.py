@@ -19,7 +19,7 @@ import duesweep.sweep.spark as engine
 import duesweep.sweep.sweep as pipeline
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.drivers.spark import spark_session
 from duesweep.stores.sql_due import SqlDue
 

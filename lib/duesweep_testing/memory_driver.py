@@ -409,7 +409,7 @@ class MemoryPeople(People):
         return was_paused
 
     @contextmanager
-    def undoing(self) -> Iterator[None]:
+    def one_at_a_time(self) -> Iterator[None]:
         with self._store.changed:
             if self._store.undoer not in {None, self}:
                 raise StoreError(

@@ -2,7 +2,7 @@
 
 from duesweep.config import Config
 from duesweep.config.adapters import QueueConnection, adapter, connections, timeouts_of
-from duesweep.config.adapters.endpoint import check_shared_transaction, store_of
+from duesweep.config.adapters.context import check_shared_transaction, store_of
 from duesweep.config.adapters.sql import SqlAdapter
 from duesweep.core.errors import ConfigError
 from duesweep_transport.tables import Transport

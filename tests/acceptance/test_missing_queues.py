@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Union
 
 import pytest
 
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from support.commands import Ran, run
 from support.config_files import add_routes
 from support.diagnosis import diagnosed

@@ -10,7 +10,7 @@ import pytest
 from duesweep.core.account import HeldBack, Holder
 from duesweep.core.finding import Check, fault, warning
 from duesweep.core.policy import Pause
-from duesweep.operations.errors import ErrorGroup, Example
+from duesweep.operations.exhausted import ErrorGroup, Example
 from duesweep.operations.status import Failing, Status, Step
 from duesweep.report.page import render
 from support.services import is_missing

@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from duesweep.cli import app
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from support.commands import run_on_shell as run
 from support.endpoint import Endpoint
 from support.logins import create_role, password_server

@@ -8,7 +8,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from structlog.testing import capture_logs
 
-from duesweep.config.adapters.endpoint import tracing as made_tracing
+from duesweep.config.adapters.context import tracing as made_tracing
 from duesweep.core.errors import ConfigError
 from duesweep.stores.due import Due, Slices
 from duesweep.sweep.in_process import InProcessEngine

@@ -238,7 +238,7 @@ def test_restore_does_not_begin_while_another_command_that_undoes_runs(
     """The same without chance: the other one has opened nothing yet."""
     rows = _prepare("restore", endpoint)
 
-    with endpoint.context().store.open_driver() as other, other.people.undoing():  # type: ignore[attr-defined]
+    with endpoint.context().store.open_driver() as other, other.people.one_at_a_time():  # type: ignore[attr-defined]
         refused = _run(endpoint, *_restoring("restore", rows))
 
     assert (refused.code, "is running, and this one has done nothing" in refused.err) == (4, True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from duesweep import Duesweep, ErrorFilter
-from duesweep.config.adapters.endpoint import handover_context
+from duesweep.config.adapters.context import handover_context
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.operations.change import Changed

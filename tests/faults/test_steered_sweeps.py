@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from duesweep import Duesweep, ErrorFilter, MessageFilter, Moment
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from duesweep.core.errors import DuesweepError
 from duesweep.core.message import MESSAGE_ID
 from duesweep.operations.audit import AuditReport

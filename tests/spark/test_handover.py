@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duesweep import Duesweep
-from duesweep.config.adapters.endpoint import handover_context
+from duesweep.config.adapters.context import handover_context
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.operations.handover import Destined, hand_over
 from duesweep.queues.rabbitmq import topology

@@ -36,7 +36,7 @@ from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
 from duesweep.operations.change import Changed, given_by
-from duesweep.operations.errors import Alike, ExhaustedMessages
+from duesweep.operations.exhausted import Alike, ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones
 from duesweep.sweep.in_process import InProcessEngine

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.errors import ConfigError
 from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.job import Engine, SweepContext

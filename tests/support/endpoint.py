@@ -12,7 +12,7 @@ import pytest
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.address import quote_name
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import BODY, ENDPOINT, DelayedRow, delayed_row

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duesweep.operations.look import LATENESS, DestinationOutlook
-from duesweep.operations.status import History, Status, Step, SweepLine, Waiting
+from duesweep.operations.status import History, Status, Step, SweepLine, WaitingCounts
 
 NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 AGO = NOW - timedelta(hours=3)
@@ -19,12 +19,12 @@ def due(destination: str = "Billing", **changes: Any) -> DestinationOutlook:
     return one._replace(**changes)
 
 
-def waiting(**changes: Any) -> Waiting:
+def waiting(**changes: Any) -> WaitingCounts:
     """A store in which nothing waits."""
     values: dict[str, Any] = dict.fromkeys(("due", "hour", "day", "week", "later", "looked_at"), 0)
     values |= dict.fromkeys(("oldest_due", "oldest_eligible", "unsettled_since"))
     values |= {"pauses": (), "destinations": (), "held_back": (), "unsettled": 0, "hours": _PLOT}
-    return Waiting(now=NOW, **values | changes)
+    return WaitingCounts(now=NOW, **values | changes)
 
 
 def history(**changes: Any) -> History:

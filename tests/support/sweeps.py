@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.account import SweepReport
 from duesweep.core.policy import Slicing
 from duesweep.stores.base import DriverSession

@@ -17,7 +17,7 @@ from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
 from duesweep.core.policy import BatchSize, Pause
 from duesweep.core.times import Moment
 from duesweep.operations.change import Tally
-from duesweep.operations.errors import ExhaustedMessages
+from duesweep.operations.exhausted import ExhaustedMessages
 from duesweep.operations.replay import ChosenErrors, Replay
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DUE, ENDPOINT, MESSAGE_TYPE, headers_text, message

@@ -95,11 +95,11 @@ def _duesweep(
 
 def all_commands() -> typer.Typer:
     """The application."""
-    from duesweep.cli import demo, errors, messages, upkeep
+    from duesweep.cli import demo, exhausted, messages, upkeep
 
     app = _application(runs.app, demo.app, messages.app, upkeep.app)
     shown = "Show, replay and discard exhausted messages."
-    app.add_typer(errors.app, name="errors", short_help=shown)
+    app.add_typer(exhausted.app, name="errors", short_help=shown)
     for name, (module, shown) in _TOOLS.items():
         app.add_typer(getattr(import_module(module), name), name=name, short_help=shown)
     return app

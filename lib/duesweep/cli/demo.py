@@ -134,7 +134,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     from duesweep.operations.demo.traffic import DESTINATIONS, ENDPOINT, UNKNOWN_QUEUE, stored_now
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.opening import open_spark
-    from duesweep.report.views import errors, messages
+    from duesweep.report.views import exhausted, messages
 
     addresses = [*DESTINATIONS, _ERROR_QUEUE]
     dsn = stored.config.store.dsn.get_secret_value()
@@ -170,7 +170,7 @@ def _show(stored: "Duesweep", traffic: "Traffic") -> bool:
     second = _sweep(one)
     _say(f"   They left the store for the ledger's table `errors` and the queue `{_ERROR_QUEUE}`.")
     _say("   `duesweep errors list` shows them in groups:")
-    print_blocks(errors.groups(one.error_groups()))
+    print_blocks(exhausted.groups(one.error_groups()))
     _say("7. The ledger, four Delta tables:")
     rows = [[name, f"{stored.table(name).num_rows:,}", holds] for name, holds in _TABLES.items()]
     print_blocks([Table([Column("table"), Column("rows", is_number=True), Column("holds")], rows)])

@@ -351,7 +351,8 @@ def act(
     tell: Tell,
 ) -> Changed:
     """Carry the choice out, and settle it into the ledger. If it is empty, nothing is written
-    anywhere. `tell` gets after each batch how many messages are changed by now.
+    anywhere. `work` goes through it in batches, each a transaction of `stores/sql_changes.py`;
+    `tell` gets after each one how many messages are changed by now.
 
     A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
     `work` can rely on its reads there. Raises `ConfigError` if it was chosen for another command or
@@ -365,7 +366,7 @@ def act(
     operators = operators_of(context.store, f"the command `{command}`")
     with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
         session.check()
-        with session.people.undoing() if command.undoes else nullcontext():
+        with session.people.one_at_a_time() if command.undoes else nullcontext():
             seconds = inf if command.undoes else BRIEFLY_SECONDS
             patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
             earlier = settle_first(session, ledger, patience, seconds)

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.config.adapters.roles import (
     Wanted,
     destination_queues,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         doctor as _doctor,
     )
     from duesweep.operations import (
-        errors as _errors,
+        exhausted as _exhausted,
     )
     from duesweep.operations import (
         handover as _handover,
@@ -82,7 +82,7 @@ else:
             return _Method(self._name, function)
 
     _audit, _change, _doctor = _File("audit"), _File("change"), _File("doctor")
-    _errors, _handover, _look = _File("errors"), _File("handover"), _File("look")
+    _exhausted, _handover, _look = _File("exhausted"), _File("handover"), _File("look")
     _messages, _opening, _pauses = _File("messages"), _File("opening"), _File("pauses")
     _replay, _run, _status = _File("replay"), _File("run"), _File("status")
 
@@ -117,9 +117,9 @@ class Duesweep(Endpoint):
     resume = _pauses.resume
     paused = _pauses.paused
 
-    error_groups = _errors.error_groups
-    errors = _errors.errors
-    show_errors = _errors.show_errors
+    error_groups = _exhausted.error_groups
+    errors = _exhausted.errors
+    show_errors = _exhausted.show_errors
     choose_errors = _replay.choose_errors
     replay = _replay.replay
     discard = _replay.discard

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.stop import Stop
 

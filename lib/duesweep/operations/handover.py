@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from duesweep.config.adapters.endpoint import handover_context
+from duesweep.config.adapters.context import handover_context
 from duesweep.core.account import SweepReport
 from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem

@@ -38,7 +38,7 @@ from duesweep.operations.change import (
     settle_earlier,
 )
 from duesweep.operations.endpoint import Endpoint, Stop
-from duesweep.operations.errors import (
+from duesweep.operations.exhausted import (
     Alike,
     ErrorGroup,
     ExhaustedMessages,

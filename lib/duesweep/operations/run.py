@@ -166,8 +166,9 @@ def run_once(
     before: Before = _tell_nobody,
     watch: "Watch | None" = None,
 ) -> Run:
-    """Look, and sweep if there is work, on Spark if that is much or the endpoint has a session.
-    Raises its errors.
+    """Look, and sweep if there is work, on Spark if that is much or the endpoint has a session:
+    `look_at` in look.py, then `sweep_seen`, which calls `sweep` in sweep/sweep.py. Raises their
+    errors.
     """
     began, stop, spark = time.monotonic(), stop or Stop(), endpoint.spark
     is_given = spark is not None and endpoint.context.spark_from is not None

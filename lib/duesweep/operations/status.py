@@ -21,7 +21,7 @@ from duesweep.ledger.base import Among, Asked, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
 from duesweep.operations.endpoint import Endpoint
-from duesweep.operations.errors import ErrorGroup, ExhaustedMessages, grouped
+from duesweep.operations.exhausted import ErrorGroup, ExhaustedMessages, grouped
 from duesweep.operations.look import (
     DestinationOutlook,
     DueMessages,
@@ -141,7 +141,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCounts:
     """The store at `now`, by its clock: `due` messages are due; these numbers come due
     in the next `hour`, `day` and `week`, each counted from now, and `later`. `hours` are the next
     24, from full hours on. `looked_at` of the due messages were looked at, the longest due ones
@@ -184,7 +184,7 @@ class Status(Result):
     """
 
     source: str
-    waiting: Waiting | None
+    waiting: WaitingCounts | None
     history: History | None
     findings: Sequence[Finding] = ()
     problems: Sequence[str] = ()
@@ -267,7 +267,7 @@ def _concerns(found: Status) -> Iterator[Concern]:
             yield Concern(severity, f"{count_text(count, severity)} found by the doctor")
 
 
-def _waiting_concerns(waiting: Waiting, objective: float | None) -> Iterator[Concern]:
+def _waiting_concerns(waiting: WaitingCounts, objective: float | None) -> Iterator[Concern]:
     failing = [one for one in waiting.destinations if one.problem is not None and one.eligible]
     if failing:
         worst = max(failing, key=lambda one: one.eligible)
@@ -353,7 +353,7 @@ def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:
         return None
 
 
-def read_waiting(context: SweepContext) -> Waiting:
+def read_waiting(context: SweepContext) -> WaitingCounts:
     """The waiting messages. Raises `StoreError`, and `ConfigError` if the store cannot show
     messages.
     """
@@ -377,7 +377,7 @@ def read_waiting(context: SweepContext) -> Waiting:
     def between(start: datetime, end: datetime) -> int:
         return sum(count for at, count in zip(ends, counts, strict=True) if start < at <= end)
 
-    return Waiting(
+    return WaitingCounts(
         now=now,
         due=due,
         hour=between(now, now + _HOUR),

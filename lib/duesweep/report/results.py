@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pyarrow as pa
 
 from duesweep.core.result import Listed, Result
-from duesweep.operations import errors as exhausted
+from duesweep.operations import exhausted
 from duesweep.operations.audit import AuditReport
 from duesweep.operations.change import Changed, Chosen, ChosenMessages
 from duesweep.operations.doctor import Diagnosis
@@ -24,7 +24,8 @@ from duesweep.operations.status import Status
 from duesweep.report.document import plain, whole
 from duesweep.report.page import draw
 from duesweep.report.text import Block
-from duesweep.report.views import errors, messages, runs, status, upkeep
+from duesweep.report.views import exhausted as exhausted_views
+from duesweep.report.views import messages, runs, status, upkeep
 
 # The values of other types are as JSON has them.
 _TYPES = {
@@ -67,15 +68,15 @@ _VIEWS: Mapping[type, Callable[[Any], Iterable[Block]]] = {
         *messages.counts(one),
     ],
     Shown: messages.shown,
-    ChosenErrors: lambda one: [*errors.chosen(one), *errors.would_change(one)],
+    ChosenErrors: lambda one: [*exhausted_views.chosen(one), *exhausted_views.would_change(one)],
     ChosenMessages: lambda one: [*messages.chosen_messages(one), *messages.would_change(one)],
     Chosen: lambda one: [*messages.chosen(one), *messages.would_change(one)],
     Changed: messages.changed,
     Resumed: messages.resumed,
     Pauses: messages.pauses,
-    exhausted.GroupListing: errors.groups,
-    exhausted.ErrorListing: errors.errors,
-    exhausted.ShownErrors: errors.shown,
+    exhausted.GroupListing: exhausted_views.groups,
+    exhausted.ErrorListing: exhausted_views.errors,
+    exhausted.ShownErrors: exhausted_views.shown,
     AuditReport: upkeep.audited,
     MaintainReport: upkeep.maintained,
     SetUp: upkeep.set_up,

@@ -43,7 +43,7 @@ class People(Protocol):
     def resume(self, pattern: str) -> bool:
         """End the pause of just this pattern; False without one."""
 
-    def undoing(self) -> AbstractContextManager[None]:
+    def one_at_a_time(self) -> AbstractContextManager[None]:
         """Be the source's only command that `undoes`; waits a short time for another one to end.
         Raises `StoreError` if it does not end.
         """

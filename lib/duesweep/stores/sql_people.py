@@ -109,7 +109,7 @@ class SqlPeople(SqlPart, People):
             return bool(self._session.execute("resume", source=self.source, pattern=pattern))
 
     @contextmanager
-    def undoing(self) -> Iterator[None]:
+    def one_at_a_time(self) -> Iterator[None]:
         name = f"duesweep/undo/{hashed(self.source)}"
         other = f"Another command that restores, replays or discards messages of {self.source}"
         patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)

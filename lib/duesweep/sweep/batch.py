@@ -105,7 +105,7 @@ class Batches:
             held, free = Paused(claim.paused, context.own_name).separate(claim.messages)
             if claim.messages:
                 self._begin_sending()
-            outcomes = self._give_up(self._delivery.deliver_all(free, clock))
+            outcomes = self._charge(self._delivery.deliver_all(free, clock))
             outcomes += staying(held, Why.HELD)
             end = self._end(claim, outcomes)
             if end.account.claimed:
@@ -115,8 +115,8 @@ class Batches:
                 self._queue.commit()
         return end
 
-    def _give_up(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Let faulty messages fail or exhaust, within the sweep's limit. That is asked
+    def _charge(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Let each faulty message fail, or exhaust within the sweep's limit. That is asked
         before any error message is sent.
         """
         faulty = [one for one in outcomes if isinstance(one, Faulty)]

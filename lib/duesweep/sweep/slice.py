@@ -288,7 +288,7 @@ class _Worker:
                 return
             if (seconds := self._destinations.seconds_to_next) is None:
                 return
-            self._wait(seconds)
+            self._wait_for_turn(seconds)
 
     def _room(self, wanted: int) -> int:
         """How many of `wanted` messages the slice may still claim. Messages that are held back,
@@ -332,7 +332,7 @@ class _Worker:
             with self._destinations.giving(turn):
                 self._run(self._batches.careful, [Forwarded(None, turn.claim_keys)])
 
-    def _wait(self, seconds: float) -> None:
+    def _wait_for_turn(self, seconds: float) -> None:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""
         end = self._clock.seconds() + max(seconds, _LEAST_WAIT_SECONDS)
         while end > self._clock.seconds():
@@ -435,10 +435,10 @@ def run_on_sessions(
             _log.warning(
                 "Sweep %s opens new sessions: %s", job.run.sweep_id, make_printable(str(error))
             )
-        _wait(job, breaker.circuit.seconds_to_try)
+        _wait_for_services(job, breaker.circuit.seconds_to_try)
 
 
-def _wait(job: Job, seconds: float) -> None:
+def _wait_for_services(job: Job, seconds: float) -> None:
     """Let so much time pass, or less if the sweep is to stop: the next try is then the last."""
     end = job.context.world.clock.seconds() + seconds
     while (left := end - job.context.world.clock.seconds()) > 0 and not job.is_stopped():

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from duesweep.core.errors import ConfigError
 from duesweep.stores.messages import NewMessage
 from duesweep_testing.contract.stores import steps

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from duesweep.config.adapters.endpoint import store_of
+from duesweep.config.adapters.context import store_of
 from duesweep.core.errors import ConfigError, UnreadableAddressError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID

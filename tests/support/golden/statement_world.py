@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from duesweep import config as configuration
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.message import MESSAGE_ID
 from duesweep_testing.builders import DelayedRow, headers_text
 from duesweep_transport.messages import one_message_at_a_time

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.ledger import ledger as ledgers
 from duesweep.ledger.base import LedgerTables
 from duesweep.ledger.ledger import Ledger

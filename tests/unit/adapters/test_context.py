@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.config import Config, load
-from duesweep.config.adapters.endpoint import ledger_root, store_of, sweep_context
+from duesweep.config.adapters.context import ledger_root, store_of, sweep_context
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import BatchSize, Retry

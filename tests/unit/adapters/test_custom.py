@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from duesweep.config import Config, load
-from duesweep.config.adapters.endpoint import store_of, sweep_context
+from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError

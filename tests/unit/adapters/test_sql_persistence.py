@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duesweep.config import Config, load
-from duesweep.config.adapters.endpoint import store_of, sweep_context
+from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.operations.doctor import examination

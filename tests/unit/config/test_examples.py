@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core.finding import Severity
 from duesweep.operations.doctor import examination
 

@@ -4,8 +4,8 @@ import pytest
 
 from duesweep import config as configuration
 from duesweep.config import Config
-from duesweep.config.adapters import endpoint
-from duesweep.config.adapters.endpoint import sweep_context
+from duesweep.config.adapters import context as made
+from duesweep.config.adapters.context import sweep_context
 from duesweep.core import submit
 from duesweep.core.policy import LedgerWriter
 from duesweep.core.submit import SubmitOptions
@@ -85,7 +85,7 @@ def test_ledger_is_written_by_delta_rs_if_pyspark_is_missing(
     writer: LedgerWriter, monkeypatch: pytest.MonkeyPatch, *, has_pyspark: bool
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop/conf")
-    monkeypatch.setattr(endpoint, "has_pyspark", lambda: has_pyspark)
+    monkeypatch.setattr(made, "has_pyspark", lambda: has_pyspark)
     assert configuration.has_cluster_files()
 
     assert sweep_context(_config()).ledger_writer is writer

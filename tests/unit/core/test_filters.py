@@ -15,7 +15,7 @@ from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.routing import fits_destination, fits_pattern
-from duesweep.operations.errors import Alike, grouped
+from duesweep.operations.exhausted import Alike, grouped
 from duesweep.stores.kinds import (
     FORWARDED_TO,
     destination_like,

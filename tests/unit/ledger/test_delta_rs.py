@@ -33,7 +33,7 @@ from duesweep.ledger.base import (
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import CHANGES, ERRORS, TOMBSTONES, comments, exhausted
-from duesweep.operations.errors import ExhaustedMessages
+from duesweep.operations.exhausted import ExhaustedMessages
 from duesweep.stores.journal import Piece
 from duesweep.stores.tombstone import Tombstones
 from duesweep_testing.builders import DUE, delayed_row, message

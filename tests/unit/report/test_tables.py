@@ -19,7 +19,7 @@ from duesweep.core.quantities import duration_text, size_text, time_text
 from duesweep.report.progress import create_watch
 from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row
-from duesweep.report.views import errors, messages, runs, status, upkeep
+from duesweep.report.views import exhausted, messages, runs, status, upkeep
 
 COLUMNS = (
     Column("destination", rank=2),
@@ -124,12 +124,12 @@ _VALUES = {
         ),
         (messages.DESTINATION_COLUMNS, ["destination", "messages"], ["destination", "messages"]),
         (
-            errors.GROUP_COLUMNS,
+            exhausted.GROUP_COLUMNS,
             ["group", "open", "last (UTC)", "error", "destination", "text"],
             ["group", "open", "last (UTC)", "destination"],
         ),
         (
-            errors.ERROR_COLUMNS,
+            exhausted.ERROR_COLUMNS,
             ["failed (UTC)", "state", "message id"],
             ["state", "message id"],
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duesweep.config import Config
 from duesweep.config.adapters import adapter, connections, named_by
-from duesweep.config.adapters.endpoint import (
+from duesweep.config.adapters.context import (
     check_shared_transaction,
     own_names,
     routes_of,

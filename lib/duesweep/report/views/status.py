@@ -14,9 +14,9 @@ from duesweep.core.quantities import count_text, duration_text, short_time, time
 from duesweep.core.routing import fits_destination
 from duesweep.operations.look import DestinationOutlook
 from duesweep.operations.pauses import ListedPause
-from duesweep.operations.status import History, Status, SweepLine, Waiting
+from duesweep.operations.status import History, Status, SweepLine, WaitingCounts
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Row, Table, Wrapped
-from duesweep.report.views.errors import group_table, short_class
+from duesweep.report.views.exhausted import group_table, short_class
 from duesweep.report.views.messages import pause_table
 from duesweep.report.views.upkeep import finding_row, severity_cell
 
@@ -218,7 +218,7 @@ def _last_sweep(history: History, now: datetime) -> str:
     return f"{time_text(last.start)}, {_ago(last.start, now)} ago: {done}"
 
 
-def _oldest(waiting: Waiting) -> str:
+def _oldest(waiting: WaitingCounts) -> str:
     if waiting.oldest_due is None:
         return "none is due"
     text = f"due for {_ago(waiting.oldest_due, waiting.now)}, since {time_text(waiting.oldest_due)}"
@@ -243,14 +243,14 @@ def _objective(found: Status) -> str:
     return f"{limit}, met by the last {of}"
 
 
-def _ledger(waiting: Waiting) -> str:
+def _ledger(waiting: WaitingCounts) -> str:
     if waiting.unsettled_since is None:
         return "up to date"
     lacking = count_text(waiting.unsettled, "sweep or command")
     return f"lacks {lacking}; the first began at {time_text(waiting.unsettled_since)}"
 
 
-def _due(waiting: Waiting, history: History | None) -> Iterator[Block]:
+def _due(waiting: WaitingCounts, history: History | None) -> Iterator[Block]:
     rows = [
         [
             one.destination or "(cannot be read)",

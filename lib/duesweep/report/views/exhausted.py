@@ -12,7 +12,7 @@ from duesweep.report.views.messages import failed, id_sentence, unknown
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
     from duesweep.operations.change import Changed
-    from duesweep.operations.errors import (
+    from duesweep.operations.exhausted import (
         ErrorGroup,
         ErrorListing,
         Fate,

@@ -24,7 +24,7 @@ from duesweep.core.change import CommandName
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment, parse_moment
-from duesweep.report.views import errors as views
+from duesweep.report.views import exhausted as views
 
 if TYPE_CHECKING:
     from duesweep.operations.change import Changed
