@@ -23,7 +23,7 @@ from support.ledger_reader import piece_of
 _START = datetime(2026, 11, 23, 9, tzinfo=UTC)
 _SOURCE = "o'r{most}d\\e\"rs%"
 # Texts that would become SQL, a value or an escape, if they were not quoted.
-_TEXTS = [
+_KEYS = [
     "a",
     "it's",
     "\\",
@@ -33,10 +33,8 @@ _TEXTS = [
     "$1",
     ":most",
     "x\n-- y",
-    "",
-    "\u2028ü",
-    None,
 ]
+_TEXTS = [*_KEYS, "", "\u2028ü", None]
 # Values of columns, and of all others by their types.
 _SOME: Mapping[str, Sequence[Any]] = {
     "source": [_SOURCE, _SOURCE, _SOURCE, "other"],
@@ -83,9 +81,8 @@ _OF_SOURCE = Among("source", [_SOURCE])
 _LATER = Between("last_failed_at", _START + timedelta(seconds=20_000))
 
 
-def _questions(rng: random.Random) -> Iterator[tuple[str, Asked, dict[str, Any]]]:
+def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]]]:
     """Each question, often with more conditions."""
-    key, other = rng.choice(_TEXTS[:9]), rng.choice(_TEXTS[:9])
     mine: list[Condition] = [_OF_SOURCE]
     known: Asked = dict.fromkeys(SCHEMAS, mine)
 
@@ -94,13 +91,13 @@ def _questions(rng: random.Random) -> Iterator[tuple[str, Asked, dict[str, Any]]
 
     both = ("errors", "changes")
     fate = Among("change", ["replayed", "discarded"])
-    types = Among(ENCLOSED_TYPES, [None, key])
+    types = Among(ENCLOSED_TYPES, [None, *keys])
     for hidden in ("", "discarded"):
         yield "count_errors", of(*both, changes=[fate]), {"hidden": hidden}
         some = of(*both, changes=[fate], errors=[_LATER, types])
         yield "count_errors", some, {"hidden": hidden}
         yield "last_errors", some, {"hidden": hidden, "most": 5}
-    named = of(*both, changes=[fate], errors=[Named([key or "", other or ""])])
+    named = of(*both, changes=[fate], errors=[Named(keys)])
     yield "last_errors", named, {"hidden": "", "most": 100}
     none = of(*both, errors=[Among("destination", [])])
     yield "last_errors", none, {"hidden": "", "most": 100}
@@ -109,12 +106,13 @@ def _questions(rng: random.Random) -> Iterator[tuple[str, Asked, dict[str, Any]]
     yield "count_failing", of("retries"), {}
     for again in (0, 1):
         yield "find_cancelled", of("changes"), {"again": again, "command": ""}
-        yield "find_cancelled", of("changes"), {"again": again, "command": key or "a"}
+        yield "find_cancelled", of("changes"), {"again": again, "command": keys[again]}
     every = ("sweeps", "tombstones", "errors", "changes")
     yield "count_by_sweep", of(*every, changes=[Among("change", ["cancelled"])]), {}
     yield "find_alike", of("tombstones"), {}
-    keys = [Among("message_key", [key, other, None])]
-    yield "count_final_tombstones", of("tombstones", "changes", tombstones=keys, changes=keys), {}
+    some_keys = [Among("message_key", [*keys, None])]
+    of_keys = of("tombstones", "changes", tombstones=some_keys, changes=some_keys)
+    yield "count_final_tombstones", of_keys, {}
     yield "find_doubled_errors", of("errors"), {}
     yield "find_ended", of("sweeps", "changes", changes=[Between("changed_at", _START)]), {}
     yield "last_sweeps", of("sweeps"), {"most": 4}
@@ -132,14 +130,13 @@ def _sorted(rows: Iterator[_Row] | Sequence[_Row]) -> list[list[tuple[str, str]]
 
 
 def test_missing_tables_have_no_rows_for_both_writers(spark: SparkSession, tmp_path: Path) -> None:
-    rng = random.Random(3)
-    rows = _any_rows(rng)
+    rows = _any_rows(random.Random(3))
     for name in ("errors", "sweeps", "tombstones"):
         alone = DeltaRsTables(str(tmp_path / name))
         alone.create(name, {})
         alone.append(name, [piece_of(name, *rows[name])])
 
-    for question, tables, values in _questions(rng):
+    for question, tables, values in _questions(_KEYS):
         first = next(iter(tables))
         if len(tables) > 1:
             alone = DeltaRsTables(str(tmp_path / first))
@@ -152,12 +149,11 @@ def test_missing_tables_have_no_rows_for_both_writers(spark: SparkSession, tmp_p
     assert lost["lost"] == sum(row["exhausted"] or 0 for row in rows["sweeps"])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_both_writers_answer_each_question_alike_whatever_the_values(
     seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    rng = random.Random(seed)
-    rows = _any_rows(rng)
+    rows = _any_rows(random.Random(seed))
     by_delta_rs = DeltaRsTables(str(tmp_path / "ledger"))
     for name, some in rows.items():
         by_delta_rs.create(name, {})
@@ -165,7 +161,7 @@ def test_both_writers_answer_each_question_alike_whatever_the_values(
     by_spark = SparkTables(spark, by_delta_rs.root)
     asked = set()
 
-    for question, tables, values in _questions(rng):
+    for question, tables, values in _questions(_KEYS[seed::2]):
         found = [_sorted(each.ask(question, tables, **values)) for each in (by_delta_rs, by_spark)]
         assert found[0] == found[1], (question, tables, values)
         asked.add(question)
