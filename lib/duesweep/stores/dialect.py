@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.errors import ConfigError
@@ -23,9 +23,6 @@ from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.summary import Lateness
-
-if TYPE_CHECKING:
-    from duesweep.stores.sql_task import SqlTask
 
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 
@@ -217,12 +214,12 @@ class Dialect(ABC):
     to tasks. A session that is typed as any is one of its own.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
-    `task`: the session of a slice.
+    `task`: the class of a slice's session, a `SqlTask`.
     """
 
     statements: ClassVar[str]
     tables: ClassVar[Tables]
-    task: ClassVar[type["SqlTask"]]
+    task: ClassVar[type[Any]]
 
     @abstractmethod
     def connect(self, dsn: str, waits: SessionWaits) -> Session:

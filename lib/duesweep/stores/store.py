@@ -33,7 +33,8 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
         refuse_distributed(self.source, mode)
 
     def open_task(self) -> SqlTask:
-        return self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        task: SqlTask = self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        return task
 
     def open_changes(self) -> SqlChanges:
         return SqlChanges(self.open_task())
