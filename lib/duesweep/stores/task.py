@@ -96,8 +96,10 @@ class TaskSession(Protocol):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # A class that claims in its own way is asked for that, unless it also moves in its own.
-        if "claim" in vars(cls) and "move" not in vars(cls):
+        # A class that claims in its own way, or by another base, is asked for that, unless it also
+        # moves in its own.
+        owner = next(kind for kind in cls.__mro__ if {"claim", "move"} & vars(kind).keys())
+        if "move" not in vars(owner):
             cls.can_move = False
 
     def transaction(self) -> AbstractContextManager[None]:

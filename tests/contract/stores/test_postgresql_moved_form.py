@@ -117,16 +117,30 @@ def test_usual_messages_go_through_the_moved_form_alone(
     assert endpoint.waiting() == []
 
 
+@pytest.mark.parametrize("place", ["its own", "another base", "the class above"])
 def test_session_that_derives_from_ours_and_claims_otherwise_is_never_asked_to_move(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
+    class Noting:
+        def claim(self, run: SweepRun, claim_keys: Sequence[str], *alone: LeftAlone) -> Claim:
+            claimed.extend(claim_keys)
+            return super().claim(run, claim_keys, *alone)  # type: ignore[misc,no-any-return]
+
     class Claiming(PostgreSqlTask):
         def claim(self, run: SweepRun, claim_keys: Sequence[str], *alone: LeftAlone) -> Claim:  # type: ignore[override]
             claimed.extend(claim_keys)
             return super().claim(run, claim_keys, *alone)
 
+    class ByAnotherBase(Noting, PostgreSqlTask):  # type: ignore[misc]
+        pass
+
+    class Below(Claiming):
+        can_move = True
+
+    kinds = {"its own": Claiming, "another base": ByAnotherBase, "the class above": Below}
+
     def open_task(store: SqlStore) -> PostgreSqlTask:
-        return Claiming(connect(store.dsn, store.timeouts.task), store)
+        return kinds[place](connect(store.dsn, store.timeouts.task), store)
 
     claimed: list[str] = []
     endpoint.set_up("Billing")
