@@ -15,9 +15,11 @@ import psycopg
 import pytest
 
 from duesweep.cli import commands
-from duesweep.core.errors import LedgerError
+from duesweep.core.errors import LedgerError, StoreError
 from duesweep.core.message import MESSAGE_ID
 from duesweep.ledger.delta_rs import DeltaRsTables
+from duesweep.stores.store import SqlStore
+from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import headers_text
 from support.commands import Ran
 from support.endpoint import Endpoint
@@ -42,6 +44,23 @@ def command_id(ran: Ran) -> str:
     found = re.search(r"(?:--command |`changes`: )([0-9a-f-]{36})", ran.out)
     assert found is not None
     return found[1]
+
+
+@pytest.mark.usefixtures("due_later")
+def test_store_whose_tasks_know_batches_only_changes_messages_nevertheless(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_task(_: SqlStore) -> TaskSession:
+        opened.append("a user's")
+        raise StoreError("It knows batches only")
+
+    opened: list[str] = []
+    monkeypatch.setattr(SqlStore, "open_task", open_task)
+
+    assert endpoint.run(*BILLING).code == 0
+
+    assert opened == []
+    assert len(endpoint.waiting()) == 1
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,18 @@ class SqlStore(Location, Store):  # type: ignore[override] # it computes `own_qu
         refuse_distributed(self.source, mode)
 
     def open_task(self) -> SqlTask:
-        task: SqlTask = self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
-        return task
+        return self._open_own_task()
 
     def open_changes(self) -> SqlChanges:
-        return SqlChanges(self.open_task())
+        # A subclass may open another task, which knows only the contract of batches.
+        return SqlChanges(self._open_own_task())
 
     def open_driver(self) -> SqlDriver:
         return SqlDriver(self.dialect.connect(self.dsn, self.timeouts.driver), self)
 
     def operators(self) -> Operators:
         return self
+
+    def _open_own_task(self) -> SqlTask:
+        task: SqlTask = self.dialect.task(self.dialect.connect(self.dsn, self.timeouts.task), self)
+        return task
