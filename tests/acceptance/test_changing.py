@@ -52,7 +52,7 @@ def test_store_whose_tasks_know_batches_only_changes_messages_nevertheless(
 ) -> None:
     def open_task(_: SqlStore) -> TaskSession:
         opened.append("a user's")
-        raise StoreError("It knows batches only")
+        raise StoreError("It knows batches only", transient=False)
 
     opened: list[str] = []
     monkeypatch.setattr(SqlStore, "open_task", open_task)
