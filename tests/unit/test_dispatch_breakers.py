@@ -11,7 +11,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits, Retry
 from duesweep.core.world import SettableClock
 from duesweep.stores.task import Claim
-from duesweep.sweep.destinations import Destinations, Staying, Turn
+from duesweep.sweep.destinations import Destinations, KeptMessage, Turn
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory_sessions import MemoryTaskSession
 from support.contract.memory_stores import DueKeyStore
@@ -210,7 +210,7 @@ def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -
 def test_all_destinations_together_wait_no_longer_than_each_may() -> None:
     clock = SettableClock()
     destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), clock)
-    destinations.add(0, [("Shipping", Staying("key", "key", 1))])
+    destinations.add(0, [("Shipping", KeptMessage("key", "key", 1))])
     destinations.fail("Shipping", "locked", took_seconds=0)
     clock.advance(28)
     with destinations.giving(Turn("Shipping", ["key"])):

@@ -179,14 +179,14 @@ def staying(messages: Iterable[Message], why: Why) -> list[Outcome]:
     return [Stays(message, why) for message in messages]
 
 
-def told_apart(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> list[Outcome]:
+def outcomes_of(sent: Sequence[Delivered], refused: Mapping[str, MessageError]) -> list[Outcome]:
     """The outcomes of sent messages, some of which were refused. A refused message that is not due
     yet is not charged: the fault may be gone when it is due.
     """
-    return [_told(one, refused.get(one.message.key)) for one in sent] if refused else [*sent]
+    return [_outcome_of(one, refused.get(one.message.key)) for one in sent] if refused else [*sent]
 
 
-def _told(one: Delivered, error: MessageError | None) -> Outcome:
+def _outcome_of(one: Delivered, error: MessageError | None) -> Outcome:
     if error is None:
         return one
     return Stays(one.message, Why.EARLY) if one.is_deferred else Faulty(one.message, error)

@@ -48,8 +48,8 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How often, and after which time, a failed message is tried again; how many messages a sweep
-    exhausts, at most; and the queue that also gets these. `error_queue` None: it is missing. The
-    fields have the names of [retry], but for `non_retryable`: errors that exhaust at once.
+    exhausts, at most; and the queue that also gets these (None: no error queue is set). The fields
+    have the names of [retry], but for `non_retryable`: errors that exhaust a message at once.
     """
 
     max_attempts: int = 5

@@ -183,8 +183,8 @@ class LedgerCount:
 
 def audit(endpoint: Endpoint) -> AuditReport:
     """Compare store, journal and ledger; differences are in `suspects`. Changes and locks nothing.
-    Raises `ConfigError` if the
-    store cannot be audited, and where its journal belongs to another ledger, or to none.
+    Raises `ConfigError` if the store cannot be audited, or its journal belongs to another ledger or
+    to none.
     """
     context = endpoint.context
     operators = operators_of(context.store, "an audit")

@@ -35,7 +35,7 @@ from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import Claim, Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
-from duesweep.sweep.destinations import Destinations, Staying
+from duesweep.sweep.destinations import Destinations, KeptMessage
 from duesweep.sweep.job import Job
 
 # After this many in a slice the careful form alone is cheaper: an unusual batch is run twice.
@@ -51,8 +51,8 @@ class BatchEnd:
 
     account: Account
     again: Sequence[str] = ()
-    blocked: Sequence[tuple[Address, Staying]] = ()
-    others: Sequence[Staying] = ()
+    blocked: Sequence[tuple[Address, KeptMessage]] = ()
+    others: Sequence[KeptMessage] = ()
 
 
 # Runs a batch. None: it is unusual, so it did nothing.
@@ -200,13 +200,13 @@ class Batches:
                 left=len(stay[Why.LEFT]),
             ),
             [*again, *claim.unread],
-            [(one.destination, self._staying(one)) for one in stay[Why.BLOCKED]],
-            list(map(self._staying, others)),
+            [(one.destination, self._kept(one)) for one in stay[Why.BLOCKED]],
+            list(map(self._kept, others)),
         )
 
-    def _staying(self, message: Message) -> Staying:
+    def _kept(self, message: Message) -> KeptMessage:
         size = 2 * len(message.headers_text) + message.body_bytes
-        return Staying(self._store.claim_key(message), message.key, size)
+        return KeptMessage(self._store.claim_key(message), message.key, size)
 
     def _moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""

@@ -21,8 +21,8 @@ from duesweep.core.message import (
     Outcome,
     Stays,
     Why,
+    outcomes_of,
     staying,
-    told_apart,
 )
 from duesweep.core.policy import CLAIM_SECONDS
 from duesweep.core.world import Clock, StoreClock
@@ -124,7 +124,7 @@ class SliceDelivery:
         except MessageError as error:
             return [Faulty(message, error) for message in due] + staying(early, Why.EARLY)
         queue = str(destination)
-        outcomes = told_apart([Delivered(m, queue) for m in due], refused)
+        outcomes = outcomes_of([Delivered(m, queue) for m in due], refused)
         if early:
             longest = self._queue.longest_delay(destination)
             too_early = [message for message in early if waits[message.key] > longest]
@@ -156,7 +156,7 @@ class SliceDelivery:
             return staying(early, Why.EARLY)
         queue = str(destination)
         sent = [Delivered(m, queue, is_deferred=True) for m in early]
-        return told_apart(sent, refused)
+        return outcomes_of(sent, refused)
 
     def _resolve(self, address: str | None) -> Destination:
         if address in self._missing:
@@ -210,7 +210,7 @@ class SliceDelivery:
         others = [one for one in outcomes if not isinstance(one, Delivered)]
         unknown = [one.message for one in sent if one.message.key in answer.unconfirmed]
         certain = [one for one in sent if one.message.key not in answer.unconfirmed]
-        return [*others, *staying(unknown, Why.RELEASED), *told_apart(certain, answer.refused)]
+        return [*others, *staying(unknown, Why.RELEASED), *outcomes_of(certain, answer.refused)]
 
 
 def _is_answered(one: Outcome) -> bool:

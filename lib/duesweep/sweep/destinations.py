@@ -195,8 +195,8 @@ _CLAIMED_TO_TRY = 100
 _SHOWN_REASONS = 20
 
 
-class Staying(NamedTuple):
-    """A message that has to wait: its claim key, its key, and the size of its headers and
+class KeptMessage(NamedTuple):
+    """A message that stays for this batch: its claim key, its key, and the size of its headers and
     body in bytes.
     """
 
@@ -232,7 +232,7 @@ class Destinations:
         self._try_at = 0.0
         self._reservations = Reservations(rates, clock)
         self._turn: Turn | None = None
-        self._waiting: dict[Address, list[Staying]] = {}
+        self._waiting: dict[Address, list[KeptMessage]] = {}
         self._claimed = 0
         # What claims leave alone: keys of messages by their claim keys, where these are not keys.
         self.left_alone: dict[str, set[str]] = {}
@@ -307,8 +307,8 @@ class Destinations:
     def add(
         self,
         claimed: int,
-        blocked: Sequence[tuple[Address, Staying]] = (),
-        others: Sequence[Staying] = (),
+        blocked: Sequence[tuple[Address, KeptMessage]] = (),
+        others: Sequence[KeptMessage] = (),
     ) -> None:
         """Note a batch that claimed this many messages. Its others have to wait: `blocked` ones
         until their destination may get messages again, each with its destination; `others` for the
@@ -398,7 +398,7 @@ class Destinations:
             if self._reservations.has(address) and self._takes(address)
         }
 
-    def _leave(self, one: Staying) -> None:
+    def _leave(self, one: KeptMessage) -> None:
         if one.claim_key != one.key:
             self.left_alone.setdefault(one.claim_key, set()).add(one.key)
 
