@@ -291,16 +291,19 @@ class MemoryJournal(Journal):
 
     def pieces(self, sweep_id: UUID, *, command: bool) -> Sequence[Piece]:
         """An id is a row's place."""
-        count = len(self._store.changes[sweep_id] if command else self._gone(sweep_id))
+        count = len(self._changes(sweep_id) if command else self._gone(sweep_id))
         return [
             Piece(sweep_id, command, page[0], page[-1], len(page))
             for page in _pages(range(count), _PAGE_ROWS)
         ]
 
     def piece_rows(self, piece: Piece) -> Sequence[Any]:
-        sweep, page = self._store.sweeps[piece.sweep_id], slice(piece.first_id, piece.last_id + 1)
+        sweep = self._store.sweeps.get(piece.sweep_id)
+        page = slice(piece.first_id, piece.last_id + 1)
+        if sweep is None:
+            return ()
         if sweep.command is not None:
-            changes = self._store.changes[piece.sweep_id][page]
+            changes = self._changes(piece.sweep_id)[page]
             return [_change_row(piece.sweep_id, sweep.command, one) for one in changes]
         return [
             _exhausted_row(piece.sweep_id, one, sweep.first_failed_us[one.message_key])
@@ -308,8 +311,12 @@ class MemoryJournal(Journal):
         ]
 
     def _gone(self, sweep_id: UUID) -> list[ExhaustedEntry]:
-        entries = self._store.journal[sweep_id]
+        """Nothing of a sweep that another session has settled by now."""
+        entries = self._store.journal.get(sweep_id, ())
         return [one for one in entries if isinstance(one, ExhaustedEntry)]
+
+    def _changes(self, sweep_id: UUID) -> Sequence[ChangeEntry]:
+        return self._store.changes.get(sweep_id, [])
 
     def retries_rows(self, most: int) -> Iterator[Sequence[Any]]:
         counters = sorted(self._store.attempts.items())
@@ -317,8 +324,8 @@ class MemoryJournal(Journal):
             yield [SimpleNamespace(message_key=key, **one._asdict()) for key, one in page]
 
     def command(self, sweep_id: UUID) -> UnsettledCommand | None:
-        sweep = self._store.sweeps[sweep_id]
-        if sweep.command is None:
+        sweep = self._store.sweeps.get(sweep_id)
+        if sweep is None or sweep.command is None:
             return None
         return UnsettledCommand(sweep.command, sweep.attempts_changed)
 
@@ -554,6 +561,8 @@ def _change_row(sweep_id: UUID, command: Command, entry: ChangeEntry) -> SimpleN
         "changed_at": entry.changed_us,
         "due_before": entry.due_before_us,
         "due_after": entry.due_after_us,
+        # Earlier versions delivered replayed messages themselves.
+        "queue": None,
         "headers": entry.headers_text,
     }
     return SimpleNamespace(**row)

@@ -164,8 +164,8 @@ class MemoryTaskSession(TaskSession):
             self.enlist(partial(self._store.journal[run.sweep_id].append, entry))
 
     def _fence(self, run: SweepRun) -> None:
-        sweep = self._store.sweeps[run.sweep_id]
-        if sweep.closed_at is not None:
+        sweep = self._store.sweeps.get(run.sweep_id)
+        if sweep is None or sweep.closed_at is not None:
             raise SweepClosedError(f"Another process closed sweep {run.sweep_id}")
         sweep.in_flight.add(self)
 
