@@ -40,7 +40,7 @@ from duesweep.core.policy import BatchSize
 from duesweep.core.result import Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import Moment
-from duesweep.core.world import Patience, exact_instant
+from duesweep.core.world import Clock, Patience, exact_instant
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint, Stop
@@ -368,7 +368,8 @@ def act(
         session.check()
         with session.people.one_at_a_time() if command.undoes else nullcontext():
             seconds = inf if command.undoes else BRIEFLY_SECONDS
-            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted)
+            clock = context.world.clock
+            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted, clock)
             earlier = settle_first(session, ledger, patience, seconds)
             if command.undoes:
                 _refuse_unsettled(session, earlier)
@@ -379,7 +380,7 @@ def act(
                 with operators.open_changes() as changing:
                     done.carry_out(work(ledger, changing, run), stop, tell)
                 with living_session(context, session, run, stop=stop) as living:
-                    done.ledger_error = _end(living, ledger, run)
+                    done.ledger_error = _end(living, ledger, run, context.world.clock)
     return Changed.of(chosen, done)
 
 
@@ -411,7 +412,8 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
     """
     with context.store.open_driver() as session:
         session.check()
-        error = settle_first(session, ledger, Patience(_LOCK_SECONDS), inf)
+        patience = Patience(_LOCK_SECONDS, clock=context.world.clock)
+        error = settle_first(session, ledger, patience, inf)
     if error is not None:
         raise error
 
@@ -429,7 +431,7 @@ def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> 
         )
 
 
-def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
+def _end(session: DriverSession, ledger: Ledger, run: SweepRun, clock: Clock) -> str | None:
     """Close and settle the command. Returns why the ledger has not got it, if so."""
     if not session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
         raise SweepClosedError(
@@ -438,7 +440,7 @@ def _end(session: DriverSession, ledger: Ledger, run: SweepRun) -> str | None:
             advice="run the command again for the rest",
         )
     try:
-        settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS))
+        settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS, clock=clock))
     except (LedgerError, ConfigError) as error:
         return str(error)
     return None
