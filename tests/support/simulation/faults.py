@@ -1,0 +1,85 @@
+"""Which fault happens at a step: an error, a lost connection, a frozen or a killed process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from support.simulation.scheduler import Connection, KilledError, Process, Scheduler
+
+
+class Fault(StrEnum):
+    """The faults of a step of a session."""
+
+    ERROR = "error"
+    LOST = "connection lost"
+    FROZEN = "frozen"
+    KILLED = "killed"
+
+
+# A process is frozen for this long, in seconds. Servers end sessions that keep a transaction open
+# for longer than the limit, as duesweep sets it for its batches.
+_FREEZES = (0.5, 5.0, 40.0, 200.0)
+_TRANSACTION_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Faults:
+    """At most `most` faults in a run, one in `rarity` steps. `happened` are the ones until now."""
+
+    seed: object
+    scheduler: Scheduler
+    rarity: int
+    most: int
+    happened: list[str] = field(default_factory=list)
+    is_over: bool = False
+    _chance: Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chance = Random(f"{self.seed}, faults")
+
+    def strike(
+        self,
+        what: str,
+        connection: Connection,
+        error: Callable[[str], Exception],
+        *,
+        kinds: tuple[Fault, ...] = tuple(Fault),
+    ) -> None:
+        """Let a fault happen, or none. Raises `error` of a text, or `KilledError`."""
+        is_struck = self._chance.randrange(self.rarity) == 0
+        kind = self._chance.choice(kinds)
+        seconds = self._chance.choice(_FREEZES)
+        if self.is_over or not is_struck or len(self.happened) >= self.most:
+            return
+        actor = self.scheduler.current
+        self.happened.append(f"{self.scheduler.time:.3f} {actor.name}: {kind} at {what}")
+        match kind:
+            case Fault.ERROR:
+                raise error(f"{what} failed")
+            case Fault.LOST:
+                connection.lose()
+                raise error(f"The connection was lost at {what}")
+            case Fault.FROZEN:
+                self.freeze(actor.process, seconds)
+            case Fault.KILLED:
+                self.scheduler.kill(actor.process)
+                raise KilledError
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """Freeze the current process, as SIGSTOP does. Its connections stay, but for ones that the
+        server ends.
+        """
+        thaws = self.scheduler.time + seconds
+        process.frozen_until = thaws
+        # The server may be restarted in that time, or a firewall forget the connection.
+        is_forgotten = self._chance.random() < 0.3
+        for connection in process.connections:
+            if connection.is_in_transaction or is_forgotten:
+                ends = self.scheduler.time + (1.0 if is_forgotten else _TRANSACTION_SECONDS)
+                self.scheduler.at(ends, lambda lost=connection: self._end_if_frozen(lost, thaws))
+        self.scheduler.step("is frozen")
+
+    def _end_if_frozen(self, connection: Connection, thaws: float) -> None:
+        if connection.process.frozen_until == thaws > self.scheduler.time:
+            connection.lose()
