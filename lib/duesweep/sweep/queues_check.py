@@ -8,9 +8,8 @@ has another of the queues. If it has no other, a person must state their destina
 example with a route.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from duesweep.core.errors import ConfigError, MessageError, StoreError, UnreadableAddressError
 from duesweep.queues.base import Queue, QueueSession
@@ -18,16 +17,6 @@ from duesweep.stores.due import Due, Horizon
 from duesweep.sweep.job import SweepContext
 
 _SHOWN = 3
-
-
-@dataclass(slots=True)
-class _Connection:
-    """One connection. `missing`: for each destination without a queue, where it leads.
-    `may_deliver`: a destination leads to a queue, or that cannot be known now.
-    """
-
-    missing: dict[str, str] = field(default_factory=dict)
-    may_deliver: bool = False
 
 
 def refuse_missing_queues(context: SweepContext, due: Due, horizon: Horizon | None) -> None:
@@ -43,10 +32,8 @@ def refuse_missing_queues(context: SweepContext, due: Due, horizon: Horizon | No
     with context.store.open_task() as task, context.queue.open(task) as queue:
         found = _find_connections_without_queues(context.queue, queue, asked)
         if found and horizon is not None:
-            everywhere = [*asked, *due.destinations(None)]
-            stored = _find_connections_without_queues(
-                context.queue, queue, list(dict.fromkeys(everywhere))
-            )
+            everywhere = dict.fromkeys([*asked, *due.destinations(None)])
+            stored = _find_connections_without_queues(context.queue, queue, everywhere)
             found = {name: found[name] for name in sorted(found) if name in stored}
     if found:
         raise _make_error(found)
@@ -70,63 +57,51 @@ def find_missing_queues(context: SweepContext, destinations: Iterable[str]) -> d
 
 
 def _find_connections_without_queues(
-    queue: Queue, session: QueueSession, destinations: Sequence[str]
-) -> dict[str, dict[str, str]]:
+    queue: Queue, session: QueueSession, destinations: Iterable[str]
+) -> Mapping[str, Sequence[str]]:
     """The connections that have a queue for none of the destinations: by connection, where each
     destination leads. If no destination leads to any connection, the name is empty.
     """
-    connections: dict[str, _Connection] = {}
-    unrouted: dict[str, str] = {}
+    missing: dict[str, list[str]] = {}
+    unrouted: list[str] = []
+    # A destination leads to a queue there, or that cannot be known now.
+    may_deliver: set[str] = set()
     for address in destinations:
+        name = None
         try:
-            name, target = queue.route(address)
+            routed, target = queue.route(address)
+            name = routed or "default"
+            missing.setdefault(name, [])
+            if name not in may_deliver:
+                session.resolve(address)
+                may_deliver.add(name)
         except UnreadableAddressError:
             # The message is at fault, not a setting.
             continue
         except MessageError as error:
-            unrouted[address] = str(error)
-            continue
-        connection = connections.setdefault(name or "default", _Connection())
-        if not connection.may_deliver:
-            _look_for_queue(session, address, target, connection)
-    if unrouted and not connections:
+            if name is None:
+                unrouted.append(address)
+            else:
+                missing[name].append(f"{address} goes to {target} ({error})")
+        except StoreError:
+            # Out of reach, or this role has no right: the sweep reports it, and charges no message.
+            may_deliver.add(str(name))
+    if unrouted and not missing:
         return {"": unrouted}
     # If all addresses that lead to a connection are unreadable, no queue is missing.
-    return {
-        name: one.missing
-        for name, one in connections.items()
-        if one.missing and not one.may_deliver
-    }
+    return {name: texts for name, texts in missing.items() if texts and name not in may_deliver}
 
 
-def _look_for_queue(
-    session: QueueSession, address: str, target: str, connection: _Connection
-) -> None:
-    try:
-        session.resolve(address)
-    except UnreadableAddressError:
-        # The message is at fault, not a setting.
-        return
-    except MessageError as error:
-        connection.missing[address] = f"{address} goes to {target} ({error})"
-    except StoreError:
-        # Out of reach, or this role has no right: the sweep reports it, and charges no message.
-        connection.may_deliver = True
-    else:
-        connection.may_deliver = True
-
-
-def _make_error(found: dict[str, dict[str, str]]) -> ConfigError:
+def _make_error(found: Mapping[str, Sequence[str]]) -> ConfigError:
     if "" in found:
         return ConfigError(
             "No [[route]] takes any of the messages' destinations: "
-            f"{_join_first(list(found['']))}. Nothing was claimed",
+            f"{_join_first(found[''])}. Nothing was claimed",
             advice="add a [[route]] that takes them",
         )
     told = [
-        f"queues.{name} has none of the queues that its messages go to: "
-        f"{_join_first(list(missing.values()))}"
-        for name, missing in sorted(found.items())
+        f"queues.{name} has none of the queues that its messages go to: {_join_first(texts)}"
+        for name, texts in sorted(found.items())
     ]
     sections = " and ".join(f"[queues.{name}]" for name in sorted(found))
     return ConfigError(
