@@ -10,14 +10,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
+from duesweep.core.finding import Check, Finding, refuse
 from duesweep.core.headers import set_forward_destination, write_json
 from duesweep.core.message import OutgoingMessage, ReceivedMessage
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.times import Parts, split_duration
-from duesweep.drivers.statements import FoundTable, HiddenRows, Session
+from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE, Addresses
-from duesweep.stores.dialect import Dialect, Location
+from duesweep.stores.dialect import Dialect, Location, WantedTable
 
 PURGE_BATCH_SIZE = 1_000
 PEEK_BATCH_SIZE = 100
@@ -44,7 +45,7 @@ class QueueStatements:
 
     send: str = "send"
     receive: str = "receive"
-    hidden: HiddenRows | None = None
+    hidden: Finding | None = None
 
 
 class TransportSession:
@@ -95,7 +96,8 @@ class TransportSession:
 
     def find(self, table: Destination) -> FoundTable | None:
         """The table; None if it is missing."""
-        return self._dialect.tables.find(self._connection, {table: ("SELECT",)}).get(table)
+        wanted = WantedTable(table, rights=("SELECT",))
+        return self._dialect.tables.find(self._connection, [wanted]).get(table)
 
     def statements_for(self, columns: set[str]) -> QueueStatements:
         """The statements for a queue table with these columns. Tables of older versions have a
@@ -247,8 +249,7 @@ class QueueTable:
     def _visible_statements(self) -> QueueStatements:
         statements = self._own_statements()
         if statements.hidden is not None:
-            problem = statements.hidden.problem
-            raise ConfigError(problem.text, advice=problem.advice)
+            refuse([statements.hidden])
         return statements
 
     def _own_statements(self) -> QueueStatements:
@@ -265,7 +266,9 @@ class QueueTable:
                     f"{self.destination} is not a queue table: it lacks {', '.join(sorted(absent))}"
                 )
             statements = self._session.statements_for(columns)
-            self._known[self.destination] = replace(statements, hidden=found.hidden)
+            self._known[self.destination] = replace(
+                statements, hidden=found.fault_by(Check.ROW_SECURITY)
+            )
         return self._known[self.destination]
 
     def _append(

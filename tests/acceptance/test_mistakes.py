@@ -284,7 +284,7 @@ def test_doctor_without_java_reports_all_that_needs_none(endpoint: Endpoint[Any]
     assert {check for check, severity in findings.items() if severity == "warning"} == {
         "spark-start"
     }
-    assert {"server-reachable", "table-exists", "sweep-start", "ledger"} <= findings.keys()
+    assert {"server-reachable", "table-rights", "sweep-start", "ledger"} <= findings.keys()
     assert "executor-drivers" not in findings
     ignored = run_on_shell("doctor", "--config", file, "--ignore", "spark-start", **WITHOUT_JAVA)
     assert ignored.code == 0

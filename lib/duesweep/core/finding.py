@@ -1,11 +1,10 @@
-"""Findings: the result of a check for one thing. The doctor shows all; a sweep is refused by the
-first that stops it.
+"""Findings: the results of checks, each about one thing. The doctor shows all; a sweep is refused
+by the first that stops it. Things without a fault need no finding.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from enum import StrEnum
 
 from duesweep.core.errors import (
@@ -16,16 +15,12 @@ from duesweep.core.errors import (
     Problem,
     capitalized,
 )
-from duesweep.core.world import World
 
 NOT_SET_UP = "The command `setup` has not run"
 # What findings on Spark are about.
 SESSION = "the Spark session"
-_READINGS = 3
 # How many tables a notice names.
 _SHOWN = 3
-# No message is early or late by this machine's clock: it is only for logs and fault headers.
-_SKEW = timedelta(seconds=5)
 
 
 class Severity(StrEnum):
@@ -51,8 +46,6 @@ class Check(StrEnum):
     TEXT_ENCODING = "text-encoding"
     CLOCK_SKEW = "clock-skew"
     POOLER = "pooler"
-    SESSION_TIME_OUTS = "session-time-outs"
-    SERVER_TIME_ZONE = "server-time-zone"
     WRITER_TIME_ZONE = "writer-time-zone"
     READ_COMMITTED_SNAPSHOT = "read-committed-snapshot"
     SETUP = "setup"
@@ -67,13 +60,11 @@ class Check(StrEnum):
     HEADERS_UNICODE = "headers-unicode"
     SEQ_HEADROOM = "seq-headroom"
     FEATURE_FLAGS = "feature-flags"
-    BROKER_ALARMS = "broker-alarms"
     MANAGEMENT_API = "management-api"
     LADDER_EXCHANGE = "ladder-exchange"
     LADDER_QUEUE = "ladder-queue"
     LADDER_POLICY = "ladder-policy"
     LADDER_BINDING = "ladder-binding"
-    LADDER_WAITING = "ladder-waiting"
     DELIVERY_BINDING = "delivery-binding"
     FIRST_LADDER = "first-ladder"
     STORE_NOTICES = "store-notices"
@@ -82,19 +73,15 @@ class Check(StrEnum):
     SPARK_JDBC = "spark-jdbc"
     SPARK_SPECULATION = "spark-speculation"
     SPARK_TASK_RETRIES = "spark-task-retries"
-    SPARK_TIME_ZONE = "spark-time-zone"
-    JVM_TIME_ZONE = "jvm-time-zone"
     EXECUTOR_DRIVERS = "executor-drivers"
-    EXECUTOR_VERSIONS = "executor-versions"
     LEDGER = "ledger"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`about` is a setting, a table or a host; `advice` says what to do, None if nothing.
-    `statements` are the SQL statements that do it, if statements can, and `setting` names their
-    database. `refusal`: why a sweep does not start that finds this; None: it starts. `only_reads`:
-    the rights on a table that this user has or lacks are a reader's.
+    """`about` is a setting, a table or a host. `advice` says what to do, None if nothing: if there
+    are `statements`, to run them in the database that `setting` names. `stops`: a sweep that finds
+    this does not start. `only_reads`: this user lacks all rights on a table but a reader's.
     """
 
     check: Check
@@ -104,40 +91,65 @@ class Finding:
     advice: str | None = None
     statements: Sequence[str] = ()
     setting: str | None = None
-    refusal: Problem | None = field(default=None, repr=False)
+    stops: bool = field(default=False, repr=False)
     only_reads: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.statements and self.advice is None:
+            object.__setattr__(self, "advice", f"run {'; '.join(self.statements)}")
+
+    @property
+    def problem(self) -> Problem:
+        """The same as a sweep says it, which names the subject."""
+        is_named = self.about in self.found
+        return Problem(self.found if is_named else f"{self.about}: {self.found}", self.advice)
 
 
 def ok(check: Check, about: str, found: str) -> Finding:
-    """A check that found nothing wrong."""
+    """A thing that is well, with a fact that tells people more than that."""
     return Finding(check, Severity.OK, about, found)
 
 
+def skipped(check: Check, about: str, reason: str) -> Finding:
+    """A check that was not made."""
+    return Finding(check, Severity.SKIPPED, about, reason)
+
+
 def warning(
-    check: Check, about: str, found: str, advice: str, *, statements: Sequence[str] = ()
+    check: Check,
+    about: str,
+    found: str,
+    advice: str | None = None,
+    *,
+    statements: Sequence[str] = (),
 ) -> Finding:
     """Sweeps work, but they are slow, restricted or at risk."""
     return Finding(check, Severity.WARNING, about, found, advice, statements)
 
 
-def fault(check: Check, about: str, found: str, advice: str) -> Finding:
+def fault(
+    check: Check,
+    about: str,
+    found: str,
+    advice: str | None = None,
+    *,
+    statements: Sequence[str] = (),
+    stops: bool = False,
+) -> Finding:
     """Sweeps, or some of their messages, fail."""
-    return Finding(check, Severity.FAULT, about, found, advice)
+    return Finding(check, Severity.FAULT, about, found, advice, statements, stops=stops)
 
 
 def fault_of(
-    check: Check, about: str, problem: Problem, otherwise: str = "Correct the named setting"
+    check: Check,
+    about: str,
+    problem: Problem,
+    otherwise: str = "correct the named setting",
+    *,
+    stops: bool = False,
 ) -> Finding:
     """The fault that an error or a notice reports; `otherwise` is the advice if it has none."""
-    return fault(check, about, problem.text, capitalized(problem.advice or otherwise))
-
-
-def stop(check: Check, about: str, refusal: Problem, *, found: str | None = None) -> Finding:
-    """The fault that stops a sweep; `found` if the doctor says more than the refusal."""
-    advice = capitalized(refusal.advice or "correct the named setting")
-    return Finding(
-        check, Severity.FAULT, about, found or refusal.text, advice=advice, refusal=refusal
-    )
+    return fault(check, about, problem.text, problem.advice or otherwise, stops=stops)
 
 
 def refuse(findings: Iterable[Finding]) -> None:
@@ -145,13 +157,8 @@ def refuse(findings: Iterable[Finding]) -> None:
     made.
     """
     for finding in findings:
-        if finding.refusal is not None:
-            raise ConfigError.of([finding.refusal])
-
-
-def skipped(check: Check, about: str, reason: str) -> Finding:
-    """A check that was not made."""
-    return Finding(check, Severity.SKIPPED, about, reason)
+        if finding.stops:
+            raise ConfigError.of([finding.problem])
 
 
 def is_to_mend(finding: Finding) -> bool:
@@ -164,10 +171,10 @@ def notices(findings: Iterable[Finding]) -> Iterator[Problem]:
     all tables with the same.
     """
     tables: dict[str, list[str]] = {}
-    advice: dict[str, str] = {}
+    advice: dict[str, str | None] = {}
     for each in filter(is_to_mend, findings):
         tables.setdefault(each.found, []).append(each.about)
-        advice.setdefault(each.found, f"run {each.advice}")
+        advice.setdefault(each.found, each.advice)
     for found, names in tables.items():
         more = len(names) - _SHOWN
         shown = ", ".join(names[:_SHOWN]) + (f" and {more} more tables" if more > 0 else "")
@@ -185,9 +192,12 @@ def for_readers(findings: Sequence[Finding]) -> Sequence[Finding]:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Faults, warnings, then the rest; each in the order of the checks."""
+    """The findings for people, with their advice as a sentence: faults, warnings, then the rest;
+    each in the order of the checks.
+    """
     order = list(Severity)
-    return sorted(findings, key=lambda finding: order.index(finding.severity))
+    told = [replace(one, advice=one.advice and capitalized(one.advice)) for one in findings]
+    return sorted(told, key=lambda finding: order.index(finding.severity))
 
 
 def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding]:
@@ -208,72 +218,15 @@ def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """The server's clock, and this machine's before and after the question. All have a zone."""
-
-    server: datetime
-    before: datetime
-    after: datetime
-
-    @property
-    def round_trip(self) -> timedelta:
-        return self.after - self.before
-
-    @property
-    def skew(self) -> timedelta:
-        """How far the server is ahead, if it answered in the middle of the round trip."""
-        return self.server - (self.before + self.round_trip / 2)
-
-
-def reachable(setting: str, readings: Sequence[ClockReading]) -> Finding:
-    """The server answers."""
-    took = min(reading.round_trip for reading in readings) / timedelta(milliseconds=1)
-    text = f"The server answers within {max(took, 0.1):.1f} ms"
-    return ok(Check.SERVER_REACHABLE, setting, text)
-
-
 def unreachable(setting: str, error: DuesweepError) -> Finding:
     """The server does not answer, or breaks off; or there is no ODBC driver to ask it with, or a
     pooler that no session can be opened through.
     """
     if isinstance(error, OdbcDriverError):
-        advice = capitalized(error.advice or "install it")
-        return fault(Check.DRIVER_IMPORT, setting, error.text, advice)
+        return fault(Check.DRIVER_IMPORT, setting, error.text, error.advice or "install it")
+    check = Check.POOLER if isinstance(error, PoolerError) else Check.SERVER_REACHABLE
     advice = error.advice or (
         "check that the server runs, that this machine and every executor can connect to it, and "
         f"that {setting} is right"
     )
-    return fault(
-        Check.POOLER if isinstance(error, PoolerError) else Check.SERVER_REACHABLE,
-        setting,
-        error.text,
-        f"{capitalized(advice)}; checks that depend on it were not made",
-    )
-
-
-def clock_skew(setting: str, readings: Sequence[ClockReading]) -> Finding:
-    """The difference of the clocks, as exactly as the round trip allows."""
-    best = min(readings, key=lambda reading: reading.round_trip)
-    seconds = best.skew / timedelta(seconds=1)
-    if abs(best.skew) - best.round_trip / 2 <= _SKEW:
-        text = f"This machine's clock and the server's differ by {abs(seconds):.1f} s"
-        return ok(Check.CLOCK_SKEW, setting, text)
-    where = "ahead of" if seconds > 0 else "behind"
-    return warning(
-        Check.CLOCK_SKEW,
-        setting,
-        f"The server's clock is {abs(seconds):,.1f} s {where} this machine's. Only the server's "
-        "decides which messages are due, but times in logs and error queues are wrong by as much",
-        "Synchronise both machines by NTP",
-    )
-
-
-def read_clock(server_time: Callable[[], datetime]) -> Sequence[ClockReading]:
-    """Ask for the server's time a few times; the fastest answer is the most exact."""
-    readings, clock = [], World().clock
-    for _ in range(_READINGS):
-        before = clock.now()
-        server = server_time()
-        readings.append(ClockReading(server, before, clock.now()))
-    return readings
+    return fault(check, setting, error.text, f"{advice}; checks that depend on it were not made")

@@ -20,14 +20,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial, wraps
 from importlib.resources import files
 from textwrap import dedent
-from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
-from duesweep.core.errors import Problem, TransactionLostError
+from duesweep.core.errors import TransactionLostError
+from duesweep.core.finding import Check, Finding
 from duesweep.core.policy import SessionWaits
 from duesweep.core.world import Clock
 
@@ -238,42 +239,21 @@ Columns = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """`columns` are names to types. `missing_rights`: the rights that were asked about and that
-    this user lacks; `grants` are the statements that grant them. `indexed` are the first columns of
-    its indexes, `indexed_in_part` of indexes that leave rows out. `mark` says the format of
-    duesweep's own tables. `is_unlogged`: a crash of the server empties the table. `has_rules`:
-    rules or policies could change an INSERT. `hidden`: how row-level security hides rows from this
-    user, or refuses some; None: it does not. `has_key`: rows are unique by an index.
-    `unidentified`: the part of it that is published for replication without an identity, which
-    stops changes. `hooks`: triggers and rules that could drop rows.
+    """`columns` are names to types. `mark` says the format of duesweep's own tables. `has_rules`:
+    rules or policies could change an INSERT. `hooks`: triggers and rules that could drop rows.
+    `faults`: findings on it by the server's catalog.
     """
 
     is_table: bool
     columns: Mapping[str, str]
-    missing_rights: Sequence[str] = ()
-    grants: Sequence[str] = ()
-    indexed: frozenset[str] = field(default_factory=frozenset)
-    indexed_in_part: frozenset[str] = field(default_factory=frozenset)
     mark: str | None = None
-    is_unlogged: bool = False
     has_rules: bool = False
-    hidden: "HiddenRows | None" = None
-    has_key: bool = True
-    has_primary_key: bool = True
-    unidentified: str | None = None
     hooks: Sequence[str] = ()
+    faults: Sequence[Finding] = ()
 
-
-class HiddenRows(NamedTuple):
-    """The effect of a table's row-level security, and statements of which any one ends that."""
-
-    text: str
-    statements: Sequence[str]
-
-    @property
-    def problem(self) -> Problem:
-        """The same for people."""
-        return Problem(self.text, f"run {', or '.join(self.statements)}")
+    def fault_by(self, check: Check) -> Finding | None:
+        """The finding of this check, if there is one."""
+        return next((each for each in self.faults if each.check is check), None)
 
 
 def wait_seconds(lost: int, rng: random.Random) -> float:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
@@ -19,7 +20,7 @@ from duesweep.config.adapters.roles import (
     waiting_destinations,
 )
 from duesweep.core import logs
-from duesweep.core.errors import DuesweepError, ExitCode, MessageError, Problem, capitalized
+from duesweep.core.errors import DuesweepError, ExitCode, MessageError
 from duesweep.core.finding import (
     NOT_SET_UP,
     SESSION,
@@ -36,7 +37,7 @@ from duesweep.core.finding import (
     without,
     worst_first,
 )
-from duesweep.core.policy import LedgerWriter, Pause
+from duesweep.core.policy import LedgerWriter
 from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result
 from duesweep.ledger.base import probe_writable
@@ -45,17 +46,19 @@ from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import always_needs_spark, open_spark
 from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.journal import Journal
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.settle import find_older_copy, require_own
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The doctor reads this many messages, and checks this many of their destinations.
 _MESSAGES, _MOST = 1_000, 50
 _STORE = "store.dsn"
 _START = "the sweep"
 _AS_SWEEPS_RUN = (
-    "Run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
+    "run the doctor as sweeps are run, by spark-submit.sh, spark-submit or on Databricks; with "
     "--no-spark it leaves Spark out"
 )
 # A planned pause that is longer says until when.
@@ -104,78 +107,57 @@ def doctor(
     an unknown name among the `ignored` checks.
     """
     without([], ignored)
-    findings, error = _examine_all(endpoint.config, with_spark=with_spark)
-    is_accepted = Check.SPARK_START in ignored
-    name = endpoint.config.store.endpoint
-    return Diagnosis.of(name, without(findings, ignored), None if is_accepted else error)
-
-
-def _examine_all(
-    config: Config, *, with_spark: bool
-) -> tuple[Sequence[Finding], DuesweepError | None]:
-    examined: Examination | None = None
-    findings: list[Finding] = []
-    unknown: str | None = None
+    findings, needs, context, unknown = list[Finding](), Needs(["duesweep", "pyarrow"]), None, None
     try:
-        examined = examination(config)
+        examined = examination(endpoint.config)
     except ImportError as error:
         text = f"A database driver cannot be loaded: {error}"
-        advice = "Install the library that the error names"
+        advice = "install the library that the error names"
         findings.append(fault(Check.DRIVER_IMPORT, "this machine", text, advice))
-    if examined is not None:
-        services, unknown = examine_services(examined)
-        findings += services
-    if not with_spark:
-        reason = "--no-spark: Spark and its executors were not checked"
-        start = skipped(Check.SPARK_START, SESSION, reason)
-        return [*findings, start, *_ledger_without_spark(examined, unknown)], None
-    more, failure = _examine_spark(examined, unknown)
-    return [*findings, *more], failure
-
-
-def _ledger_without_spark(examined: Examination | None, unknown: str | None) -> Iterator[Finding]:
-    if examined is None:
-        return
-    context, root = examined.context, examined.context.ledger_root
-    if resolve_writer(context.ledger_writer, root) is LedgerWriter.DELTA_RS:
-        yield ledger_finding(context.open_ledger(), context.store, unknown)
     else:
-        yield skipped(Check.LEDGER, root, "Spark is its writer, and was not started")
+        needs, context = examined.needs, examined.context
+        findings, unknown = examine_services(examined)
+    spark, more, failure = _examine_spark(context, needs, is_wanted=with_spark)
+    findings += more
+    if context is not None:
+        logs.step("checks the ledger")
+        root = context.ledger_root
+        if spark is None and resolve_writer(context.ledger_writer, root) is LedgerWriter.SPARK:
+            why = "Spark is its writer, and was not started"
+            findings.append(skipped(Check.LEDGER, root, why))
+        else:
+            findings.append(ledger_finding(context.open_ledger(spark), context.store, unknown))
+    error_of_spark = None if Check.SPARK_START in ignored else failure
+    name = endpoint.config.store.endpoint
+    return Diagnosis.of(name, without(findings, ignored), error_of_spark)
 
 
 def _examine_spark(
-    examined: Examination | None, unknown: str | None
-) -> tuple[Sequence[Finding], DuesweepError | None]:
-    context = None if examined is None else examined.context
+    context: SweepContext | None, needs: Needs, *, is_wanted: bool
+) -> "tuple[SparkSession | None, Iterable[Finding], DuesweepError | None]":
+    """The session if there is one, findings on it, and the error if no sweep starts without it."""
     is_needed = context is None or always_needs_spark(context)
-    if context is not None and context.spark_from is None and not is_needed:
-        unused = skipped(Check.SPARK_START, SESSION, 'sweep.engine is "process": no sweep needs it')
-        return [unused, *_ledger_without_spark(examined, unknown)], None
+    why = None if is_wanted else "--no-spark: Spark and its executors were not checked"
+    if is_wanted and context is not None and context.spark_from is None and not is_needed:
+        why = 'sweep.engine is "process": no sweep needs it'
+    if why is not None:
+        return None, [skipped(Check.SPARK_START, SESSION, why)], None
     try:
         spark = open_spark()
     except DuesweepError as error:
-        found = [_no_spark(error.problem, is_needed=is_needed)]
-        found += _ledger_without_spark(examined, unknown)
-        return found, error if is_needed else None
+        if is_needed:
+            found = fault_of(Check.SPARK_START, SESSION, error.problem, _AS_SWEEPS_RUN)
+            return None, [found], error
+        text = f"Large sweeps run in process, without Spark: {error.text}"
+        if not has_pyspark():
+            # Who has not installed it does without it.
+            return None, [skipped(Check.SPARK_START, SESSION, text)], None
+        advice = error.advice or _AS_SWEEPS_RUN
+        return None, [warning(Check.SPARK_START, SESSION, text, advice)], None
     from duesweep.operations.doctor_spark import spark_findings  # noqa: PLC0415 - loads Spark
 
     logs.step("checks Spark and its executors")
-    needs = examined.needs if examined else Needs(["duesweep", "pyarrow"])
-    findings = [*spark_findings(spark, needs, None if context is None else context.store)]
-    if context is not None:
-        logs.step("checks the ledger")
-        findings.append(ledger_finding(context.open_ledger(spark), context.store, unknown))
-    return findings, None
-
-
-def _no_spark(why: Problem, *, is_needed: bool) -> Finding:
-    """There is no session. Who has not installed Spark does without it."""
-    if is_needed:
-        return fault_of(Check.SPARK_START, SESSION, why, _AS_SWEEPS_RUN)
-    text = f"Large sweeps run in process, without Spark: {why.text}"
-    if not has_pyspark():
-        return skipped(Check.SPARK_START, SESSION, text)
-    return warning(Check.SPARK_START, SESSION, text, capitalized(why.advice or _AS_SWEEPS_RUN))
+    return spark, spark_findings(spark, needs, None if context is None else context.store), None
 
 
 def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding:
@@ -189,7 +171,7 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
         identity.refuse_stray()
         if identity.beyond:
             text = f"The ledger has {' and '.join(identity.beyond)}, which delta-rs cannot read"
-            advice = 'Set ledger.writer = "spark", with which all commands read it'
+            advice = 'set ledger.writer = "spark", with which all commands read it'
             return fault(check, root, text, advice)
         found = identity.ledger_id
         there = f"There is {'no ledger yet' if found is None else f'ledger {found}'}"
@@ -200,7 +182,7 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
             bound = require_own(session.binding, ledger, identity)
             older = find_older_copy(session, ledger, identity)
     except DuesweepError as error:
-        advice = "Check ledger.root, and who may read and write it"
+        advice = "check ledger.root, and who may read and write it"
         return fault_of(check, root, error.problem, advice)
     if older is not None:
         return fault_of(check, root, older)
@@ -209,47 +191,39 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
     return ok(check, root, f"Ledger {bound}, which the journal belongs to")
 
 
-def examine_services(examined: Examination) -> tuple[Sequence[Finding], str | None]:
+def examine_services(examined: Examination) -> tuple[list[Finding], str | None]:
     """Findings on services, routes and the store; and why the journal cannot be read, None if it
     can.
     """
-    findings, ledger = [*examined.routes], list(_ledger_folder(examined.context.ledger_root))
+    context, findings = examined.context, [*examined.routes]
     for service in examined.services:
         logs.step(f"checks {service.setting}")
-        findings += _examine(service)
-    if any(f.check in _OUT_OF_REACH and _is_bad(f, _STORE) for f in findings):
+        try:
+            findings += [replace(each, setting=service.setting) for each in service.findings()]
+        except DuesweepError as error:
+            findings.append(unreachable(service.setting, error))
+    faults = [each for each in findings if each.severity == Severity.FAULT]
+    try:
+        probe_writable(context.ledger_root)
+    except DuesweepError as error:
+        advice = "free or repair the storage"
+        findings.append(fault_of(Check.LEDGER, context.ledger_root, error.problem, advice))
+    if any(each.check in _OUT_OF_REACH and each.about == _STORE for each in faults):
         reason = "The store cannot be reached"
-        start = skipped(Check.SWEEP_START, _START, reason)
-        return [*findings, start, *ledger], reason
+        return [*findings, skipped(Check.SWEEP_START, _START, reason)], reason
     logs.step("repeats the checks at the start of a sweep")
-    more, unknown = _examine_start(examined.context, is_explained=any(map(_is_bad, findings)))
-    if any(f.check == Check.SETUP and _is_bad(f) for f in findings):
-        unknown = NOT_SET_UP
-    return [*findings, *more, *ledger], unknown
+    more, unknown = _try_start(context, is_explained=bool(faults))
+    is_set_up = not any(each.check == Check.SETUP for each in faults)
+    return [*findings, *more], unknown if is_set_up else NOT_SET_UP
 
 
-def _ledger_folder(root: str) -> Iterator[Finding]:
-    try:
-        probe_writable(root)
-    except DuesweepError as error:
-        yield fault_of(Check.LEDGER, root, error.problem, "Free or repair the storage")
-
-
-def _examine(service: Service) -> Sequence[Finding]:
-    try:
-        return [replace(finding, setting=service.setting) for finding in service.findings()]
-    except DuesweepError as error:
-        return [unreachable(service.setting, error)]
-
-
-def _examine_start(
+def _try_start(
     context: SweepContext, *, is_explained: bool
-) -> tuple[list[Finding], str | None]:
+) -> tuple[Sequence[Finding], str | None]:
     """The checks of a sweep before it starts. If it would not start, and no other finding explains
-    that, the reason is a fault of its own.
+    that, the reason is a fault of its own. Also why the journal cannot be read, None if it can.
     """
-    findings: list[Finding] = []
-    unknown: str | None = "The journal cannot be read"
+    findings, unknown = list[Finding](), "The journal cannot be read"
     try:
         with context.store.open_driver() as session:
             session.check()
@@ -257,63 +231,47 @@ def _examine_start(
             session.due.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
             findings += _notices(context.store.source, session)
             session.binding.ledger()
-            unknown = None
-            findings += _unsettled(context.ledger_root, session.journal)
+            unknown = ""
+            findings += _unsettled(context.ledger_root, session)
             context.queue.check(context.retry.error_queue)
             # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session.due, None)
     except DuesweepError as error:
-        return [*findings, _refusal(error, is_explained=is_explained)], unknown
-    return [*findings, ok(Check.SWEEP_START, _START, "A sweep can start")], unknown
+        if is_explained:
+            reason = f"A sweep would not start: {error}. Correct the other faults first"
+            findings.append(skipped(Check.SWEEP_START, _START, reason))
+        else:
+            told = replace(error.problem, text=f"A sweep would not start: {error.text}")
+            findings.append(fault_of(Check.SWEEP_START, _START, told))
+    else:
+        findings.append(ok(Check.SWEEP_START, _START, "A sweep can start"))
+    return findings, unknown or None
 
 
 def _notices(source: str, session: DriverSession) -> Iterator[Finding]:
-    notices = session.notices()
-    for notice in notices:
-        advice = capitalized(notice.advice or "look into it")
-        yield warning(Check.STORE_NOTICES, source, notice.text, advice)
-    pauses = session.due.pauses()
-    for pause in pauses:
-        yield _pause(source, pause)
-    locked = held_by_locks(session.due, session.due.horizon(), only_stuck=True)
-    for held in locked:
+    check = Check.STORE_NOTICES
+    for notice in session.notices():
+        yield warning(check, source, notice.text, notice.advice or "look into it")
+    for pause in session.due.pauses():
+        if pause.until is None and datetime.now(UTC) - pause.paused_at > _FORGOTTEN_AFTER:
+            text = f"Paused for more than a day: {pause.pattern}: {pause.reason} ({pause.given_by})"
+            advice = f"if it is over, give the command: resume {pause.pattern!r}"
+            yield warning(check, source, text, advice)
+    for held in held_by_locks(session.due, session.due.horizon(), only_stuck=True):
         text = f"{count_text(held.messages or 0, 'due message')} locked by {held.why}"
-        yield warning(Check.STORE_NOTICES, source, text, "End or commit that transaction")
-    if not (notices or pauses or locked):
-        yield ok(Check.STORE_NOTICES, source, "The store reports no problems")
+        yield warning(check, source, text, "end or commit that transaction")
 
 
-def _unsettled(root: str, journal: Journal) -> Iterator[Finding]:
+def _unsettled(root: str, session: DriverSession) -> Iterator[Finding]:
     """A warning of results that the ledger has not got, and that no process brings there now."""
+    journal = session.journal
     left = [one for one in journal.unsettled() if not journal.still_alive(one.sweep_id)]
     if left:
         first = min(one.started_at for one in left)
         lacking = count_text(len(left), "sweep or command")
         text = f"It lacks {lacking} of the journal; the first began at {time_text(first)}"
-        advice = "Run the command `sweep`, which writes them there or says why it cannot"
+        advice = "run the command `sweep`, which writes them there or says why it cannot"
         yield warning(Check.LEDGER, root, text, advice)
-
-
-def _pause(source: str, pause: Pause) -> Finding:
-    end = "" if pause.until is None else f", until {pause.until:%Y-%m-%d %H:%M} UTC"
-    text = f"Paused: {pause.pattern}{end}: {pause.reason} ({pause.given_by})"
-    is_old = datetime.now(UTC) - pause.paused_at > _FORGOTTEN_AFTER
-    if pause.until is None and is_old:
-        advice = f"If it is over, give the command: resume {pause.pattern!r}"
-        return warning(Check.STORE_NOTICES, source, f"{text}; for more than a day", advice)
-    return ok(Check.STORE_NOTICES, source, text)
-
-
-def _refusal(error: DuesweepError, *, is_explained: bool) -> Finding:
-    if is_explained:
-        reason = f"A sweep would not start: {error}. Correct the other faults first"
-        return skipped(Check.SWEEP_START, _START, reason)
-    told = replace(error.problem, text=f"A sweep would not start: {error.text}")
-    return fault_of(Check.SWEEP_START, _START, told)
-
-
-def _is_bad(finding: Finding, about: str | None = None) -> bool:
-    return finding.severity == Severity.FAULT and about in {None, finding.about}
 
 
 def examination(config: Config) -> Examination:
@@ -321,11 +279,12 @@ def examination(config: Config) -> Examination:
     endpoint's own, the error queue, the destinations of waiting messages, and queues that a
     [[route]] names. Connects to nothing; raises `ConfigError` as a sweep does.
     """
-    required = required_queues(config)
+    required, notice = required_queues(config), route_notice(config)
+    routes = [fault_of(Check.ROUTE, "[[route]]", notice)] if notice is not None else []
     return Examination(
         sweep_context(config),
         list(_services(config, required)),
-        list(_route_findings(config, required)),
+        [*routes, *_unrouted(required)],
         _needs(config),
     )
 
@@ -340,62 +299,45 @@ def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
             return waiting_destinations(config, _MESSAGES)
         return ()
 
-    def queues(*connections: QueueConnection) -> Sequence[tuple[str, object]]:
+    def queues(*places: QueueConnection) -> Sequence[tuple[str, object]]:
         tables: dict[object, str] = {}
-        for connection in connections:
+        for place in places:
             wanted = [*required]
-            if connection.kind != "rabbitmq":
-                wanted += destination_queues(config, waiting()[:_MOST])
-                wanted += routed_queues(config)
-            here = [one for one in wanted if one.connection == connection.name]
-            for role, table in _tables(connection, here):
-                tables.setdefault(table, role)
+            if place.kind != "rabbitmq":
+                wanted += [
+                    *destination_queues(config, waiting()[:_MOST]),
+                    *routed_queues(config),
+                ]
+            for one in wanted:
+                # An address that cannot be read is left out: the sweep refuses it with a reason.
+                with suppress(MessageError):
+                    if one.connection == place.name:
+                        table = adapter(place.kind).queue_table(place, one.name)
+                        tables.setdefault(table, one.role)
         return [(role, table) for table, role in tables.items()]
+
+    def unrouted() -> Iterator[Finding]:
+        yield from _unrouted(destination_queues(config, waiting()[:_MOST]))
+        if (more := len(waiting()) - _MOST) > 0:
+            text = f"Messages wait for {more} more destinations; their queues were not checked"
+            yield skipped(Check.ROUTE, "destinations", text)
 
     if not config.store.is_custom:
         beside = [connection for connection in found.values() if connection.is_beside]
         yield adapter(config.store.dialect).service(config, None, partial(queues, *beside))
-        yield Service(_STORE, lambda: _unrouted(config, waiting()))
+        yield Service(_STORE, unrouted)
     for connection in found.values():
         if not connection.is_beside:
             look = partial(queues, connection)
             yield adapter(connection.kind).service(config, connection, look)
 
 
-def _unrouted(config: Config, waiting: Sequence[str]) -> Iterator[Finding]:
-    """Findings for destinations of waiting messages that no route fits, and for unchecked ones."""
-    for one in destination_queues(config, waiting[:_MOST]):
-        if one.problem is not None:
-            text = f"No [[route]] takes the destination {one.written!r} of waiting messages: they"
-            advice = f"Add a [[route]] whose destination fits {one.written!r}"
-            yield fault(Check.ROUTE, one.written, f"{text} fail", advice)
-    more = len(waiting) - _MOST
-    if more > 0:
-        text = f"Messages wait for {more} more destinations; their queues were not checked"
-        yield skipped(Check.ROUTE, "destinations", text)
-
-
-def _tables(connection: QueueConnection, wanted: Sequence[Wanted]) -> Iterator[tuple[str, object]]:
-    """Roles and tables of queues on a connection. An address that cannot be read is left out: the
-    sweep refuses it with a reason.
-    """
+def _unrouted(wanted: Iterable[Wanted]) -> Iterator[Finding]:
     for one in wanted:
-        with suppress(MessageError):
-            yield one.role, adapter(connection.kind).queue_table(connection, one.name)
-
-
-def _route_findings(config: Config, required: Sequence[Wanted]) -> Iterator[Finding]:
-    notice = route_notice(config)
-    if notice is not None:
-        yield fault_of(Check.ROUTE, "[[route]]", notice)
-    for one in required if config.route else ():
         if one.problem is not None:
             text = f"{one.problem}. It is the {one.role}: messages for it fail"
-            advice = f"Add a [[route]] whose destination fits {one.written!r}"
+            advice = f"add a [[route]] whose destination fits {one.written!r}"
             yield fault(Check.ROUTE, one.written, text, advice)
-        else:
-            text = f"The {one.role} is {one.name} on queues.{one.connection}"
-            yield ok(Check.ROUTE, one.written, text)
 
 
 def _needs(config: Config) -> Needs:

@@ -11,22 +11,16 @@ from duesweep.core.errors import (
     NotAQueueError,
     QueueNotFoundError,
 )
-from duesweep.core.finding import refuse
+from duesweep.core.finding import Check, refuse
 from duesweep.core.message import Message
-from duesweep.drivers.postgresql.catalog import column_lists, find_table
 from duesweep.drivers.postgresql.session import PostgreSqlSession
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
-from duesweep.queues.tables import CREATE, QueueTables, QueueTableSession
-from duesweep.stores.checks_postgresql import writable
-from duesweep.stores.dialect import Dialect
+from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
+from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES, column_lists
+from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.postgresql import POSTGRESQL
-from duesweep.stores.tables import (
-    POSTGRESQL_QUEUE_RIGHTS,
-    WantedTable,
-    column_names,
-    wrong_columns,
-)
+from duesweep.stores.tables import column_names, wrong_columns
 from duesweep.stores.task import Table
 
 # The columns of a queue, each with its allowed types; an empty set allows any type.
@@ -42,13 +36,7 @@ COLUMNS: Columns = {
 
 def postgresql_queue(role: str, table: TableName) -> WantedTable:
     """What delivery needs of a queue table."""
-    return WantedTable(
-        role=role,
-        table=table,
-        columns=COLUMNS,
-        rights=POSTGRESQL_QUEUE_RIGHTS,
-        create=CREATE[role],
-    )
+    return WantedTable(table, role, COLUMNS, ("INSERT",), CREATE[role])
 
 
 class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
@@ -68,11 +56,13 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         self._ruled = frozenset(TableName(r.schema, r.table) for r in rows if r.has_rules)
 
     def check_database(self, setting: str) -> None:
-        refuse([writable(setting, self._connection.row("describe_session"))])
+        found = POSTGRESQL_TABLES.check_session(self._connection, setting)
+        refuse(each for each in found if each.check is Check.SERVER_WRITABLE)
 
     def examined(self, table: Destination) -> FoundTable:
         assert isinstance(table, TableName)  # from `addresses`
-        found = find_table(self._connection, table, POSTGRESQL_QUEUE_RIGHTS)
+        wanted = postgresql_queue(WAITED_FOR, table)
+        found = POSTGRESQL_TABLES.find(self._connection, [wanted]).get(table)
         if found is None:
             raise QueueNotFoundError(f"There is no queue table {table}")
         absent = column_names(COLUMNS, wrong_columns(COLUMNS, found.columns))
@@ -91,10 +81,9 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
             found = self.examined(destination)
         except MessageError:
             return super()._find_fault(destination)
-        if found.hidden is not None:
+        if (hidden := found.fault_by(Check.ROW_SECURITY)) is not None:
             # Its refusals have the state of a missing right, and no GRANT helps.
-            problem = found.hidden.problem
-            raise DestinationError(problem.text, transient=False, advice=problem.advice)
+            raise DestinationError(hidden.found, transient=False, advice=hidden.advice)
         return None
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:

@@ -17,20 +17,14 @@ from duesweep.core.errors import (
 from duesweep.core.finding import Finding, notices, refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
-from duesweep.drivers.sqlserver.catalog import find_table
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
-from duesweep.stores.checks_sqlserver import check_session
-from duesweep.stores.dialect import Dialect, WantedIndex
+from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
+from duesweep.stores.dialect import Dialect, WantedIndex, WantedTable
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.tables import (
-    SQL_SERVER_QUEUE_RIGHTS,
-    WantedTable,
-    table_findings,
-    wrong_columns,
-)
+from duesweep.stores.tables import table_findings, wrong_columns
 from duesweep.stores.task import Table
 
 # The columns of a queue, each with its allowed types.
@@ -52,10 +46,11 @@ def sqlserver_queue(role: str, table: SqlServerTable) -> WantedTable:
     """What delivery needs of a queue table, and the transport's indexes."""
     name = table.sql
     return WantedTable(
-        role=role,
-        table=table,
-        columns=COLUMNS,
-        rights=SQL_SERVER_QUEUE_RIGHTS,
+        table,
+        role,
+        COLUMNS,
+        # SELECT to count the arrived rows: a trigger may drop rows without an error.
+        rights=("SELECT", "INSERT"),
         create=CREATE[role],
         unicode=_HEADERS,
         indexes=(
@@ -134,14 +129,13 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         self._known = set(self._tables)
 
     def check_database(self, setting: str) -> None:
-        refuse(check_session(self._connection, setting))
+        refuse(SQL_SERVER_TABLES.check_session(self._connection, setting))
 
     def examined(self, table: Destination) -> FoundTable:
         self._look_up(table)
         assert isinstance(table, SqlServerTable)  # from `addresses`
-        found = find_table(self._connection, table, SQL_SERVER_QUEUE_RIGHTS)
-        assert found is not None  # it was just looked up
-        return found
+        # It was just looked up.
+        return SQL_SERVER_TABLES.find(self._connection, [sqlserver_queue(WAITED_FOR, table)])[table]
 
     def _look_up(self, table: Destination) -> None:
         assert isinstance(table, SqlServerTable)  # from `addresses`
@@ -202,7 +196,7 @@ def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[
             transient=False,
             advice="create a user for it there",
         )
-    found = find_table(connection, table)
+    found = SQL_SERVER_TABLES.find(connection, [WantedTable(table)]).get(table)
     if found is None:
         _refuse_hidden(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
@@ -230,19 +224,15 @@ def queue_table_notices(connection: SqlServerSession, catalog: str) -> Iterator[
     that lack an index: they take messages, but the transport warns of its own.
     """
     # Some servers give names in lower case here.
-    indexed = {
-        (row.schema.lower(), row.table.lower(), row.column_name)
-        for row in connection.rows("queue_indexes")
-    }
+    indexed: dict[tuple[str, str], set[str]] = {}
+    for row in connection.rows("queue_indexes"):
+        indexed.setdefault((row.schema.lower(), row.table.lower()), set()).add(row.column_name)
     findings: list[Finding] = []
     for row in connection.rows("queue_tables"):
-        name = (row.schema.lower(), row.table.lower())
-        found = FoundTable(
-            is_table=True,
-            columns={c: min(types) for c, types in COLUMNS.items()}
-            | {_HEADERS: _NARROW if row.is_narrow else "nvarchar"},
-            indexed=frozenset(c for c in COLUMNS if (*name, c.lower()) in indexed),
-        )
+        columns = {c: min(types) for c, types in COLUMNS.items()}
+        columns[_HEADERS] = _NARROW if row.is_narrow else "nvarchar"
         wanted = sqlserver_queue(WAITED_FOR, SqlServerTable(catalog, row.schema, row.table))
-        findings += table_findings(wanted, found)
+        has = indexed.get((row.schema.lower(), row.table.lower()), ())
+        firsts = {(column, False) for column in COLUMNS if column.lower() in has}
+        findings += table_findings(wanted, FoundTable(is_table=True, columns=columns), firsts)
     return notices(findings)

@@ -21,9 +21,9 @@ from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination, Queue, QueueSession
-from duesweep.stores.dialect import Dialect
+from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.sql_task import SqlTask
-from duesweep.stores.tables import WantedTable, table_findings
+from duesweep.stores.tables import table_findings
 from duesweep.stores.task import TaskSession
 
 # The default, in the default schema. All endpoints of a system use the same table.
@@ -231,5 +231,5 @@ class QueueTables(Queue):
             advice = _SETUP if is_missing else "correct the setting"
             raise ConfigError(f"{what}: {error}", advice=advice) from error
         for finding in table_findings(self.wanted(ERROR, table), found):
-            if (refusal := finding.refusal) is not None:
-                raise ConfigError(f"{what}: {refusal.text}", advice=refusal.advice)
+            if finding.stops:
+                raise ConfigError(f"{what}: {finding.problem.text}", advice=finding.advice)

@@ -1,11 +1,7 @@
-"""PostgreSQL's tables: the needs of a sweep, how they are created, and all possible faults
-of a database. A check judges the row of its own statement.
-"""
+"""PostgreSQL's tables: how they are created, and all possible faults of them and of a database."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +10,6 @@ from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
     ConfigError,
     MissingRightError,
-    Problem,
     RefusedMessageError,
     StoreError,
 )
@@ -23,140 +18,431 @@ from duesweep.core.finding import (
     Finding,
     Severity,
     fault,
-    ok,
+    fault_of,
     skipped,
-    stop,
     warning,
 )
 from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
-from duesweep.drivers.postgresql.catalog import (
-    column_lists,
-    find_table,
-    find_tables,
-    hidden_rows,
-    similar_tables,
-)
-from duesweep.drivers.postgresql.session import (
-    PostgreSqlSession,
-    text_of,
-)
+from duesweep.drivers.postgresql.session import PostgreSqlSession, text_of
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
 from duesweep.drivers.postgresql.wire import UuidArray
 from duesweep.drivers.statements import Columns, FoundTable, Session
-from duesweep.stores.dialect import Location, Tables, WantedIndex, journal_tables
-from duesweep.stores.kinds import TableKind
-from duesweep.stores.tables import (
+from duesweep.stores.dialect import (
+    Indexed,
+    Location,
+    Tables,
+    WantedIndex,
     WantedTable,
-    dropping,
-    refusing,
+    journal_tables,
 )
+from duesweep.stores.kinds import TableKind
+from duesweep.stores.tables import missing_rights
 from duesweep.stores.zone import agree, writer_time_zone
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
 _WARN_AT, _FAULT_AT = 0.5, 0.9
-# The sources of settings that a session, or its connection string, sets for itself.
-_OWN_SOURCES = {"session", "client"}
-_OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that store messages"
+# Ordinary and partitioned tables. Foreign tables know neither SKIP LOCKED nor a common
+# transaction; views have no rows of their own.
+_TABLE_KINDS = {"r", "p"}
+# The part of a server's certificate that is not checked.
+_UNCHECKED = {"require": "certificate", "verify-ca": "name in the server's certificate"}
+_MOVE = "move the endpoint to a database encoded in UTF8"
 # The end of a slice of no sweep.
 _NO_SLICE = {"sweep_id": UUID(int=0), "slice": 0, **end_as_values(SliceEnd(Account(), None))}
-_POOLERS = {
-    False: "No pooler is before the server",
-    True: "The pooler before the server keeps a server process for each session",
-}
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
-# Of any day, for an example.
-_NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
+# A trigger may check what NServiceBus writes.
+_HEADERS = write_json(
+    {
+        MESSAGE_ID: str(UUID(int=0)),
+        "NServiceBus.MessageIntent": "Send",
+        "NServiceBus.ContentType": "application/json",
+        ENCLOSED_MESSAGE_TYPES: "duesweep.Trial",
+    }
+)
 
 
-def _columns(
-    session: PostgreSqlSession, tables: Iterable[TableName]
-) -> Mapping[TableName, Collection[str]]:
-    found = find_tables(session, dict.fromkeys(tables, ()))
-    return {table: one.columns for table, one in found.items()}
+class PostgreSqlTables(Tables):
+    """PostgreSQL's: the index on Due comes with the table."""
 
+    body_string = "bodystring"
 
-def _estimate_rows(session: PostgreSqlSession, table: TableName) -> int:
-    return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
+    def check_session(
+        self, session: PostgreSqlSession, setting: str, location: Location | None = None
+    ) -> Iterator[Finding]:
+        about = session.row("describe_session")
+        if about.version_number < _OLDEST_VERSION:
+            yield fault(
+                Check.SERVER_VERSION,
+                setting,
+                f"PostgreSQL {about.version} is too old for the statements of a sweep",
+                "upgrade to PostgreSQL 13 or newer",
+            )
+        if about.is_read_only:
+            what = "on a replica " if about.is_replica else ""
+            yield fault(
+                Check.SERVER_WRITABLE,
+                setting,
+                f"The session that {setting} opens {what}is read-only",
+                "connect to the primary server, with a role that may write",
+                stops=True,
+            )
+        if not about.is_synced:
+            yield warning(
+                Check.DURABILITY,
+                setting,
+                "fsync is off: a crash of the server's machine loses or damages messages that were "
+                "reported as delivered",
+                "set fsync = on in the server's configuration, and reload it",
+            )
+        sslmode = session.tls.get("sslmode", "")
+        if session.is_encrypted and sslmode in _UNCHECKED:
+            yield warning(
+                Check.SERVER_CERTIFICATE,
+                setting,
+                f"The session is encrypted, but the {_UNCHECKED[sslmode]} is not checked "
+                f"(sslmode {sslmode}): another server could take this one's place, and be sent "
+                "messages and the password",
+                f"set sslmode=verify-full in {setting}, and sslrootcert to the file of its "
+                "authority, or to system for the machine's authorities",
+            )
+        if about.encoding == "SQL_ASCII":
+            yield fault(
+                Check.TEXT_ENCODING,
+                setting,
+                f"The database that {setting} names is encoded in SQL_ASCII, so its headers may "
+                "be no text at all",
+                _MOVE,
+                stops=True,
+            )
+        if about.encoding.startswith(WIDE_ENCODINGS):
+            yield warning(
+                Check.TEXT_ENCODING,
+                setting,
+                f"Text is {about.encoding}: headers with a character that has no equivalent in "
+                "UTF-8 would stop all messages",
+                _MOVE,
+            )
+        zone = None if location is None else location.writer_time_zone
+        if zone is not None and _is_unknown(session, zone):
+            yield fault(
+                Check.WRITER_TIME_ZONE,
+                setting,
+                f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+                "give a name out of pg_timezone_names",
+                stops=True,
+            )
 
+    def find(
+        self, session: PostgreSqlSession, wanted: Sequence[WantedTable]
+    ) -> Mapping[TableName, FoundTable]:
+        by_table = {one.table: one for one in wanted}
+        rows = session.rows(
+            "describe_tables",
+            schemas=[table.schema for table in by_table],
+            tables=[table.table for table in by_table],
+            rights=[",".join(one.rights) for one in by_table.values()],
+        )
+        found = {TableName(row.schema, row.table): row for row in rows}
+        return {
+            table: FoundTable(
+                is_table=row.kind in _TABLE_KINDS,
+                columns=dict(zip(row.column_names, row.column_types, strict=True)),
+                mark=row.mark,
+                has_rules=row.has_rules,
+                hooks=row.hooks,
+                faults=list(_faults(by_table[table], row)),
+            )
+            for table, row in found.items()
+        }
 
-def _with_indexes(session: PostgreSqlSession, table: TableName, found: FoundTable) -> FoundTable:
-    indexes = session.rows("describe_indexes", schema=table.schema, table=table.table)
-    return replace(
-        found,
-        indexed=frozenset(row.column_name for row in indexes if not row.is_partial),
-        indexed_in_part=frozenset(row.column_name for row in indexes if row.is_partial),
-    )
+    def indexes(
+        self,
+        session: PostgreSqlSession,
+        table: TableName,
+        found: FoundTable,  # noqa: ARG002 - names are as they were written
+    ) -> Indexed:
+        rows = session.rows("describe_indexes", schema=table.schema, table=table.table)
+        return {(row.column_name, row.is_partial) for row in rows}
 
+    def estimate_rows(self, session: PostgreSqlSession, table: TableName) -> int:
+        return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
 
-def _due_index(kind: TableKind, delayed: TableName) -> WantedIndex:
-    return WantedIndex(
-        kind.due,
-        "every search for due messages reads the whole table",
-        f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
-    )
+    def similar(self, session: PostgreSqlSession, table: TableName) -> Sequence[TableName]:
+        name = table.table
+        ending = "." + name.rpartition(".")[2] if "." in name else name
+        rows = session.rows("similar_tables", ending=ending)
+        return [TableName(row.schema, row.name) for row in rows]
 
+    def hidden_rows(
+        self, session: PostgreSqlSession, tables: Sequence[TableName]
+    ) -> Iterator[Finding]:
+        found = self.find(session, [WantedTable(table, rights=("SELECT",)) for table in tables])
+        yield from filter(None, (one.fault_by(Check.ROW_SECURITY) for one in found.values()))
 
-def _creation(name: str, /, **tables: TableName) -> str:
-    index = {"index": _index_name(tables["delayed"])} if "delayed" in tables else {}
-    text = text_of(name, {**tables, **index})
-    return text + _mark(tables["journal"]) if "journal" in tables else text
-
-
-def _script(dsn: str, creations: Iterable[Sequence[str]]) -> str:  # noqa: ARG001 - it names no database
-    """The server's notices on existing tables are left out. An administrator runs them, so no
-    function may be another one than the server's own.
-    """
-    texts = filter(None, map("".join, creations))
-    settings = [f"SET search_path = {SEARCH_PATH};", "SET client_min_messages = warning;"]
-    return "\n".join([*settings, *texts])
-
-
-def _create(
-    session: Session,
-    new: Sequence[TableName],
-    scripts: Sequence[tuple[Sequence[TableName], Sequence[str]]],
-    named_by: str,
-) -> None:
-    """Refuses before it creates anything. Takes the advisory locks that the transport itself takes
-    to create or alter these tables.
-    """
-    for schema in sorted({table.schema for table in new}):
-        _check_schema(session, schema, [t for t in new if t.schema == schema], named_by)
-    for tables, texts in scripts:
+    def try_hooks(
+        self,
+        session: PostgreSqlSession,
+        location: Location | None,
+        wanted: WantedTable,
+        found: FoundTable,
+    ) -> Sequence[Finding]:
+        """Only a trial shows whether a trigger or a rule drops rows that a sweep adds or removes,
+        or refuses it. It is rolled back.
+        """
+        if found.fault_by(Check.TABLE_RIGHTS) is not None:
+            return []
+        session.begin()
         try:
-            with session.transaction():
-                for table in tables:
-                    session.rows("lock_creation", lock_key=_creation_lock(str(table)))
-                session.script("".join(texts))
-        except MissingRightError as error:
-            raise ConfigError(
-                f"{', '.join(map(str, tables))} cannot be created or altered: {error.text}",
-                advice="have their owner run `duesweep setup`, or an administrator the output of "
-                "`duesweep setup --print-sql`",
-            ) from error
+            # A trigger that waits for the end of a transaction would never run in one that is
+            # undone.
+            session.script("SET CONSTRAINTS ALL IMMEDIATE")
+            return [*_try_hooks(session, location, wanted, found)]
+        except (RefusedMessageError, StoreError) as error:
+            if isinstance(error, StoreError) and error.transient:
+                raise
+            hooks = " and ".join(found.hooks)
+            return [
+                fault(
+                    Check.TABLE_TRIGGERS,
+                    wanted.name,
+                    f"A sweep's statement on {wanted.name} fails: {error.text}. It has {hooks}",
+                    "let that accept and return the row, or drop it",
+                    stops=True,
+                )
+            ]
+        finally:
+            session.rollback()
+
+    def more_findings(
+        self,
+        session: PostgreSqlSession,
+        setting: str,
+        store: Location | None,
+        queue_columns: Columns,
+    ) -> Iterator[Finding]:
+        if store is not None and store.kind.time_zone is None:
+            yield from _zones(session, setting, store)
+        yield from _headroom(session.rows("doctor_sequences", **column_lists(queue_columns)))
+
+    # Creating them.
+
+    def creation(self, name: str, /, **tables: TableName) -> str:
+        index = {"index": _index_name(tables["delayed"])} if "delayed" in tables else {}
+        text = text_of(name, {**tables, **index})
+        return text + _mark(tables["journal"]) if "journal" in tables else text
+
+    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:  # noqa: ARG002 - it names no database
+        """The server's notices on existing tables are left out. An administrator runs them, so no
+        function may be another one than the server's own.
+        """
+        texts = filter(None, map("".join, creations))
+        settings = [f"SET search_path = {SEARCH_PATH};", "SET client_min_messages = warning;"]
+        return "\n".join([*settings, *texts])
+
+    def create(
+        self,
+        session: Session,
+        new: Sequence[TableName],
+        scripts: Sequence[tuple[Sequence[TableName], Sequence[str]]],
+        named_by: str,
+    ) -> None:
+        """Refuses before it creates anything. Takes the advisory locks that the transport itself
+        takes to create or alter these tables.
+        """
+        for schema in sorted({table.schema for table in new}):
+            _check_schema(session, schema, [t for t in new if t.schema == schema], named_by)
+        for tables, texts in scripts:
+            try:
+                with session.transaction():
+                    for table in tables:
+                        session.rows("lock_creation", lock_key=_creation_lock(str(table)))
+                    session.script("".join(texts))
+            except MissingRightError as error:
+                raise ConfigError(
+                    f"{', '.join(map(str, tables))} cannot be created or altered: {error.text}",
+                    advice="have their owner run `duesweep setup`, or an administrator the output "
+                    "of `duesweep setup --print-sql`",
+                ) from error
+
+    def grants(
+        self, role: str, rights: Mapping[TableName, Sequence[str]], queues: Sequence[TableName]
+    ) -> str:
+        user = quote_name(role)
+        schemas = sorted({quote_name(table.schema) for table in rights})
+        return "\n".join(
+            [
+                *(f"GRANT USAGE ON SCHEMA {schema} TO {user};" for schema in schemas),
+                *(f"GRANT {', '.join(rights[t])} ON {t} TO {user};" for t in rights),
+                *(_grant_sequence(queue, user) for queue in queues),
+            ]
+        )
+
+    def due_index(self, kind: TableKind, delayed: TableName) -> WantedIndex:
+        return WantedIndex(
+            kind.due,
+            "every search for due messages reads the whole table",
+            f"CREATE INDEX CONCURRENTLY ON {delayed} ({kind.names['due']})",
+        )
+
+
+POSTGRESQL_TABLES = PostgreSqlTables()
+
+
+def column_lists(columns: Columns) -> dict[str, list[str]]:
+    """The values of statements that look for tables with these columns."""
+    return {
+        "typed": [f"{name} {kind}" for name, kinds in columns.items() for kind in kinds],
+        "named": [name for name, kinds in columns.items() if not kinds],
+    }
+
+
+def _faults(wanted: WantedTable, row: Any) -> Iterator[Finding]:
+    """The faults of a table by its row of the catalog."""
+    name, role = wanted.name, quote_name(row.role)
+    if row.is_unlogged:
+        text = "It is unlogged: a crash of its server empties it"
+        yield warning(Check.DURABILITY, name, text, statements=[f"ALTER TABLE {name} SET LOGGED"])
+    lacking, grants = [*row.missing_rights], list[str]()
+    if lacking:
+        schema = quote_name(wanted.table.schema)
+        grants.append(f"GRANT {', '.join(lacking)} ON {name} TO {role}")
+        grants.append(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
+    for sequence in row.missing_sequences:
+        lacking.append(f"USAGE on its sequence {sequence}")
+        grants.append(f"GRANT USAGE ON SEQUENCE {sequence} TO {role}")
+    if lacking:
+        yield missing_rights(wanted, lacking, grants)
+    if row.hidden_by is not None:
+        by = f", by its restrictive policy {row.hidden_by[0]}" if row.hidden_by else ""
+        ways = [f"ALTER ROLE {role} BYPASSRLS"]
+        if not by:
+            # It does not lift a restrictive one.
+            policy = f"CREATE POLICY duesweep ON {name} TO {role} USING (true) WITH CHECK (true)"
+            ways.insert(0, policy)
+        text = f"Row-level security hides or refuses rows of {name} for role {role}{by}"
+        advice = f"run {', or '.join(ways)}"
+        yield fault(Check.ROW_SECURITY, name, text, advice, statements=ways[:1], stops=True)
+    add_key = f"ALTER TABLE {name} ADD PRIMARY KEY ({wanted.key})"
+    if row.published is not None:
+        identity = f"ALTER TABLE {row.published} REPLICA IDENTITY DEFAULT"
+        yield fault(
+            Check.REPLICA_IDENTITY,
+            name,
+            f"{row.published} is in a publication and has no replica identity, so the server "
+            "refuses to change and to delete its rows",
+            statements=[identity if row.has_primary_key else add_key],
+            stops=True,
+        )
+    elif not row.has_key and wanted.is_journal:
+        text = f"{name} has no primary key: its rows could be there twice"
+        yield fault(Check.TABLE_INDEX, name, text, statements=[add_key], stops=True)
+    elif not row.has_key and wanted.key is not None:
+        text = "It has no primary key: to find messages by their keys reads the whole table"
+        yield warning(Check.TABLE_INDEX, name, text, statements=[add_key])
+
+
+def _try_hooks(
+    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
+) -> Iterator[Finding]:
+    if location is None or wanted.key is None:
+        session.insert_messages(wanted.table, [(_HEADERS, b"{}")])
+        return
+    statements = session.named(location.names(location.delayed))
+    if wanted.table == journal_tables(location.delayed)["journal"]:
+        # A batch counts the row that it adds, and `open_sweep` its own.
+        what, took = "does not take a row", statements.execute("journal_slice", **_NO_SLICE)
+    elif wanted.is_journal:
+        return
+    elif keys := [row.id for row in statements.rows("lock_any")]:
+        what = "keeps a message that is removed"
+        took = statements.execute("remove", keys=UuidArray.of(keys))
+    else:
+        reason = f"It has {' and '.join(found.hooks)}, and no message to try it with"
+        yield skipped(Check.TABLE_TRIGGERS, wanted.name, reason)
+        return
+    if not took:
+        yield fault(
+            Check.TABLE_TRIGGERS,
+            wanted.name,
+            f"{wanted.name} {what}, and the server raises no error: {' and '.join(found.hooks)} "
+            "drops it",
+            "let it return the row, or drop it",
+            stops=True,
+        )
+
+
+def _is_unknown(session: Session, zone: str) -> bool:
+    """Whether the server refuses a time zone."""
+    try:
+        with session.transaction():
+            session.row("set_zone", zone=zone)
+    except StoreError as error:
+        if error.transient:
+            raise
+        return True
+    return False
+
+
+def _zones(session: PostgreSqlSession, setting: str, store: Location) -> Iterator[Finding]:
+    """The time zone of the writers' sessions decides the meaning of a Due."""
+    check, override, writers = Check.WRITER_TIME_ZONE, store.writer_time_zone, None
+    try:
+        writers = writer_time_zone(session, store.dsn, store.delayed)
+    except ConfigError as error:
+        if override is None:
+            yield fault_of(check, setting, error.problem)
+            return
+    zone = override or str(writers)
+    if _is_unknown(session, zone):
+        return  # said before
+    if override and writers and not agree(session, {override, writers}):
+        yield warning(
+            check,
+            setting,
+            f"store.writer_time_zone is {override}, but the writers' settings say {writers}: if "
+            "these are right, messages leave early or late by the difference",
+            "leave store.writer_time_zone out, unless the endpoints' connection strings set a zone",
+        )
+    elif changes := session.row("doctor_zone", zone=zone).minutes:
+        yield warning(
+            check,
+            setting,
+            f"Writers use {zone}: across a change of its clocks, messages are early or late by "
+            f"{changes} min, by NServiceBus too",
+            "wait until no message waits, since each would then leave at another time; then give "
+            "the roles that write UTC (ALTER ROLE … SET TimeZone = 'UTC') and restart the "
+            "endpoints",
+        )
+
+
+def _headroom(sequences: Sequence[Any]) -> Iterator[Finding]:
+    """How many numbers are left to `seq` of each queue table. A new sequence has no last one, and
+    of one that this role may not read it is unknown.
+    """
+    for row in sequences:
+        last, table = row.last or 0, TableName(row.schema, row.table)
+        if (used := last / int(row.most)) >= _WARN_AT:
+            widen = f"ALTER TABLE {table} ALTER COLUMN seq TYPE bigint"
+            limit = f"ALTER SEQUENCE {row.sequence} AS bigint MAXVALUE {2**63 - 1}"
+            when = "while the queue is short, because this rewrites the table"
+            yield Finding(
+                Check.SEQ_HEADROOM,
+                Severity.FAULT if used >= _FAULT_AT else Severity.WARNING,
+                str(table),
+                f"Its seq is {row.column_type} and at {last:,}: {row.most - last:,} numbers are "
+                f"left ({used:.0%} used), then it accepts no more messages",
+                f"run {widen}; {limit}; {when}",
+                [f"-- Only {when}:\n{widen}", limit],
+            )
 
 
 def _creation_lock(qualified_name: str) -> int:
     """As the transport's `QueueCreator.CalculateLockId`."""
     digest = hashlib.sha256(qualified_name.encode("utf-16-le")).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
-
-
-def _grants(
-    role: str, rights: Mapping[TableName, Sequence[str]], queues: Sequence[TableName]
-) -> str:
-    user = quote_name(role)
-    schemas = sorted({quote_name(table.schema) for table in rights})
-    return "\n".join(
-        [
-            *(f"GRANT USAGE ON SCHEMA {schema} TO {user};" for schema in schemas),
-            *(f"GRANT {', '.join(rights[t])} ON {t} TO {user};" for t in rights),
-            *(_grant_sequence(queue, user) for queue in queues),
-        ]
-    )
 
 
 def _check_schema(session: Session, schema: str, new: Sequence[TableName], named_by: str) -> None:
@@ -196,337 +482,3 @@ def _index_name(delayed: TableName) -> str:
     suffix = "_Due"
     name = delayed.table.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore")
     return quote_name(name + suffix)
-
-
-def check_session(
-    session: PostgreSqlSession, setting: str, location: Location | None = None
-) -> Iterator[Finding]:
-    """Whether a database takes writes, its text has an encoding, and it knows the time zone of
-    `location`; `setting` names the database.
-    """
-    about = session.row("describe_session")
-    yield _version(setting, about)
-    yield writable(setting, about)
-    yield _durability(setting, about)
-    sslmode = session.tls.get("sslmode", "prefer")
-    yield certificate(setting, sslmode, is_encrypted=session.is_encrypted)
-    yield _encoding(setting, about)
-    yield ok(Check.POOLER, setting, _POOLERS[session.start.is_pooled])
-    zone = None if location is None else location.writer_time_zone
-    if zone is not None and _is_unknown(session, zone):
-        refusal = Problem(
-            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-            "give a name out of pg_timezone_names",
-        )
-        yield stop(Check.WRITER_TIME_ZONE, setting, refusal)
-
-
-def _is_unknown(session: Session, zone: str) -> bool:
-    """Whether the server refuses a time zone."""
-    try:
-        with session.transaction():
-            session.row("set_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        return True
-    return False
-
-
-# A trigger may check what NServiceBus writes.
-_HEADERS = write_json(
-    {
-        MESSAGE_ID: str(UUID(int=0)),
-        "NServiceBus.MessageIntent": "Send",
-        "NServiceBus.ContentType": "application/json",
-        ENCLOSED_MESSAGE_TYPES: "duesweep.Trial",
-    }
-)
-
-
-def try_hooks(
-    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
-) -> Sequence[Finding]:
-    """Whether a trigger or a rule drops rows that a sweep adds or removes, or refuses it: only a
-    trial shows that. It is rolled back.
-    """
-    if found.missing_rights:
-        return []
-    session.begin()
-    try:
-        # A trigger that waits for the end of a transaction would never run in one that is undone.
-        session.script("SET CONSTRAINTS ALL IMMEDIATE")
-        return _try_hooks(session, location, wanted, found)
-    except (RefusedMessageError, StoreError) as error:
-        if isinstance(error, StoreError) and error.transient:
-            raise
-        return [refusing(wanted, found, error.text)]
-    finally:
-        session.rollback()
-
-
-def _try_hooks(
-    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
-) -> Sequence[Finding]:
-    if location is None or wanted.key is None:
-        session.insert_messages(wanted.table, [(_HEADERS, b"{}")])
-        return []
-    statements = session.named(location.names(location.delayed))
-    if wanted.table == journal_tables(location.delayed)["journal"]:
-        # A batch counts the row that it adds, and `open_sweep` its own.
-        is_taken = statements.execute("journal_slice", **_NO_SLICE)
-        return [] if is_taken else [dropping(wanted, found, "does not take a row")]
-    if wanted.is_journal:
-        return []
-    keys = [row.id for row in statements.rows("lock_any")]
-    if not keys:
-        reason = f"It has {' and '.join(found.hooks)}, and no message to try it with"
-        return [skipped(Check.TABLE_TRIGGERS, wanted.name, reason)]
-    is_removed = statements.execute("remove", keys=UuidArray.of(keys))
-    return [] if is_removed else [dropping(wanted, found, "keeps a message that is removed")]
-
-
-def more_findings(
-    session: PostgreSqlSession, setting: str, store: Location | None, queue_columns: Columns
-) -> Iterator[Finding]:
-    """What only the doctor asks."""
-    yield time_outs(setting, session.rows("doctor_time_outs"))
-    if store is not None:
-        yield from _zones(session, setting, store)
-    yield from headroom(setting, session.rows("doctor_sequences", **column_lists(queue_columns)))
-
-
-def _version(setting: str, server: Any) -> Finding:
-    if server.version_number >= _OLDEST_VERSION:
-        return ok(Check.SERVER_VERSION, setting, f"PostgreSQL {server.version}")
-    return fault(
-        Check.SERVER_VERSION,
-        setting,
-        f"PostgreSQL {server.version} is too old for the statements of a sweep",
-        "Upgrade to PostgreSQL 13 or newer",
-    )
-
-
-def writable(setting: str, session: Any) -> Finding:
-    """Whether a session, as `describe_session` says, may write."""
-    if not session.is_read_only:
-        return ok(Check.SERVER_WRITABLE, setting, "Sessions can write")
-    refusal = Problem(
-        f"The session that {setting} opens is read-only",
-        "connect to the primary server, with a role that may write",
-    )
-    why = "This is a replica" if session.is_replica else None
-    return stop(Check.SERVER_WRITABLE, setting, refusal, found=why)
-
-
-def _durability(setting: str, server: Any) -> Finding:
-    check = Check.DURABILITY
-    if server.is_synced:
-        text = "Commits of duesweep's sessions are on the server's disk"
-        return ok(check, setting, text)
-    return warning(
-        check,
-        setting,
-        "fsync is off: a crash of the server's machine loses or damages messages that were "
-        "reported as delivered",
-        "Set fsync = on in the server's configuration, and reload it",
-    )
-
-
-def _encoding(setting: str, session: Any) -> Finding:
-    if session.encoding.startswith(WIDE_ENCODINGS):
-        return warning(
-            Check.TEXT_ENCODING,
-            setting,
-            f"Text is {session.encoding}: headers with a character that has no equivalent in UTF-8 "
-            "would stop all messages",
-            "Move the endpoint to a database encoded in UTF8",
-        )
-    if session.encoding != "SQL_ASCII":
-        return ok(Check.TEXT_ENCODING, setting, f"Text is {session.encoding}")
-    refusal = Problem(
-        f"The database that {setting} names is encoded in SQL_ASCII, so its headers may be no text "
-        "at all",
-        "move the endpoint to a database encoded in UTF8",
-    )
-    return stop(Check.TEXT_ENCODING, setting, refusal)
-
-
-def certificate(setting: str, sslmode: str, *, is_encrypted: bool) -> Finding:
-    """Whether a session that works by `sslmode` checks the server."""
-    check = Check.SERVER_CERTIFICATE
-    unchecked = {"require": "certificate", "verify-ca": "name in the server's certificate"}
-    if not is_encrypted and sslmode in {*unchecked, "verify-full"}:
-        text = f"The session uses a Unix socket, without TLS (sslmode {sslmode})"
-        return ok(check, setting, text)
-    if sslmode in unchecked:
-        return warning(
-            check,
-            setting,
-            f"The session is encrypted, but the {unchecked[sslmode]} is not checked "
-            f"(sslmode {sslmode}): another server could take this one's place, and be sent "
-            "messages and the password",
-            f"Set sslmode=verify-full in {setting}, and sslrootcert to the file of its "
-            "authority, or to system for the machine's authorities",
-        )
-    if sslmode == "verify-full":
-        return ok(check, setting, "The server's certificate and its name are checked")
-    state = "is encrypted, but nothing is checked" if is_encrypted else "is not encrypted"
-    text = f"TLS is not required (sslmode {sslmode}); this session {state}"
-    return ok(check, setting, text)
-
-
-def time_outs(setting: str, rows: Sequence[Any]) -> Finding:
-    """Which time-outs are set for the role, and whether they apply to duesweep's sessions. A row
-    has a time-out of this session in milliseconds (0 for none), its source, as pg_settings calls
-    it, and its value for a session that sets none, and for whom that was set.
-    """
-    check = Check.SESSION_TIME_OUTS
-    kept = [row for row in rows if row.milliseconds and row.source not in _OWN_SOURCES]
-    if kept:
-        found = ", ".join(f"{row.name} {row.milliseconds:,} ms" for row in kept)
-        return warning(
-            check,
-            setting,
-            f"duesweep sets its own time-outs, but its session has {found} from elsewhere: the "
-            "server may end the session in the middle of a sweep",
-            f"Set {setting} to the server itself, or to a pool in session mode; or set these "
-            "time-outs to 0 for this role (ALTER ROLE … SET …)",
-        )
-    told = [row for row in rows if row.default_milliseconds]
-    text = "Neither this role, nor its database, nor the server sets a time-out"
-    if told:
-        found = ", ".join(
-            f"{row.name} {row.default_milliseconds:,} ms (for {row.origin})" for row in told
-        )
-        text = f"{found}; duesweep's sessions set their own, so these do no harm"
-    return ok(check, setting, text)
-
-
-def _zones(connection: PostgreSqlSession, setting: str, store: Location) -> Iterator[Finding]:
-    # Only if the time zone of the writers' sessions decides the meaning of a Due.
-    if store.kind.time_zone is not None or find_table(connection, store.delayed) is None:
-        return
-    at_start, source = connection.zone_at_start()
-    text = f"This role's sessions are in {at_start} (from: {source}), duesweep's in UTC"
-    yield ok(Check.SERVER_TIME_ZONE, setting, text)
-    writers, problem = None, None
-    try:
-        writers = writer_time_zone(connection, store.dsn, store.delayed)
-    except ConfigError as error:
-        problem = str(error)
-    override = store.writer_time_zone
-    if (zone := override or writers) is None:
-        how = f"Give the roles that write one zone (ALTER ROLE … SET TimeZone), or {_OVERRIDE}"
-        yield fault(Check.WRITER_TIME_ZONE, setting, str(problem), how)
-    elif not _is_unknown(connection, zone):
-        if override and writers and agree(connection, {override, writers}):
-            # Another name of the same clock.
-            writers = override
-        row = connection.row("doctor_zone", zone=zone)
-        yield writer_zone(setting, zone, writers, (row.least, row.most))
-
-
-def writer_zone(setting: str, zone: str, writers: str | None, minutes: tuple[int, int]) -> Finding:
-    """The meaning of the zone that is used for a stored Due. `writers`: the zone of the roles that
-    write to the delayed table, None if that is not known. `minutes`: the least and the most that
-    `zone` is ahead of UTC within a year.
-    """
-    if writers not in {None, zone}:
-        return warning(
-            Check.WRITER_TIME_ZONE,
-            setting,
-            f"store.writer_time_zone is {zone}, but the writers' settings say "
-            f"{writers}: if these are right, messages leave early or late by the difference",
-            "Leave store.writer_time_zone out, unless the endpoints' connection strings set a zone",
-        )
-    return _zone_meaning(setting, zone, minutes)
-
-
-def _zone_meaning(setting: str, zone: str, minutes: tuple[int, int]) -> Finding:
-    least, most = minutes
-    if least == most == 0:
-        text = f"Writers use {zone}, so stored due times are exact"
-        return ok(Check.WRITER_TIME_ZONE, setting, text)
-    off = f"{abs(least)} min" if least == most else f"{abs(least)} or {abs(most)} min"
-    read = (_NOON - timedelta(minutes=least)).strftime("%H:%M")
-    text = (
-        f"Writers use {zone}, so they store UTC's clock time as if it were theirs, {off} from the "
-        f"instant: a Due of 12:00 UTC is stored as 12:00 there, and that may be {read} UTC. The "
-        "sweep corrects this, as NServiceBus does"
-    )
-    if least == most:
-        return ok(Check.WRITER_TIME_ZONE, setting, text)
-    return warning(
-        Check.WRITER_TIME_ZONE,
-        setting,
-        f"{text}. Across a change of their clocks, messages are early or late by "
-        f"{most - least} min, by NServiceBus too",
-        "Wait until no message waits; then give the roles that write UTC (ALTER ROLE … SET "
-        "TimeZone = 'UTC') and restart the endpoints. A message that still waits would leave at "
-        f"{read} UTC and not at 12:00",
-    )
-
-
-def headroom(setting: str, sequences: Sequence[Any]) -> Iterator[Finding]:
-    """How many numbers are left to `seq` of each queue table."""
-    seen = [row for row in sequences if not row.is_hidden]
-    tight = [row for row in seen if _used(row) >= _WARN_AT]
-    yield from map(_tight, tight)
-    if hidden := len(sequences) - len(seen):
-        text = f"The sequences of {hidden} queue tables are not readable for this role"
-        yield skipped(Check.SEQ_HEADROOM, setting, text)
-    if seen and not tight:
-        most = max(seen, key=_used)
-        text = f"Of {len(seen)} queue tables, {_table_of(most)} has used most: {_used(most):.1%}"
-        yield ok(Check.SEQ_HEADROOM, setting, text)
-
-
-def _used(row: Any) -> float:
-    """The share of the numbers that is used up, from 0 to 1. A new sequence has no last one."""
-    return (row.last or 0) / int(row.most)
-
-
-def _table_of(row: Any) -> str:
-    return str(TableName(row.schema, row.table))
-
-
-def _tight(row: Any) -> Finding:
-    left = row.most - (row.last or 0)
-    widen = f"ALTER TABLE {_table_of(row)} ALTER COLUMN seq TYPE bigint"
-    raise_limit = f"ALTER SEQUENCE {row.sequence} AS bigint MAXVALUE {2**63 - 1}"
-    return Finding(
-        Check.SEQ_HEADROOM,
-        Severity.FAULT if _used(row) >= _FAULT_AT else Severity.WARNING,
-        _table_of(row),
-        f"Its seq is {row.column_type} and at {row.last:,}: {left:,} numbers are left "
-        f"({_used(row):.0%} used), then it accepts no more messages",
-        f"{widen}; {raise_limit}; the first rewrites the table, so do it while the queue is short",
-        [
-            f"-- Only while the queue is short, because this rewrites the table:\n{widen}",
-            raise_limit,
-        ],
-    )
-
-
-class PostgreSqlTables(Tables):
-    """PostgreSQL's: the index on Due comes with the table."""
-
-    body_string = "bodystring"
-    check_session = staticmethod(check_session)
-    more_findings = staticmethod(more_findings)
-    find = staticmethod(find_tables)
-    with_indexes = staticmethod(_with_indexes)
-    columns = staticmethod(_columns)
-    estimate_rows = staticmethod(_estimate_rows)
-    similar = staticmethod(similar_tables)
-    hidden_rows = staticmethod(hidden_rows)
-    try_hooks = staticmethod(try_hooks)
-    creation = staticmethod(_creation)
-    script = staticmethod(_script)
-    create = staticmethod(_create)
-    grants = staticmethod(_grants)
-    due_index = staticmethod(_due_index)
-
-
-POSTGRESQL_TABLES = PostgreSqlTables()

@@ -1,203 +1,20 @@
-"""SQL Server's tables: the needs of a sweep, how they are created, and all possible faults
-of a database. A check judges the row of its own statement.
-"""
+"""SQL Server's tables: how they are created, and all possible faults of them and of a database."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.core.errors import ConfigError, Problem, StoreError, capitalized
-from duesweep.core.finding import (
-    Check,
-    Finding,
-    ok,
-    stop,
-    warning,
-)
+from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.finding import Check, Finding, fault, warning
 from duesweep.drivers.sqlserver.binding import creation, script
-from duesweep.drivers.sqlserver.catalog import (
-    find_tables,
-    hidden_rows,
-    is_there,
-    similar_tables,
-    with_indexes,
-)
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import FoundTable, Session
-from duesweep.stores.dialect import Location, Tables, WantedIndex
+from duesweep.stores.dialect import Indexed, Location, Tables, WantedIndex, WantedTable
 from duesweep.stores.kinds import TableKind
-from duesweep.stores.tables import (
-    WantedTable,
-    dropping,
-)
-
-
-def check_session(
-    session: SqlServerSession,
-    setting: str,
-    location: Location | None = None,  # noqa: ARG001 - no setting of a store is the server's
-) -> Iterator[Finding]:
-    """Whether a database, which `setting` names, takes writes and keeps them, can read lists, and
-    does not let readers wait.
-    """
-    about = session.row("describe_session")
-    yield _writable(setting, about)
-    yield _version(session, setting, about)
-    yield _durability(setting, about)
-    yield _read_committed_snapshot(setting, about)
-
-
-def _columns(
-    session: SqlServerSession, tables: Iterable[SqlServerTable]
-) -> Mapping[SqlServerTable, Collection[str]]:
-    # Unlike a look at its columns, this works if the database does not exist.
-    there = [table for table in tables if is_there(session, table)]
-    found = find_tables(session, dict.fromkeys(there, ()))
-    return {table: found[table].columns if table in found else () for table in there}
-
-
-def _estimate_rows(session: SqlServerSession, table: SqlServerTable) -> int:
-    return int(session.row("estimate_rows", table=table.sql).rows)
-
-
-def _due_index(kind: TableKind, delayed: SqlServerTable) -> WantedIndex:
-    return WantedIndex(
-        kind.due,
-        "every search for due messages reads the whole table, and a claim locks more of it",
-        f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql} "
-        f"({kind.names['due']})",
-    )
-
-
-def _index_creation(kind: TableKind, delayed: SqlServerTable) -> str:
-    columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
-    return creation("create_due_index", columns, delayed=delayed)
-
-
-def _creation(name: str, /, **tables: SqlServerTable) -> str:
-    return creation(name, {"format": FORMAT_MARK}, **tables)
-
-
-def _script(dsn: str, creations: Iterable[Sequence[str]]) -> str:
-    return script(database_of(dsn), [text for texts in creations for text in texts])
-
-
-def _create(
-    session: Session,
-    new: Sequence[SqlServerTable],  # noqa: ARG001 - each of the scripts looks itself
-    scripts: Sequence[tuple[Sequence[SqlServerTable], Sequence[str]]],
-    named_by: str,
-) -> None:
-    for tables, texts in scripts:
-        try:
-            for text in texts:
-                session.script(text)
-        except StoreError as error:
-            if error.transient:
-                raise
-            schema, catalog = bracket_name(tables[0].schema), bracket_name(tables[0].catalog)
-            raise ConfigError(
-                f"{', '.join(table.sql for table in tables)} cannot be created or altered: {error}",
-                advice=(
-                    f"check that there is a schema {schema} in database {catalog}, and grant "
-                    "CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have an "
-                    f"administrator run what --print-sql prints; or correct {named_by}"
-                ),
-            ) from error
-
-
-def _grants(
-    role: str,
-    rights: Mapping[SqlServerTable, Sequence[str]],
-    queues: Sequence[SqlServerTable],  # noqa: ARG001 - they take no more
-) -> str:
-    """In batches."""
-    lines = []
-    for catalog in sorted({table.catalog for table in rights}):
-        # GRANT takes no table of another database.
-        lines += ["GO", f"USE {bracket_name(catalog)};"]
-        lines += [
-            f"GRANT {', '.join(rights[table])} ON {bracket_name(table.schema)}."
-            f"{bracket_name(table.table)} TO {bracket_name(role)};"
-            for table in rights
-            if table.catalog == catalog
-        ]
-    return "\n".join(lines)
-
-
-def _found_hooks(
-    session: SqlServerSession,  # noqa: ARG001 - a trial could end the transaction
-    location: Location | None,  # noqa: ARG001
-    wanted: WantedTable,
-    found: FoundTable,
-) -> Sequence[Finding]:
-    """A trigger that runs in place of a statement: it cannot return the removed rows."""
-    return [dropping(wanted, found, "does not run the statements of a sweep")]
-
-
-def _version(session: SqlServerSession, setting: str, about: Any) -> Finding:
-    what = f"SQL Server {about.version}, compatibility level {about.compatibility_level}"
-    try:
-        session.rows("read_lists", words="1", numbers="[1]")
-    except StoreError as error:
-        if error.transient:
-            raise
-        refusal = Problem(
-            f"The database that {setting} names cannot read lists and JSON ({error}): {what}",
-            "use SQL Server 2017 or newer, and run ALTER DATABASE "
-            f"{bracket_name(about.database_name)} SET COMPATIBILITY_LEVEL = 130 or more",
-        )
-        return stop(Check.SERVER_VERSION, setting, refusal)
-    return ok(Check.SERVER_VERSION, setting, f"{what}: reads and joins lists")
-
-
-def _writable(setting: str, session: Any) -> Finding:
-    if session.updateability != "READ_ONLY":
-        return ok(Check.SERVER_WRITABLE, setting, "The database takes writes")
-    refusal = Problem(
-        f"The database that {setting} names is read-only",
-        "connect to the primary replica, without ApplicationIntent=ReadOnly",
-    )
-    return stop(Check.SERVER_WRITABLE, setting, refusal)
-
-
-def _durability(setting: str, server: Any) -> Finding:
-    check = Check.DURABILITY
-    if server.delayed_durability != "FORCED":
-        return ok(check, setting, "Commits of duesweep's sessions are on the server's disk")
-    statement = (
-        f"ALTER DATABASE {bracket_name(server.database_name)} SET DELAYED_DURABILITY = ALLOWED"
-    )
-    return warning(
-        check,
-        setting,
-        "DELAYED_DURABILITY is FORCED: a crash of the server loses its last commits, and messages "
-        "that were reported as delivered",
-        statement,
-        statements=[statement],
-    )
-
-
-def _read_committed_snapshot(setting: str, server: Any) -> Finding:
-    check = Check.READ_COMMITTED_SNAPSHOT
-    if server.is_read_committed_snapshot:
-        return ok(check, setting, "Readers see committed rows, and do not wait")
-    when = "while no other session is connected"
-    statement = (
-        f"ALTER DATABASE {bracket_name(server.database_name)} SET READ_COMMITTED_SNAPSHOT ON WITH "
-        "ROLLBACK AFTER 10 SECONDS"
-    )
-    return warning(
-        check,
-        setting,
-        "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch locks, and "
-        "batches wait for theirs. Sweeps work either way, because a claim skips locked rows; "
-        "plans, counts and other queries wait",
-        f"{capitalized(when)}: {statement}; or accept it with --ignore {check}",
-        statements=[f"-- Only {when}:\n{statement}"],
-    )
+from duesweep.stores.tables import missing_rights
 
 
 class SqlServerTables(Tables):
@@ -205,23 +22,226 @@ class SqlServerTables(Tables):
 
     has_older_queues = True
     body_string = "BodyString"
-    check_session = staticmethod(check_session)
-    find = staticmethod(find_tables)
-    with_indexes = staticmethod(with_indexes)
-    columns = staticmethod(_columns)
-    estimate_rows = staticmethod(_estimate_rows)
-    similar = staticmethod(similar_tables)
-    hidden_rows = staticmethod(hidden_rows)
-    try_hooks = staticmethod(_found_hooks)
-    creation = staticmethod(_creation)
-    script = staticmethod(_script)
-    create = staticmethod(_create)
-    grants = staticmethod(_grants)
-    due_index = staticmethod(_due_index)
-    index_creation = staticmethod(_index_creation)
+
+    def check_session(
+        self,
+        session: SqlServerSession,
+        setting: str,
+        location: Location | None = None,  # noqa: ARG002 - no setting of a store is the server's
+    ) -> Iterator[Finding]:
+        about = session.row("describe_session")
+        database = f"ALTER DATABASE {bracket_name(about.database_name)} SET"
+        if about.updateability == "READ_ONLY":
+            yield fault(
+                Check.SERVER_WRITABLE,
+                setting,
+                f"The database that {setting} names is read-only",
+                "connect to the primary replica, without ApplicationIntent=ReadOnly",
+                stops=True,
+            )
+        try:
+            session.rows("read_lists", words="1", numbers="[1]")
+        except StoreError as error:
+            if error.transient:
+                raise
+            yield fault(
+                Check.SERVER_VERSION,
+                setting,
+                f"The database that {setting} names cannot read lists and JSON ({error}): SQL "
+                f"Server {about.version}, compatibility level {about.compatibility_level}",
+                "use SQL Server 2017 or newer, and run "
+                f"{database} COMPATIBILITY_LEVEL = 130 or more",
+                stops=True,
+            )
+        if about.delayed_durability == "FORCED":
+            yield warning(
+                Check.DURABILITY,
+                setting,
+                "DELAYED_DURABILITY is FORCED: a crash of the server loses its last commits, and "
+                "messages that were reported as delivered",
+                statements=[f"{database} DELAYED_DURABILITY = ALLOWED"],
+            )
+        if not about.is_read_committed_snapshot:
+            when = "while no other session is connected"
+            statement = f"{database} READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK AFTER 10 SECONDS"
+            yield warning(
+                Check.READ_COMMITTED_SNAPSHOT,
+                setting,
+                "READ_COMMITTED_SNAPSHOT is off: other readers wait for the rows that a batch "
+                "locks, and batches wait for theirs. Sweeps work either way, because a claim skips "
+                "locked rows; plans, counts and other queries wait",
+                f"{when}: {statement}; or accept it with --ignore {Check.READ_COMMITTED_SNAPSHOT}",
+                statements=[f"-- Only {when}:\n{statement}"],
+            )
+
+    def find(
+        self, session: SqlServerSession, wanted: Sequence[WantedTable]
+    ) -> Mapping[SqlServerTable, FoundTable]:
+        """In a database that this user cannot open it sees no table."""
+        found = {}
+        for one in wanted:
+            try:
+                there = _find(session, one)
+            except StoreError:
+                database = session.row("describe_catalog", catalog=one.table.catalog)
+                if database.found and database.is_open:
+                    raise
+                continue
+            if there is not None:
+                found[one.table] = there
+        return found
+
+    def indexes(
+        self, session: SqlServerSession, table: SqlServerTable, found: FoundTable
+    ) -> Indexed:
+        rows = _in(session, table).rows("describe_indexes", name=table.sql)
+        # Some servers give the names of an index's columns in lower case.
+        written = {name.lower(): name for name in found.columns}
+        return {(written[row.column_name.lower()], bool(row.is_partial)) for row in rows}
+
+    def estimate_rows(self, session: SqlServerSession, table: SqlServerTable) -> int:
+        return int(session.row("estimate_rows", table=table.sql).rows)
+
+    def similar(self, session: SqlServerSession, table: SqlServerTable) -> Sequence[SqlServerTable]:
+        ending = "." + table.table.rpartition(".")[2] if "." in table.table else table.table
+        rows = _in(session, table).rows("similar_tables", ending=ending)
+        return [replace(table, schema=row.schema, table=row.name) for row in rows]
+
+    def hidden_rows(
+        self, session: SqlServerSession, tables: Sequence[SqlServerTable]
+    ) -> Iterator[Finding]:
+        """As far as this user sees policies."""
+        rows = _describe(session, tables[0])
+        if rows and rows[0].policies:
+            yield from _hidden(session, tables)
+
+    # Creating them.
+
+    def creation(self, name: str, /, **tables: SqlServerTable) -> str:
+        return creation(name, {"format": FORMAT_MARK}, **tables)
+
+    def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
+        return script(database_of(dsn), [text for texts in creations for text in texts])
 
     def script_of(self, table: SqlServerTable, texts: Sequence[str]) -> str:
         return script(table.catalog, texts)
 
+    def create(
+        self,
+        session: Session,
+        new: Sequence[SqlServerTable],  # noqa: ARG002 - each of the scripts looks itself
+        scripts: Sequence[tuple[Sequence[SqlServerTable], Sequence[str]]],
+        named_by: str,
+    ) -> None:
+        for tables, texts in scripts:
+            try:
+                for text in texts:
+                    session.script(text)
+            except StoreError as error:
+                if error.transient:
+                    raise
+                schema, catalog = bracket_name(tables[0].schema), bracket_name(tables[0].catalog)
+                raise ConfigError(
+                    f"{', '.join(table.sql for table in tables)} cannot be created or altered: "
+                    f"{error}",
+                    advice=(
+                        f"check that there is a schema {schema} in database {catalog}, and grant "
+                        "CREATE TABLE and VIEW DEFINITION, and ALTER on the schema, or have an "
+                        f"administrator run what --print-sql prints; or correct {named_by}"
+                    ),
+                ) from error
+
+    def grants(
+        self,
+        role: str,
+        rights: Mapping[SqlServerTable, Sequence[str]],
+        queues: Sequence[SqlServerTable],  # noqa: ARG002 - they take no more
+    ) -> str:
+        """In batches."""
+        lines = []
+        for catalog in sorted({table.catalog for table in rights}):
+            # GRANT takes no table of another database.
+            lines += ["GO", f"USE {bracket_name(catalog)};"]
+            lines += [
+                f"GRANT {', '.join(rights[table])} ON {_beside(table)} TO {bracket_name(role)};"
+                for table in rights
+                if table.catalog == catalog
+            ]
+        return "\n".join(lines)
+
+    def due_index(self, kind: TableKind, delayed: SqlServerTable) -> WantedIndex:
+        return WantedIndex(
+            kind.due,
+            "every search for due messages reads the whole table, and a claim locks more of it",
+            f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql} "
+            f"({kind.names['due']})",
+        )
+
+    def index_creation(self, kind: TableKind, delayed: SqlServerTable) -> str:
+        columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
+        return creation("create_due_index", columns, delayed=delayed)
+
 
 SQL_SERVER_TABLES = SqlServerTables()
+
+
+def _in(session: SqlServerSession, table: SqlServerTable) -> SqlServerSession:
+    """The statements about the catalog of a table's database."""
+    return session.named({"catalog": bracket_name(table.catalog)})
+
+
+def _describe(session: SqlServerSession, table: SqlServerTable) -> Sequence[Any]:
+    names = {"schema": table.schema, "table": table.table, "name": table.sql}
+    return _in(session, table).rows("describe_table", **names)
+
+
+def _find(session: SqlServerSession, wanted: WantedTable) -> FoundTable | None:
+    """The table, which some database has that this user can open; None if it sees no such table."""
+    if not (rows := _describe(session, wanted.table)):
+        return None
+    return FoundTable(
+        is_table=all(row.kind == "BASE TABLE" for row in rows),
+        columns={row.name: row.type.lower() for row in rows},
+        mark=rows[0].mark,
+        faults=list(_faults(session, wanted, rows[0])),
+    )
+
+
+def _faults(session: SqlServerSession, wanted: WantedTable, row: Any) -> Iterator[Finding]:
+    """The faults of a table by a row of the catalog."""
+    asked = session.rows("describe_rights", name=wanted.name) if wanted.rights else ()
+    if missing := [one for one in asked if one.name in wanted.rights and not one.is_granted]:
+        rights, user = [one.name for one in missing], bracket_name(missing[0].grantee)
+        # GRANT takes no table of another database.
+        use = f"USE {bracket_name(wanted.table.catalog)};"
+        grant = f"{use} GRANT {', '.join(rights)} ON {_beside(wanted.table)} TO {user}"
+        yield missing_rights(wanted, rights, [grant])
+    if row.policies:
+        yield from _hidden(session, [wanted.table])
+    # It cannot return the removed rows. One on a queue may add them itself.
+    if row.hook and "DELETE" in wanted.rights:
+        what = f"{wanted.name} does not run the statements of a sweep"
+        yield fault(
+            Check.TABLE_TRIGGERS,
+            wanted.name,
+            f"{what}, and the server raises no error: trigger {row.hook} drops it",
+            "let it return the row, or drop it",
+            stops=True,
+        )
+
+
+def _hidden(session: SqlServerSession, tables: Sequence[SqlServerTable]) -> Iterator[Finding]:
+    """The tables of one schema whose rows a security policy hides from this user."""
+    known = {table.table.lower(): table for table in tables}
+    for row in _in(session, tables[0]).rows("hidden_tables", schema=tables[0].schema):
+        if (table := known.get(row.table.lower())) is not None:
+            policy = f"{bracket_name(row.policy_schema)}.{bracket_name(row.policy)}"
+            does, kind = ("filters", "FILTER") if row.is_filtered else ("blocks", "BLOCK")
+            statement = f"ALTER SECURITY POLICY {policy} DROP {kind} PREDICATE ON {_beside(table)}"
+            text = f"The security policy {policy} {does} rows of {table.sql}"
+            yield fault(Check.ROW_SECURITY, table.sql, text, statements=[statement], stops=True)
+
+
+def _beside(table: SqlServerTable) -> str:
+    """A table's name in its own database."""
+    return f"{bracket_name(table.schema)}.{bracket_name(table.table)}"

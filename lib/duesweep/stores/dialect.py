@@ -18,7 +18,7 @@ from duesweep.core.finding import Finding
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
-from duesweep.drivers.statements import Columns, FoundTable, HiddenRows, Session
+from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
@@ -101,6 +101,10 @@ def journal_tables(beside: Any) -> dict[str, Any]:
     return {name: replace(beside, table=f"duesweep_{name}") for name in JOURNAL_TABLES}
 
 
+# The first column of an index that can be used, and whether the index leaves rows out.
+Indexed = Collection[tuple[str, bool]]
+
+
 @dataclass(frozen=True, slots=True)
 class WantedIndex:
     """An index that begins with `column`. `harm` is what happens without it; `statement` creates
@@ -111,6 +115,36 @@ class WantedIndex:
     harm: str
     statement: str
     partial: bool = False
+
+    def is_in(self, indexed: Indexed) -> bool:
+        """Whether a table has such an index."""
+        return (self.column, False) in indexed or (self.partial and (self.column, True) in indexed)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTable:
+    """The expected `table`, of the server's own type.
+
+    `create` and `reshape` are advice: what to do if the table is missing, or if its columns differ.
+    `unicode` names the column whose text has to hold all characters. `is_journal`: it is one of
+    duesweep's own tables, which `setup` creates together. `key`: the columns of its primary key.
+    """
+
+    table: Any
+    role: str = "table"
+    columns: Columns = field(default_factory=dict)
+    rights: Sequence[str] = ()
+    create: str = "create it"
+    reshape: str = "give it the columns that the transport gives it"
+    indexes: Sequence[WantedIndex] = ()
+    unicode: str | None = None
+    is_journal: bool = False
+    key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The table's name as statements have it."""
+        return str(self.table.sql)
 
 
 class Tables(ABC):
@@ -139,18 +173,14 @@ class Tables(ABC):
         return iter(())
 
     @abstractmethod
-    def find(self, session: Any, tables: Mapping[Any, Sequence[str]]) -> Mapping[Any, FoundTable]:
-        """The existing ones of tables, without their indexes, and which of the rights that each
-        needs the session lacks.
+    def find(self, session: Any, wanted: Sequence[WantedTable]) -> Mapping[Any, FoundTable]:
+        """The existing ones of tables, and the faults of each: a missing one of its rights, rows
+        that are hidden or could be lost.
         """
 
     @abstractmethod
-    def with_indexes(self, session: Any, table: Any, found: FoundTable) -> FoundTable:
-        """A table with its indexes."""
-
-    @abstractmethod
-    def columns(self, session: Any, tables: Iterable[Any]) -> Mapping[Any, Collection[str]]:
-        """The columns of existing tables."""
+    def indexes(self, session: Any, table: Any, found: FoundTable) -> Indexed:
+        """The indexes of a table."""
 
     @abstractmethod
     def estimate_rows(self, session: Any, table: Any) -> int:
@@ -161,14 +191,14 @@ class Tables(ABC):
         """Tables that may be meant if this one is missing."""
 
     @abstractmethod
-    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Sequence[HiddenRows]:
+    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Iterable[Finding]:
         """Which of some tables of one schema have rows that this user may not see."""
 
-    @abstractmethod
     def try_hooks(
-        self, session: Any, location: Any, wanted: Any, found: FoundTable
+        self, session: Any, location: Location | None, wanted: WantedTable, found: FoundTable
     ) -> Sequence[Finding]:
         """Findings on a table with triggers or rules, which are tried and undone."""
+        return ()
 
     @abstractmethod
     def creation(self, name: str, /, **tables: Any) -> str:

@@ -9,11 +9,11 @@ from duesweep.core.errors import ConfigError, Problem, StoreError
 from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
-from duesweep.stores.dialect import Dialect, Location, journal_tables
+from duesweep.stores.dialect import Dialect, Location, WantedTable, journal_tables
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.tables import (
     AGE_COLUMNS,
-    WantedTable,
+    found_columns,
     missing_index,
     misspelt,
     refuse_other_tables,
@@ -128,7 +128,7 @@ class SqlSetup:
         done, new, scripts = [], [], []
         creations = list(self._creations(delayed))
         every = [table for tables, _ in creations for table in tables]
-        found = self.dialect.tables.columns(session, every)
+        found = found_columns(session, self.dialect.tables, every)
         for tables, texts in creations:
             lacking = [
                 table
@@ -144,7 +144,7 @@ class SqlSetup:
                 scripts.append((lacking, texts))
         named_by = "store.schema or retry.error_queue"
         self.dialect.tables.create(session, new, scripts, named_by)
-        created = self.dialect.tables.columns(session, new) if new else {}
+        created = found_columns(session, self.dialect.tables, new) if new else {}
         for table in new:
             if table not in created:
                 raise ConfigError(

@@ -12,7 +12,7 @@ from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.due import Horizon
 from duesweep.stores.summary import aware
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.tables import AGE_COLUMNS
+from duesweep.stores.tables import found_columns, has_age
 
 # More messages than any table has.
 ALL = 2**62
@@ -43,8 +43,8 @@ class SqlConnection:
         """
         if self._keeps_age is None:
             bindings = journal_tables(self.delayed)["bindings"]
-            columns = self.location.dialect.tables.columns(self.session, [bindings])
-            self._keeps_age = set(AGE_COLUMNS) <= set(columns.get(bindings, ()))
+            found = found_columns(self.session, self.location.dialect.tables, [bindings])
+            self._keeps_age = has_age(found.get(bindings, ()))
         return self._keeps_age
 
     def try_lock(self, name: str) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerTable
-from duesweep.drivers.sqlserver.catalog import find_table, hidden_rows
+from duesweep.core.finding import Check
+from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
+from duesweep.stores.dialect import WantedTable
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.rows import RecordedSession
@@ -147,13 +149,13 @@ def test_security_policy_of_sql_server_is_asked_for_only_if_there_is_one(policie
     rows = {"describe_table": [COLUMN | {"policies": policies}], "hidden_tables": [POLICY]}
     session: Any = RecordedSession(rows)
 
-    found = find_table(session, TABLE)
-    hidden = hidden_rows(session, [TABLE, SqlServerTable("nsb", "dbo", "duesweep_sweeps")])
+    found = SQL_SERVER_TABLES.find(session, [WantedTable(TABLE)])[TABLE]
+    tables = [TABLE, SqlServerTable("nsb", "dbo", "duesweep_sweeps")]
+    hidden = list(SQL_SERVER_TABLES.hidden_rows(session, tables))
 
     assert ("hidden_tables" in session.asked) == bool(policies)
-    assert found is not None
-    assert [each.problem.advice for each in hidden] == [
+    assert [each.advice for each in hidden] == [
         "run ALTER SECURITY POLICY [sec].[Tenants] DROP FILTER PREDICATE ON "
         "[dbo].[Sales.Orders.Delayed]"
     ] * policies
-    assert (found.hidden in hidden) == bool(policies)
+    assert found.fault_by(Check.ROW_SECURITY) == (hidden[0] if hidden else None)

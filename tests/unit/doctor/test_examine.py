@@ -3,16 +3,13 @@ ignored ones, and that the documentation knows every check.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from duesweep.config.adapters import Needs, Service
-from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -30,17 +27,7 @@ from duesweep.core.finding import (
 )
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
-from duesweep.drivers.statements import FoundTable
 from duesweep.operations.doctor import Examination, examine_services
-from duesweep.stores.checks_postgresql import time_outs
-from duesweep.stores.tables import (
-    ExaminedTable,
-    WantedTable,
-    all_table_findings,
-)
-
-_WANTED = WantedTable("role", TableName("s", "t"), {}, ("SELECT",), "create it")
-_FOUND = FoundTable(is_table=True, columns={})
 
 
 class _Context:
@@ -70,65 +57,13 @@ def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
 
 def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
     findings, unknown = _examined(
-        ok(Check.SETUP, "store.dsn", "It has run"),
+        ok(Check.SERVER_REACHABLE, "store.dsn", "It answers"),
         error=ConfigError("The source a is b", advice="set another store.name"),
     )
 
     (refusal,) = [f for f in findings if f.severity == Severity.FAULT]
-    assert (refusal.check, refusal.advice) == (Check.SWEEP_START, "Set another store.name")
+    assert (refusal.check, refusal.advice) == (Check.SWEEP_START, "set another store.name")
     assert unknown is not None
-
-
-def _tables(*founds: FoundTable | None) -> Sequence[ExaminedTable]:
-    journal = [
-        (replace(_WANTED, table=TableName("s", f"j{n}"), is_journal=True), found)
-        for n, found in enumerate(founds)
-    ]
-    return [(_WANTED, _FOUND), *journal]
-
-
-@pytest.mark.parametrize(
-    ("founds", "expected"),
-    [
-        ((_FOUND, _FOUND), []),
-        ((None, None), [(Check.SETUP, "store.dsn")]),
-        ((_FOUND, None), [(Check.TABLE_EXISTS, '"s"."j1"')]),
-        ((), []),
-    ],
-)
-def test_setup_has_not_run_where_none_of_its_tables_is_there(
-    founds: tuple[FoundTable | None, ...], expected: list[tuple[Check, str]]
-) -> None:
-    findings = all_table_findings("store.dsn", _tables(*founds), lambda _: ())
-
-    assert [(f.check, f.about) for f in findings if f.severity == Severity.FAULT] == expected
-
-
-@pytest.mark.parametrize(
-    ("milliseconds", "source", "severity"),
-    [
-        (60_000, "session", Severity.OK),
-        (60_000, "client", Severity.OK),
-        (0, "user", Severity.OK),
-        (1_000, "user", Severity.WARNING),
-        (1_000, "configuration file", Severity.WARNING),
-    ],
-)
-def test_time_out_that_duesweeps_own_session_does_not_get_rid_of_is_a_warning(
-    milliseconds: int, source: str, severity: Severity
-) -> None:
-    row = SimpleNamespace(
-        name="statement_timeout",
-        milliseconds=milliseconds,
-        source=source,
-        default_milliseconds=1_000,
-        origin="this role",
-    )
-
-    finding = time_outs("store.dsn", [row])
-
-    assert (finding.check, finding.severity) == (Check.SESSION_TIME_OUTS, severity)
-    assert "statement_timeout 1,000 ms" in finding.found
 
 
 FOUND = [

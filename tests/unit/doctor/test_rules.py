@@ -9,17 +9,14 @@ from functools import partial
 import pytest
 
 from duesweep.core.address import TableName
-from duesweep.core.finding import Check, ClockReading, Finding, Severity, clock_skew, is_to_mend
-from duesweep.drivers.postgresql.start import SessionStart
+from duesweep.core.finding import Check, Finding, Severity, is_to_mend
 from duesweep.drivers.statements import FoundTable
 from duesweep.stores import postgresql
-from duesweep.stores.checks_postgresql import certificate
-from duesweep.stores.dialect import WantedIndex
+from duesweep.stores.dialect import WantedIndex, WantedTable
 from duesweep.stores.postgresql import POSTGRESQL
-from duesweep.stores.tables import WantedTable, examine, table_findings
+from duesweep.stores.tables import examine, table_findings
 from support.rows import RecordedSession, Rows
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SEQUENCE = {
     "schema": "public",
     "table": "Billing",
@@ -27,27 +24,19 @@ SEQUENCE = {
     "sequence": "s",
     "last": 1_000,
     "most": 2**31 - 1,
-    "is_hidden": False,
 }
 QUEUE = TableName("public", "Billing")
 WANTED = WantedTable(
-    role="queue",
-    table=QUEUE,
+    QUEUE,
+    "queue",
     columns={"Id": frozenset({"uuid"}), "Headers": frozenset({"nvarchar", "varchar"})},
     rights=("SELECT", "INSERT"),
     create="create it",
     indexes=(WantedIndex("Id", "slow", "CREATE INDEX"),),
     unicode="Headers",
 )
-FOUND = FoundTable(
-    is_table=True, columns={"Id": "uuid", "Headers": "nvarchar"}, indexed=frozenset({"Id"})
-)
-INDEXED_IN_PART = replace(FOUND, indexed=frozenset(), indexed_in_part=frozenset({"Id"}))
-
-
-def _reading(ahead: float, took: float = 0) -> ClockReading:
-    after = NOON + timedelta(seconds=took)
-    return ClockReading(NOON + timedelta(seconds=took / 2 + ahead), NOON, after)
+FOUND = FoundTable(is_table=True, columns={"Id": "uuid", "Headers": "nvarchar"})
+INDEXED, INDEXED_IN_PART = {("Id", False)}, {("Id", True)}
 
 
 ROWS = {
@@ -62,7 +51,6 @@ ROWS = {
         }
     ],
     "doctor_clock": [{"now": partial(datetime.now, UTC)}],
-    "doctor_time_outs": [],
     "describe_tables": [
         {
             "schema": QUEUE.schema,
@@ -91,9 +79,6 @@ ROWS = {
 def _examined(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows]) -> list[Finding]:
     """All findings on a database that answers like this, and takes messages only."""
     session = RecordedSession({**ROWS, **changes})
-    monkeypatch.setattr(
-        session, "start", SessionStart(is_pooled=False, search_path=""), raising=False
-    )
     monkeypatch.setattr(postgresql, "connect", lambda *_: nullcontext(session))
     return list(examine(POSTGRESQL, "", "store.dsn", lambda: [WANTED], queue_columns={}))
 
@@ -103,23 +88,19 @@ def _bad(findings: Sequence[Finding]) -> dict[Check, Severity]:
 
 
 @pytest.mark.parametrize(
-    ("readings", "severity", "expected"),
-    [
-        ([_reading(4.9)], Severity.OK, "differ by 4.9 s"),
-        ([_reading(-5.1)], Severity.WARNING, "5.1 s behind"),
-        ([_reading(3_600)], Severity.WARNING, "3,600.0 s ahead of"),
-        # Half of a slow round trip may be what looks like skew.
-        ([_reading(6, took=4)], Severity.OK, "differ by 6.0 s"),
-        ([_reading(60, took=20), _reading(0.1, took=0.1)], Severity.OK, "differ by 0.1 s"),
-    ],
+    ("ahead", "expected"),
+    [(4.9, None), (-4.9, None), (-6, "6.0 s behind"), (3_600, "3,600.0 s ahead of")],
 )
-def test_clock_skew_is_known_as_far_as_the_best_round_trip_lets_it(
-    readings: list[ClockReading], severity: Severity, expected: str
+def test_clocks_that_differ_are_a_warning(
+    monkeypatch: pytest.MonkeyPatch, ahead: float, expected: str | None
 ) -> None:
-    finding = clock_skew("store.dsn", readings)
+    def server() -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=ahead)
 
-    assert (finding.check, finding.severity) == (Check.CLOCK_SKEW, severity)
-    assert expected in finding.found
+    found = _examined(monkeypatch, {"doctor_clock": [{"now": server}]})
+
+    assert _bad(found) == ({Check.CLOCK_SKEW: WARNING} if expected else {})
+    assert expected is None or any(expected in each.found for each in found)
 
 
 FAULT, WARNING = Severity.FAULT, Severity.WARNING
@@ -134,29 +115,47 @@ def _columns(**columns: str) -> FoundTable:
     ("found", "expected"),
     [
         (FOUND, {}),
-        (None, {Check.TABLE_EXISTS: FAULT}),
         (replace(FOUND, is_table=False), {Check.TABLE_SHAPE: FAULT}),
         (_columns(Id="uuid"), {Check.TABLE_SHAPE: FAULT}),
         (_columns(Headers="nvarchar", Id="text"), {Check.TABLE_SHAPE: FAULT}),
-        # A missing table has no index either: there is only one finding.
-        (replace(_columns(Headers="nvarchar"), indexed=frozenset()), {Check.TABLE_SHAPE: FAULT}),
         (_columns(Id="uuid", Headers="varchar"), {Check.HEADERS_UNICODE: WARNING}),
         (_columns(Id="uuid", Headers="text"), {Check.HEADERS_UNICODE: FAULT}),
-        (replace(FOUND, missing_rights=["INSERT"]), {Check.TABLE_RIGHTS: FAULT}),
-        (replace(FOUND, indexed=frozenset()), {Check.TABLE_INDEX: WARNING}),
-        (INDEXED_IN_PART, {Check.TABLE_INDEX: WARNING}),
     ],
 )
 def test_difference_of_a_table_is_one_finding(
-    found: FoundTable | None, expected: dict[Check, Severity]
+    found: FoundTable, expected: dict[Check, Severity]
 ) -> None:
-    assert _bad(list(table_findings(WANTED, found))) == expected
+    findings = list(table_findings(WANTED, found, INDEXED))
+
+    assert _bad(findings) == expected
+    assert {f.check for f in findings if f.stops} == {c for c, s in expected.items() if s == FAULT}
 
 
-def test_index_that_may_leave_rows_out_may() -> None:
-    wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=True),))
+@pytest.mark.parametrize(
+    ("columns", "indexed", "partial", "expected"),
+    [
+        (FOUND.columns, INDEXED, False, {}),
+        (FOUND.columns, set(), False, {Check.TABLE_INDEX: WARNING}),
+        (FOUND.columns, INDEXED_IN_PART, False, {Check.TABLE_INDEX: WARNING}),
+        (FOUND.columns, INDEXED_IN_PART, True, {}),
+        # A sweep's start does not ask for indexes.
+        (FOUND.columns, None, False, {}),
+        # A missing column has no index either: there is only one finding.
+        ({"Headers": "nvarchar"}, set(), False, {Check.TABLE_SHAPE: FAULT}),
+    ],
+)
+def test_index_that_lacks_is_a_warning_and_one_that_may_leave_rows_out_may(
+    columns: Mapping[str, str],
+    indexed: set[tuple[str, bool]] | None,
+    expected: dict[Check, Severity],
+    *,
+    partial: bool,
+) -> None:
+    wanted = replace(WANTED, indexes=(replace(WANTED.indexes[0], partial=partial),))
 
-    assert _bad(list(table_findings(wanted, INDEXED_IN_PART))) == {}
+    found = list(table_findings(wanted, FoundTable(is_table=True, columns=columns), indexed))
+
+    assert _bad(found) == expected
 
 
 def _changed(statement: str, **values: object) -> dict[str, Rows]:
@@ -175,6 +174,8 @@ def _changed(statement: str, **values: object) -> dict[str, Rows]:
         (_changed("describe_session", encoding="SQL_ASCII"), {Check.TEXT_ENCODING: FAULT}),
         (_changed("describe_session", encoding="EUC_JP"), {Check.TEXT_ENCODING: WARNING}),
         ({"doctor_sequences": []}, {}),
+        ({"describe_tables": [], "similar_tables": []}, {Check.TABLE_EXISTS: FAULT}),
+        (_changed("describe_tables", missing_rights=["INSERT"]), {Check.TABLE_RIGHTS: FAULT}),
         (_changed("describe_tables", missing_sequences=["s"]), {Check.TABLE_RIGHTS: FAULT}),
     ],
 )
@@ -188,44 +189,46 @@ def test_replica_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = _changed("describe_session", is_replica=True, is_read_only=True)
 
     (found,) = [f.found for f in _examined(monkeypatch, changes) if is_to_mend(f)]
-    assert found == "This is a replica"
+    assert found == "The session that store.dsn opens on a replica is read-only"
 
 
 @pytest.mark.parametrize(
-    ("sequence", "severity"),
+    ("sequence", "severities"),
     [
-        (dict(SEQUENCE, last=None), Severity.OK),
-        (dict(SEQUENCE, last=2**30 - 1), Severity.OK),
-        (dict(SEQUENCE, last=2**30), Severity.WARNING),
-        (dict(SEQUENCE, last=1_932_735_283), Severity.FAULT),
-        (dict(SEQUENCE, last=1_932_735_282), Severity.WARNING),
-        (dict(SEQUENCE, last=2**40, most=2**63 - 1), Severity.OK),
-        (dict(SEQUENCE, last=None, is_hidden=True), Severity.SKIPPED),
+        (dict(SEQUENCE, last=None), []),
+        (dict(SEQUENCE, last=2**30 - 1), []),
+        (dict(SEQUENCE, last=2**30), [WARNING]),
+        (dict(SEQUENCE, last=1_932_735_283), [FAULT]),
+        (dict(SEQUENCE, last=1_932_735_282), [WARNING]),
+        (dict(SEQUENCE, last=2**40, most=2**63 - 1), []),
     ],
 )
 def test_headroom_of_seq(
-    monkeypatch: pytest.MonkeyPatch, sequence: dict[str, object], severity: Severity
+    monkeypatch: pytest.MonkeyPatch, sequence: dict[str, object], severities: list[Severity]
 ) -> None:
     findings = _examined(monkeypatch, {"doctor_sequences": [sequence]})
 
-    assert [f.severity for f in findings if f.check == Check.SEQ_HEADROOM] == [severity]
+    assert [f.severity for f in findings if f.check == Check.SEQ_HEADROOM] == severities
 
 
 @pytest.mark.parametrize(
-    ("sslmode", "session", "severity", "expected"),
+    ("sslmode", "is_encrypted", "expected"),
     [
-        ("require", "encrypted", WARNING, "the certificate is not checked (sslmode require)"),
-        ("verify-ca", "encrypted", WARNING, "the name in the server's certificate is not"),
-        ("verify-full", "encrypted", OK, "certificate and its name are checked"),
-        ("prefer", "encrypted", OK, "not required (sslmode prefer); this session is encrypted"),
-        ("prefer", "plain", OK, "this session is not encrypted"),
-        ("verify-full", "plain", OK, "uses a Unix socket, without TLS"),
+        ("require", True, "the certificate is not checked (sslmode require)"),
+        ("verify-ca", True, "the name in the server's certificate is not"),
+        ("verify-full", True, None),
+        ("prefer", True, None),
+        # By a Unix socket.
+        ("require", False, None),
     ],
 )
 def test_tls_that_is_asked_for_without_a_check_is_a_warning(
-    sslmode: str, session: str, severity: Severity, expected: str
+    monkeypatch: pytest.MonkeyPatch, sslmode: str, expected: str | None, *, is_encrypted: bool
 ) -> None:
-    found = certificate("store.dsn", sslmode, is_encrypted=session == "encrypted")
+    monkeypatch.setattr(RecordedSession, "tls", {"sslmode": sslmode})
+    monkeypatch.setattr(RecordedSession, "is_encrypted", is_encrypted)
 
-    assert (found.check, found.severity) == (Check.SERVER_CERTIFICATE, severity)
-    assert expected in found.found
+    found = _examined(monkeypatch, {})
+
+    assert _bad(found) == ({Check.SERVER_CERTIFICATE: WARNING} if expected else {})
+    assert expected is None or any(expected in each.found for each in found)

@@ -11,54 +11,11 @@ import pytest
 import duesweep
 from duesweep.config.adapters import Needs
 from duesweep.core.errors import LedgerError
-from duesweep.core.finding import Check, Finding, Severity, is_to_mend
+from duesweep.core.finding import Finding, Severity
 from duesweep.operations.doctor import ledger_finding
-from duesweep.operations.doctor_spark import (
-    executor_findings,
-    jvm_zone,
-    question,
-    speculation,
-    task_tries,
-)
+from duesweep.operations.doctor_spark import question
 
-OURS = {"host": "host-1", "python": "3.11", "duesweep": "0.1.0", "failures": {}}
 FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
-
-
-@pytest.mark.parametrize(
-    ("finding", "severity"),
-    [
-        (speculation("true"), Severity.FAULT),
-        (speculation("false"), Severity.OK),
-        (task_tries(1), Severity.WARNING),
-        (task_tries(4), Severity.OK),
-        (task_tries(None), Severity.SKIPPED),
-        (jvm_zone(None), Severity.SKIPPED),
-        (jvm_zone("Asia/Kolkata"), Severity.OK),
-    ],
-)
-def test_setting_of_a_session_is_judged(finding: Finding, severity: Severity) -> None:
-    assert finding.severity is severity
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, {}),
-        ({"duesweep": "0.0.9"}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
-        ({"python": "3.12"}, {Check.EXECUTOR_VERSIONS: Severity.WARNING}),
-        (
-            {"duesweep": None, "failures": {"duesweep": "none"}},
-            {Check.EXECUTOR_DRIVERS: Severity.FAULT},
-        ),
-    ],
-)
-def test_difference_of_an_executor_is_one_finding(
-    changes: dict[str, object], expected: dict[Check, Severity]
-) -> None:
-    findings = list(executor_findings(OURS | changes, "3.11", "0.1.0"))
-
-    assert {f.check: f.severity for f in findings if is_to_mend(f)} == expected
 
 
 class _Ledger:
@@ -143,16 +100,20 @@ def test_ledger_is_the_journals(
 def test_question_is_answered_with_what_cannot_be_loaded() -> None:
     needs = Needs(["json", "no_such_module"], ["/no/such/driver.so", "No such driver"])
 
-    answer = json.loads(question(needs, 0)(0))
+    host, failures = json.loads(question(needs, duesweep.__version__, 0)(0))
 
-    assert set(answer["failures"]) == {"no_such_module", "/no/such/driver.so", "No such driver"}
-    assert answer["failures"]["no_such_module"].startswith("ModuleNotFoundError: ")
-    assert answer["host"]
+    assert set(failures) == {"no_such_module", "/no/such/driver.so", "No such driver"}
+    assert failures["no_such_module"].startswith("ModuleNotFoundError: ")
+    assert host
 
 
 @pytest.mark.usefixtures("odbc")
 def test_question_finds_the_driver_that_came_with_duesweep() -> None:
-    answer = json.loads(question(Needs(["pyodbc", "duesweep"], [""]), 0)(0))
+    needs = Needs(["pyodbc", "duesweep"], [""])
 
-    assert answer["failures"] == {}
-    assert answer["duesweep"] == duesweep.__version__
+    _, failures = json.loads(question(needs, duesweep.__version__, 0)(0))
+    _, other = json.loads(question(needs, "0.0.9", 0)(0))
+
+    assert failures == {}
+    told = f"it is {duesweep.__version__}, and the driver has 0.0.9"
+    assert other == {"duesweep": f"LookupError: {told}"}

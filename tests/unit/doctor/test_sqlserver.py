@@ -10,10 +10,9 @@ import pytest
 from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import Check, Finding, Severity, is_to_mend, refuse
-from duesweep.drivers.sqlserver.catalog import find_tables
 from duesweep.stores import sqlserver
-from duesweep.stores.checks_sqlserver import check_session
-from duesweep.stores.dialect import Location
+from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
+from duesweep.stores.dialect import Location, WantedTable
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.tables import examine
@@ -103,7 +102,7 @@ def test_sweep_is_refused_by_the_same_checks(
     session: Any = RecordedSession({**ROWS, **changes}, refused)
 
     with pytest.raises(ConfigError, match=expected):
-        refuse(check_session(session, "queues.b.dsn"))
+        refuse(SQL_SERVER_TABLES.check_session(session, "queues.b.dsn"))
 
 
 def test_isolation_that_blocks_comes_with_the_statement_and_says_what_is_right_anyway(
@@ -167,10 +166,28 @@ def test_missing_rights_come_with_the_statement_that_grants_them(rights: Sequenc
     table = SqlServerTable("nsb", "dbo", "Billing")
     session: Any = RecordedSession(rows)
 
-    found = find_tables(session, {table: rights})[table]
+    found = SQL_SERVER_TABLES.find(session, [WantedTable(table, rights=rights)])[table]
 
-    assert found.missing_rights == ["INSERT"]
-    assert found.grants == ["USE [nsb]; GRANT INSERT ON [dbo].[Billing] TO [sweeper]"]
+    (lacking,) = found.faults
+    assert (lacking.check, lacking.stops) == (Check.TABLE_RIGHTS, True)
+    assert lacking.found == "This user lacks INSERT on [nsb].[dbo].[Billing]"
+    assert lacking.statements == ["USE [nsb]; GRANT INSERT ON [dbo].[Billing] TO [sweeper]"]
+
+
+@pytest.mark.parametrize(("rights", "stops"), [(("SELECT", "DELETE"), True), (("INSERT",), False)])
+def test_trigger_in_place_of_a_removal_stops_sweeps_and_one_of_a_queue_is_its_own(
+    rights: Sequence[str], *, stops: bool
+) -> None:
+    column = {"name": "Id", "type": "uniqueidentifier", "kind": "BASE TABLE", "mark": None}
+    granted = [{"name": each, "is_granted": 1, "grantee": "sweeper"} for each in rights]
+    session: Any = RecordedSession(
+        {"describe_table": [{**column, "policies": 0, "hook": "tr"}], "describe_rights": granted}
+    )
+    table = SqlServerTable("nsb", "dbo", "Sales.Delayed")
+
+    found = SQL_SERVER_TABLES.find(session, [WantedTable(table, rights=rights)])[table]
+
+    assert [each.check for each in found.faults] == [Check.TABLE_TRIGGERS] * stops
 
 
 @pytest.mark.parametrize(("database", "fails"), [((1, 1), True), ((1, 0), False), ((0, 0), False)])
@@ -180,10 +197,10 @@ def test_table_of_a_database_that_cannot_be_opened_is_not_seen(
     found, is_open = database
     rows: dict[str, Rows] = {"describe_catalog": [{"found": found, "is_open": is_open}]}
     session: Any = RecordedSession(rows, {"describe_table": "no database (911)"})
-    tables = {SqlServerTable("other", "dbo", "Billing"): ("INSERT",)}
+    tables = [WantedTable(SqlServerTable("other", "dbo", "Billing"), rights=("INSERT",))]
 
     if fails:
         with pytest.raises(StoreError, match="911"):
-            find_tables(session, tables)
+            SQL_SERVER_TABLES.find(session, tables)
     else:
-        assert find_tables(session, tables) == {}
+        assert SQL_SERVER_TABLES.find(session, tables) == {}

@@ -20,9 +20,9 @@ from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
     from duesweep.queues.rabbitmq.topology import RabbitMqSetup
+    from duesweep.stores.dialect import WantedTable
     from duesweep.stores.setup import SqlSetup
     from duesweep.stores.store import SqlStore
-    from duesweep.stores.tables import WantedTable
 
 
 @dataclass(frozen=True, slots=True)

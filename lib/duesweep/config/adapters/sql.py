@@ -14,11 +14,11 @@ from duesweep.config.rules import SERVERS
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import Addresses, QueueTables
-from duesweep.stores.dialect import Dialect
+from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.store import SqlStore
-from duesweep.stores.tables import WantedTable, examine
+from duesweep.stores.tables import examine
 
 
 class SqlAdapter(Adapter):

@@ -15,41 +15,37 @@ SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE'
 FROM pg_namespace
 WHERE nspname = %(schema)s::text;
 
--- fragment: hidden_by
--- The restrictive policies of rows of a table `c`; NULL if no policy could hide a row from this role, or refuse one,
--- for these rights. A policy that is `true` does neither.
-CASE WHEN row_security_active(c.oid) AND EXISTS (
-    SELECT
-    FROM unnest($1) AS wanted (privilege)
-    LEFT JOIN LATERAL (
-        SELECT p.polpermissive AS is_permissive,
-               (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
-               AND (
-                   wanted.privilege IN ('SELECT', 'DELETE')
-                   OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
-               ) AS is_open
-        FROM pg_policy p
-        WHERE p.polrelid = c.oid
-          AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
-          AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
-    ) policy ON true
-    GROUP BY wanted.privilege
-    HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
-) THEN ARRAY(
-    SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
-) END
-
 -- fragment: parts_of_table
 (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid
 
 -- name: describe_tables
--- Returns kinds, owners, comments, columns, this role, the rights that it lacks on each table and its sequences, policies
+-- Returns kinds, comments, columns, this role, the rights that it lacks on each table and its sequences, policies
 -- that hide rows, and whether a part is unlogged, is published without an identity, has no unique key, or has hooks.
-SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
-       obj_description(c.oid, 'pg_class') AS mark,
+SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, obj_description(c.oid, 'pg_class') AS mark,
        EXISTS (SELECT FROM {{parts_of_table}} WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
-       {{hidden_by: asked.rights}} AS hidden_by,
+       -- The restrictive policies; NULL if no policy could hide a row from this role, or refuse one, for these rights. A
+       -- policy that is `true` does neither.
+       CASE WHEN row_security_active(c.oid) AND EXISTS (
+           SELECT
+           FROM unnest(asked.rights) AS wanted (privilege)
+           LEFT JOIN LATERAL (
+               SELECT p.polpermissive AS is_permissive,
+                      (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
+                      AND (
+                          wanted.privilege IN ('SELECT', 'DELETE')
+                          OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
+                      ) AS is_open
+               FROM pg_policy p
+               WHERE p.polrelid = c.oid
+                 AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
+                 AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
+           ) policy ON true
+           GROUP BY wanted.privilege
+           HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
+       ) THEN ARRAY(
+           SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
+       ) END AS hidden_by,
        EXISTS (
            SELECT FROM pg_index i
            WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
@@ -123,15 +119,6 @@ FROM (
 ) asked
 JOIN pg_namespace n ON n.nspname = asked.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = asked.name;
-
--- name: hidden_tables
--- Returns which of these tables have rows that this role may not see, the policies that do so, and this role.
-SELECT c.relname AS table, hidden.by AS hidden_by, current_user::text AS role
-FROM pg_class c
-JOIN pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (SELECT {{hidden_by: ARRAY['SELECT']}} AS by) hidden
-WHERE n.nspname = %(schema)s::text AND c.relname = ANY(%(tables)s::text[]) AND hidden.by IS NOT NULL
-ORDER BY c.relname;
 
 -- name: lock_any
 -- Returns and locks some message, due or not; skips rows that others hold. No row: none.
@@ -354,37 +341,12 @@ WHERE s.sweep_id = %(sweep_id)s AND b.source = s.source
 SELECT clock_timestamp() AS now;
 
 -- name: doctor_zone
--- Returns how many minutes a time zone is ahead of UTC in the coming year, at least and at most.
-SELECT min(minutes) AS least, max(minutes) AS most
+-- Returns by how many minutes the clocks of a time zone change within the coming year.
+SELECT max(minutes) - min(minutes) AS minutes
 FROM (
     SELECT (EXTRACT(EPOCH FROM (moment AT TIME ZONE %(zone)s) - (moment AT TIME ZONE 'UTC')) / 60)::integer AS minutes
     FROM generate_series(now(), now() + interval '1 year', interval '1 month') AS moment
 ) AS offsets;
-
--- name: doctor_time_outs
--- Returns the session's time-outs in milliseconds and where each comes from; also the value that
--- applies if the session sets none, and for whom that value is set.
-SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,
-       coalesce((
-           SELECT CASE
-                      WHEN r.setrole <> 0 AND r.setdatabase <> 0 THEN 'this role in this database'
-                      WHEN r.setrole <> 0 THEN 'this role'
-                      WHEN r.setdatabase <> 0 THEN 'this database'
-                      ELSE 'all roles'
-                  END
-           FROM pg_db_role_setting r
-           WHERE r.setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))
-             AND r.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-             AND EXISTS (SELECT FROM unnest(r.setconfig) AS c (text) WHERE c.text LIKE s.name || '=%%')
-           ORDER BY r.setrole <> 0 DESC, r.setdatabase <> 0 DESC
-           LIMIT 1
-       ), 'the server or the dsn') AS origin
-FROM pg_settings s
-WHERE s.name IN (
-    'statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout',
-    'idle_session_timeout', 'transaction_timeout'
-)
-ORDER BY s.name;
 
 -- name: doctor_sequences
 -- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or this role may
@@ -397,8 +359,7 @@ SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrel
        least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
-       END AS last,
-       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
+       END AS last
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum
