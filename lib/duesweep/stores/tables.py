@@ -314,7 +314,7 @@ def _missing(wanted: WantedTable, others: Callable[[], Iterable[Any]]) -> Findin
     names = [] if wanted.is_journal else [other.sql for other in others()]
     near = difflib.get_close_matches(wanted.name, names, n=3)
     hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
-    text = f"There is no {wanted.role} {wanted.name}, or none that this user has rights on"
+    text = f"There is no {wanted.role} {wanted.name}, or this user has no rights on it"
     return fault(Check.TABLE_EXISTS, wanted.name, text, hint + wanted.create, stops=True)
 
 

@@ -29,7 +29,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at_and_not_created(
         session.check()
 
     assert str(refusal.value) == (
-        f"There is no delayed table {endpoint.delayed}, or none that this user has rights on; "
+        f"There is no delayed table {endpoint.delayed}, or this user has no rights on it; "
         "check store.endpoint, store.table_prefix and store.schema; `setup` does not create it"
     )
 

@@ -70,7 +70,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
 
     # Between the two it may name similar tables, which other tests have made.
     said = str(refusal.value)
-    assert said.startswith(f"There is no delayed table {endpoint.delayed}, or none ")
+    assert said.startswith(f"There is no delayed table {endpoint.delayed}, or this ")
     assert said.endswith(
         "check store.endpoint, store.table_prefix and store.schema; `setup` does not create it"
     )

@@ -90,7 +90,7 @@ def examine_ladder(brokers: Brokers, management_url: str | None) -> Iterator[Fin
     setting, found = brokers.setting, list[Finding]()
     with RabbitMqConnection(brokers) as connection:
         channel, version = Channel(connection), connection.server_version
-        yield ok(Check.SERVER_REACHABLE, setting, f"This user can log in to RabbitMQ {version}")
+        yield ok(Check.SERVER_REACHABLE, setting, f"RabbitMQ {version} lets this user in")
         if management_url is None:
             found += _version(setting, version)
             found += _ladder_by_amqp(channel)
