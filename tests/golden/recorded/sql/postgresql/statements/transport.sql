@@ -369,8 +369,7 @@ SELECT current_setting('server_version') AS version,
 
 -- name: describe_tables
 -- $1 ?, $2 ?, $3 ?
-SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
-       obj_description(c.oid, 'pg_class') AS mark,
+SELECT n.nspname AS schema, c.relname AS table, c.relkind::text AS kind, obj_description(c.oid, 'pg_class') AS mark,
        EXISTS (SELECT FROM (SELECT c.oid UNION SELECT t.relid FROM pg_partition_tree(c.oid) t) AS part (oid) JOIN pg_class p ON p.oid = part.oid WHERE p.relpersistence = 'u') AS is_unlogged,
        c.relhasrules OR c.relrowsecurity AS has_rules, current_user::text AS role,
        CASE WHEN row_security_active(c.oid) AND EXISTS (
@@ -483,37 +482,13 @@ SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrel
        least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
-       END AS last,
-       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
+       END AS last
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum
     AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 JOIN pg_sequence s ON s.seqrelid = d.objid
 ORDER BY q.schema, q.table;
-
--- name: doctor_time_outs
-SELECT s.name, s.setting::bigint AS milliseconds, s.source, s.reset_val::bigint AS default_milliseconds,
-       coalesce((
-           SELECT CASE
-                      WHEN r.setrole <> 0 AND r.setdatabase <> 0 THEN 'this role in this database'
-                      WHEN r.setrole <> 0 THEN 'this role'
-                      WHEN r.setdatabase <> 0 THEN 'this database'
-                      ELSE 'all roles'
-                  END
-           FROM pg_db_role_setting r
-           WHERE r.setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))
-             AND r.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-             AND EXISTS (SELECT FROM unnest(r.setconfig) AS c (text) WHERE c.text LIKE s.name || '=%')
-           ORDER BY r.setrole <> 0 DESC, r.setdatabase <> 0 DESC
-           LIMIT 1
-       ), 'the server or the dsn') AS origin
-FROM pg_settings s
-WHERE s.name IN (
-    'statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout',
-    'idle_session_timeout', 'transaction_timeout'
-)
-ORDER BY s.name;
 
 -- name: doctor_waiting
 -- $1 int2
@@ -525,7 +500,7 @@ LIMIT $1::integer;
 
 -- name: doctor_zone
 -- $1 ?
-SELECT min(minutes) AS least, max(minutes) AS most
+SELECT max(minutes) - min(minutes) AS minutes
 FROM (
     SELECT (EXTRACT(EPOCH FROM (moment AT TIME ZONE $1) - (moment AT TIME ZONE 'UTC')) / 60)::integer AS minutes
     FROM generate_series(now(), now() + interval '1 year', interval '1 month') AS moment
@@ -703,34 +678,6 @@ FROM "public"."duesweep_attempts" a
 WHERE a.source = $1 AND NOT EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.id = a.message_key)
 ORDER BY a.message_key
 LIMIT $2;
-
--- name: hidden_tables
--- $1 ?, $2 ?
-SELECT c.relname AS table, hidden.by AS hidden_by, current_user::text AS role
-FROM pg_class c
-JOIN pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (SELECT CASE WHEN row_security_active(c.oid) AND EXISTS (
-    SELECT
-    FROM unnest(ARRAY['SELECT']) AS wanted (privilege)
-    LEFT JOIN LATERAL (
-        SELECT p.polpermissive AS is_permissive,
-               (wanted.privilege = 'INSERT' OR pg_get_expr(p.polqual, p.polrelid) = 'true')
-               AND (
-                   wanted.privilege IN ('SELECT', 'DELETE')
-                   OR coalesce(pg_get_expr(p.polwithcheck, p.polrelid), pg_get_expr(p.polqual, p.polrelid)) = 'true'
-               ) AS is_open
-        FROM pg_policy p
-        WHERE p.polrelid = c.oid
-          AND p.polcmd::text IN ('*', translate(left(wanted.privilege, 1), 'SIUD', 'rawd'))
-          AND EXISTS (SELECT FROM unnest(p.polroles) AS r (role) WHERE role = 0 OR pg_has_role(role, 'USAGE'))
-    ) policy ON true
-    GROUP BY wanted.privilege
-    HAVING NOT coalesce(bool_or(is_permissive AND is_open), false) OR bool_or(NOT is_permissive AND NOT is_open)
-) THEN ARRAY(
-    SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1
-) END AS by) hidden
-WHERE n.nspname = $1::text AND c.relname = ANY($2::text[]) AND hidden.by IS NOT NULL
-ORDER BY c.relname;
 
 -- name: hold
 -- $1 ?, $2 uuid[]
