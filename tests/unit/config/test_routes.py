@@ -134,7 +134,7 @@ def test_doctor_finds_a_fault_and_none_where_there_is_a_route() -> None:
         "Without a [[route]], MSMQ's address Billing@HOST-2 is read as queue Billing in schema "
         "HOST-2 of the store's own server"
     )
-    assert finding.advice == "Add a [[route]] that says which queue it is"
+    assert finding.advice == "add a [[route]] that says which queue it is"
     Path("routed.toml").write_text(ROUTE)
     assert examination(load(Path("routed.toml"), SETTINGS)).routes == []
 
