@@ -39,12 +39,12 @@ from duesweep_testing.sweeps import context_of
 from support.simulation.faults import Faults
 from support.simulation.promises import ERROR_QUEUE, BrokenPromiseError, Promises
 from support.simulation.scheduler import Actor, KilledError, Process, Scheduler
-from support.simulation.services import SimulatedQueue, SimulatedStore, SimulatedTables
+from support.simulation.services import Kind, SimulatedQueue, SimulatedStore, SimulatedTables
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = DUE + timedelta(hours=1)
 _QUEUES = ("Billing", "Shipping")
-ROLES = ("producer", "mover", "operator", "pauses", "weather", "storage")
+ROLES = ("producer", "mover", "operator", "pauses", "weather", "storage", "backup")
 # The time with faults, and the longest time after it until all is delivered, in seconds.
 _FAULTY_SECONDS, _CALM_SECONDS = 60.0, 3_600.0
 # The runs of a slice whose executors are lost, as on Spark.
@@ -90,7 +90,7 @@ class SimulatedWorld(World):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The parts of a run. All but the seed is drawn from it, unless a failed run is made simpler."""
+    """The parts of a run. The seed decides all others, unless a failed run is made simpler."""
 
     seed: int
     messages: int
@@ -99,6 +99,7 @@ class Settings:
     slices: int
     batch_rows: int
     rarity: int
+    kind: str
     has_executors: bool
     may_double: bool
     has_error_queue: bool
@@ -117,6 +118,7 @@ class Settings:
             slices=chance.choice((1, 2, 3)),
             batch_rows=chance.choice((1, 3, 10)),
             rarity=chance.choice((20, 60, 200)),
+            kind=chance.choice([*Kind]).value,
             has_executors=chance.random() < 0.4,
             may_double=chance.random() < 0.3,
             has_error_queue=chance.random() < 0.3,
@@ -227,7 +229,11 @@ class Simulation:
         )
         self.promises = Promises(settings.may_double, self._retry.max_exhausted_per_sweep)
         self.store = SimulatedStore(
-            (), self.scheduler, self.faults, self.promises, ServerClock(self.scheduler)
+            Kind(settings.kind),
+            self.scheduler,
+            self.faults,
+            self.promises,
+            ServerClock(self.scheduler),
         )
         self.promises.store = self.store
         self._queue = SimulatedQueue(
@@ -448,6 +454,22 @@ class Simulation:
             elif kind == 2:
                 error = DestinationError("locked")
             self._queue.trouble[name] = lambda _, error=error: error
+
+    def _backup(self) -> None:
+        """Bring settled sweeps back as they were, as from a backup of the journal."""
+        store = self.store
+        while True:
+            self.scheduler.sleep(self._chance.uniform(0.0, 5.0))
+            kept = {
+                one.sweep_id: (one, [*store.journal[one.sweep_id]], [*store.changes[one.sweep_id]])
+                for one in store.sweeps.values()
+                if one.closed_at is not None
+            }
+            self.scheduler.sleep(self._chance.uniform(0.0, 10.0))
+            for sweep_id, (closed, journal, changes) in kept.items():
+                if sweep_id not in store.sweeps:
+                    store.sweeps[sweep_id] = replace(closed, owner=None, in_flight=set())
+                    store.journal[sweep_id], store.changes[sweep_id] = journal, changes
 
     def _storage(self) -> None:
         while True:

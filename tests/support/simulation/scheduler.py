@@ -1,5 +1,5 @@
-"""Many actors in one thread. At each step one scheduler decides which one continues, how much time passes,
-and which fault happens; all of it follows from a seed.
+"""Many actors in one thread. At each step one scheduler decides which one continues, how much time
+passes, and which fault happens; all of it follows from a seed.
 
 An actor is a greenlet, so only a step gives control away. A process is a group of actors: they are
 frozen together, and die together.

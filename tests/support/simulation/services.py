@@ -4,8 +4,9 @@ A lost connection is rolled back at once, and each further call on it fails. An 
 means that its answer was lost.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any
 
 from duesweep.core.account import SliceEnd
@@ -16,18 +17,26 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.message import Message, Outcome
+from duesweep.core.message import Address, Message, Outcome
 from duesweep.core.policy import RateLimit
 from duesweep.ledger.base import LedgerPiece
 from duesweep.queues.base import Destination
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.task import NOBODY, Claim, LeftAlone, TaskSession
-from duesweep_testing.builders import DelayedRow
-from duesweep_testing.memory import MemoryStore
+from duesweep.stores.task import (
+    NOBODY,
+    Claim,
+    Forwarded,
+    LeftAlone,
+    Moved,
+    Selection,
+    Table,
+    TaskSession,
+)
 from duesweep_testing.memory_driver import MemoryDriverSession
 from duesweep_testing.memory_ledger import MemoryTables
 from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
+from support.contract.memory_stores import DueKeySession, MovingSession, MovingStore
 from support.simulation.faults import Fault, Faults
 from support.simulation.promises import Promises
 from support.simulation.scheduler import Connection, Scheduler
@@ -65,7 +74,7 @@ class Steps(Connection):
 
 
 class SimulatedTask(MemoryTaskSession):
-    """A task's session. `claimed_at`: when it claimed last."""
+    """A task's session, which finds messages by their keys. `claimed_at`: when it claimed last."""
 
     def __init__(self, store: "SimulatedStore") -> None:
         super().__init__(store)
@@ -105,6 +114,17 @@ class SimulatedTask(MemoryTaskSession):
         self.steps.step("the claimed messages", TransactionLostError)
         return claim
 
+    def select(
+        self, run: SweepRun, groups: Sequence[Forwarded], left_alone: LeftAlone = NOBODY
+    ) -> Selection:
+        self.steps.step("select")
+        self._run, self.claimed_at = run, self._simulated.now
+        return super().select(run, groups, left_alone)
+
+    def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
+        self.steps.step("move", TransactionLostError)
+        return super().move(run, selection, tables)
+
     def grant_exhausted(self, run: SweepRun, wanted: int, limit: int) -> int:
         self.steps.step("grant exhausted messages")
         return super().grant_exhausted(run, wanted, limit)
@@ -131,6 +151,29 @@ class SimulatedTask(MemoryTaskSession):
     def _roll_back(self) -> None:
         self._changes.clear()
         self._end()
+
+
+class SimulatedMover(SimulatedTask, MovingSession):
+    """A session that moves messages into their queues itself."""
+
+
+class SimulatedByDue(SimulatedTask, DueKeySession):
+    """A session that finds messages by their Due, as on SQL Server."""
+
+
+class Kind(StrEnum):
+    """How a task's session claims."""
+
+    BY_KEY = "by key"
+    BY_DUE = "by Due"
+    MOVING = "moving"
+
+
+_SESSIONS = {
+    Kind.BY_KEY: SimulatedTask,
+    Kind.BY_DUE: SimulatedByDue,
+    Kind.MOVING: SimulatedMover,
+}
 
 
 class SimulatedChanges(SimulatedTask, MemoryChangeSession):
@@ -198,23 +241,22 @@ class SimulatedDriver(MemoryDriverSession):
                 sweep.owner = None if sweep.owner is self else sweep.owner
 
 
-class SimulatedStore(MemoryStore):
+class SimulatedStore(MovingStore):
     """The store. Its clock is the scheduler's time, after a start."""
 
     def __init__(
-        self,
-        rows: Iterable[DelayedRow],
-        scheduler: Scheduler,
-        faults: Faults,
-        promises: Promises,
-        clock: Any,
+        self, kind: Kind, scheduler: Scheduler, faults: Faults, promises: Promises, clock: Any
     ) -> None:
-        super().__init__(rows, clock)
-        self.scheduler, self.faults, self.promises = scheduler, faults, promises
+        super().__init__()
+        self.clock = clock
+        self.kind, self.scheduler, self.faults, self.promises = kind, scheduler, faults, promises
+
+    def claim_key(self, message: Message) -> str:
+        return str(message.due_us) if self.kind is Kind.BY_DUE else message.key
 
     @contextmanager
     def open_task(self) -> Iterator[SimulatedTask]:
-        session = SimulatedTask(self)
+        session = _SESSIONS[self.kind](self)
         try:
             session.steps.step("open a task's session")
             yield session
