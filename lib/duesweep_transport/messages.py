@@ -36,7 +36,7 @@ class Messages:
 
     def __init__(self, store: SqlStore, task: SqlTask) -> None:
         self._store, self._task = store, task
-        self._zone = store.dialect.zone(task.statements, store)
+        self._zone = store.dialect.zone(task.statements, store) or "UTC"
         # By their keys, the lock keys of the messages that were fetched.
         self._fetched: dict[str, str] = {}
 
@@ -54,8 +54,8 @@ class Messages:
         """Lock and return the eligible message that has been due for the longest, by the server's
         clock; or None. Skips rows that others hold.
         """
-        rows, dialect = self._task.lock_next(self._zone), self._store.dialect
-        self._fetched |= {dialect.key(row): dialect.lock_key(self._store.kind, row) for row in rows}
+        rows = self._task.lock_next(self._zone)
+        self._fetched |= {row.message_key: self._store.kind.lock_key(row) for row in rows}
         return next(iter(self._task.messages(rows, in_back_off=False)), None)
 
     def remove(self, message: Message) -> bool:
@@ -74,4 +74,4 @@ class Messages:
 
     def next_due(self) -> datetime | None:
         """When the next message is or was due, in UTC; None if none is stored."""
-        return next_due(self._store, self._task.statements, None, self._zone)
+        return next_due(self._task.statements, None, self._zone)

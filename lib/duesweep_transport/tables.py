@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError, NotAQueueError, QueueNotFoundError, StoreError
 from duesweep.core.finding import Check, Finding, refuse
 from duesweep.core.headers import set_forward_destination, write_json
@@ -17,7 +18,7 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.core.times import Parts, split_duration
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination
-from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE, Addresses
+from duesweep.queues.tables import SHARED_COLUMNS, SUBSCRIPTION_TABLE
 from duesweep.stores.dialect import Dialect, Location, WantedTable
 
 PURGE_BATCH_SIZE = 1_000

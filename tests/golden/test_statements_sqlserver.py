@@ -46,14 +46,10 @@ def _rendered(name: str, kind: str) -> str:
         "format": "<format>",
         **SQL_SERVER_KINDS[kind].names,
     }
-    values = {found: found for found in _VALUE.findall(_code(name))}
+    values = {found: found for found in _VALUE.findall(statements("sqlserver")[name])}
     text, order = bind(name, names, values)
     head = [f"-- name: {name}", *([f"-- {', '.join(map(str, order))}"] if order else [])]
     return "\n".join([*head, text])
-
-
-def _code(name: str) -> str:
-    return re.sub(r"^ *--.*\n", "", statements("sqlserver")[name], flags=re.MULTILINE)
 
 
 def test_every_statement_as_it_is_rendered() -> None:

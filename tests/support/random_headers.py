@@ -1,8 +1,11 @@
 """Headers as NServiceBus writes them, and others that are odd."""
 
 from random import Random
+from types import SimpleNamespace
 
 from duesweep.core.headers import FORWARD_DESTINATION
+from duesweep.core.message import Message
+from duesweep.stores.kinds import json_message
 
 _NAMES = (
     '"a"',
@@ -59,3 +62,9 @@ def random_headers(random: Random) -> str:
         f',"{FORWARD_DESTINATION}":"x',
     )
     return text + ("" if usual or random.random() < 0.9 else random.choice(ends))
+
+
+def careful_message(headers: str | None) -> Message:
+    """The message that the careful form makes of a row with these headers."""
+    row = SimpleNamespace(message_key="", due_us=0, instant_us=0, headers=headers, body=b"")
+    return json_message(row, 0)

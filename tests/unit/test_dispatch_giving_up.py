@@ -20,9 +20,10 @@ from duesweep.core.message import (
 )
 from duesweep.core.policy import BatchSize, Retry
 from duesweep.stores import tombstone
-from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.journal import BatchEntry
-from support.dispatch_world import one, slice_end, world_of
+from support.contract.memory_stores import DueKeyStore
+from support.dispatch_world import World, one, slice_end, world_of
 
 _LONGEST_STACK = 250
 
@@ -69,6 +70,19 @@ def test_failure_that_another_attempt_does_not_mend_is_the_last_one() -> None:
 
     assert [(each.message_key, each.attempts) for each in world.exhausted(run)] == [(gone.key, 1)]
     assert list(world.store.attempts) == [refused.key]
+
+
+def test_message_that_failed_takes_no_claim_key_of_another_one_with_its_due() -> None:
+    """It is eligible again at once, and comes first."""
+    rows = [delayed_row(name, due=DUE) for name in ("Nowhere", "Billing", "Nowhere", "Billing")]
+    world = World(DueKeyStore(rows))
+    keys = [str(row.due_us) for row in rows]
+
+    run = world.sweep(keys, batch_size=BatchSize(rows=1), retry=Retry(initial_seconds=0))
+
+    assert len(world.queue.arrived["Billing"]) == 2
+    assert [counter.attempts for counter in world.store.attempts.values()] == [1, 1]
+    assert world.ends(run) == [slice_end(given=4, claimed=4)]
 
 
 def test_message_that_failed_before_is_delivered_with_its_attempts_counted() -> None:

@@ -277,6 +277,37 @@ def test_what_is_excluded_for_the_slice_takes_no_claim_key_on_new_sessions_eithe
     assert world.ends(run) == [slice_end("no right to insert", given=12, claimed=6, left=6)]
 
 
+class _UncommittedDueKeyStore(DueKeyStore):
+    """Rolls the first batch back at its end."""
+
+    commits = 0
+
+    @contextmanager
+    def open_task(self) -> Iterator[DueKeySession]:
+        yield _UncommittedSession(self)
+
+
+class _UncommittedSession(DueKeySession):
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        assert isinstance(self._store, _UncommittedDueKeyStore)
+        with super().transaction():
+            yield
+            self._store.commits += 1
+            if self._store.commits == 1:
+                raise AWAY
+
+
+def test_message_that_failed_in_a_batch_that_was_rolled_back_is_claimed_again() -> None:
+    rows = [delayed_row(name, due=DUE) for name in ("Nowhere", "Billing")]
+    world = World(_UncommittedDueKeyStore(rows))
+
+    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
+
+    assert [counter.attempts for counter in world.store.attempts.values()] == [1]
+    assert world.ends(run) == [slice_end(given=2, claimed=2)]
+
+
 @pytest.mark.parametrize("rates", [(), (RateLimit("Billing", 100),)], ids=["tried", "limited"])
 def test_session_that_fails_in_a_turn_leaves_no_message_beyond_the_share_unaccounted_for(
     rates: tuple[RateLimit, ...],

@@ -9,6 +9,7 @@ grammar of the transport's own parser; no address has a NUL or half of a surroga
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duesweep.core.errors import UnreadableAddressError
@@ -98,6 +99,12 @@ class PostgreSqlAddresses:
             raise UnreadableAddressError(f"The destination {address!r} names no table")
         return TableName(schema if schema.strip() else self.default_schema, table)
 
+    def in_full(self, name: str) -> Sequence[str]:
+        """Other addresses that mean the queue of this name, in quotes and with its schema."""
+        if "@" in name:
+            return ()
+        return quote_name(name), str(TableName(self.default_schema, name))
+
 
 def _split(address: str) -> tuple[str, str]:
     in_quotes = False
@@ -181,6 +188,14 @@ class SqlServerAddresses:
         schema, rest = _next_part(rest)
         catalog, _ = _next_part(rest)
         return SqlServerTable(catalog or self.default_catalog, schema or self.default_schema, table)
+
+    def in_full(self, name: str) -> Sequence[str]:  # noqa: ARG002 - as on PostgreSQL
+        """None: an address has nothing in front of the name."""
+        return ()
+
+
+# How an endpoint reads addresses.
+Addresses = PostgreSqlAddresses | SqlServerAddresses
 
 
 def _next_part(text: str) -> tuple[str, str]:

@@ -111,6 +111,13 @@ _KEY = re.compile(r"^ +(\w+) .*PRIMARY KEY|PRIMARY KEY \((.*)\)", re.MULTILINE)
 # As the catalogs write them, where they write them otherwise.
 _TYPES = {"timestamptz": "timestamp with time zone"}
 
+
+class Keys(tuple[str, ...]):
+    """Keys of messages, as one value of a statement."""
+
+    __slots__ = ()
+
+
 # What statements have in braces: tables, or SQL that stands for a name.
 Names = Mapping[str, TableName | str]
 # After this many lost transactions in a row the error is raised.
@@ -125,7 +132,8 @@ _T = TypeVar("_T")
 class Session(ABC):
     """One session with a database, with a limit on each wait, closed at the end of its `with`. It
     runs the named statements of its dialect. `names` replace the braces; values are
-    bound. Raises `StoreError`.
+    bound: texts, numbers, bytes, ids, `Keys`, instants, and lists of them. A statement may need
+    fewer values than another dialect's statement. Raises `StoreError`.
     """
 
     def __init__(self, waits: SessionWaits, names: Names) -> None:
@@ -158,8 +166,8 @@ class Session(ABC):
         """Run the named statement; returns the number of rows that it touched."""
 
     @abstractmethod
-    def query(self, name: str, /, **literals: str) -> str:
-        """The text of a statement for JDBC, with `literals` quoted in it."""
+    def query(self, name: str, /, **literals: object) -> str:
+        """The text of a statement for JDBC, with texts and instants quoted in it."""
 
     @abstractmethod
     def script(self, text: str) -> None:

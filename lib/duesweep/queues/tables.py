@@ -6,10 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-from duesweep.core.address import (
-    PostgreSqlAddresses,
-    SqlServerAddresses,
-)
+from duesweep.core.address import Addresses
 from duesweep.core.errors import (
     ConfigError,
     DestinationError,
@@ -39,8 +36,6 @@ _ELSEWHERE = "start its endpoint with installers enabled, or correct its name wi
 CREATE = {OWN: _SETUP, ERROR: _SETUP, WAITED_FOR: _ELSEWHERE, ROUTED: _ELSEWHERE}
 
 
-# How an endpoint reads addresses.
-Addresses = PostgreSqlAddresses | SqlServerAddresses
 Connection = TypeVar("Connection", bound=Session)
 
 

@@ -26,8 +26,7 @@ from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.drivers.postgresql.session import PostgreSqlSession, text_of
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
-from duesweep.drivers.postgresql.wire import UuidArray
-from duesweep.drivers.statements import Columns, FoundTable, Session
+from duesweep.drivers.statements import Columns, FoundTable, Keys, Session
 from duesweep.stores.dialect import (
     Indexed,
     Location,
@@ -358,7 +357,7 @@ def _try_hooks(
         return
     elif keys := [row.id for row in statements.rows("lock_any")]:
         what = "keeps a message that is removed"
-        took = statements.execute("remove", keys=UuidArray.of(keys))
+        took = statements.execute("remove", keys=Keys(keys))
     else:
         reason = f"It has {' and '.join(found.hooks)}, and no message to try it with"
         yield skipped(Check.TABLE_TRIGGERS, wanted.name, reason)

@@ -5,17 +5,18 @@ dialect; each has more of its own.
 """
 # ruff: noqa: ARG002 - no dialect needs all that another one does
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
-from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, Session
@@ -68,6 +69,11 @@ class Location:
             statements.execute(self.kind.store, due=due, **values)
             return str(values["message_key"])
         return str(statements.row(self.kind.store, due=due, **values)[0])
+
+    def pausing(self, patterns: Iterable[str]) -> str:
+        """Patterns of paused destinations as JSON, in the form that statements test."""
+        likes = (self.kind.pausing(pattern, self.addresses) for pattern in patterns)
+        return json.dumps([*chain.from_iterable(likes)])
 
     def names(self, delayed: Any = None) -> dict[str, str]:
         """The names that statements have in braces, for one of the candidates."""
@@ -240,8 +246,8 @@ class Tables(ABC):
 
 
 class Dialect(ABC):
-    """The texts and rules of one server. A value without fields, because stores travel
-    to tasks. A session that is typed as any is one of its own.
+    """The rules of one server; its texts are statements. A value without fields, because stores
+    travel to tasks.
 
     `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
     `task`: the class of a slice's session, a `SqlTask`.
@@ -255,83 +261,19 @@ class Dialect(ABC):
     def connect(self, dsn: str, waits: SessionWaits) -> Session:
         """Open a session."""
 
-    # A sweep's locks and its figures.
-
-    @abstractmethod
-    def lock(self, name: str) -> Values:
-        """The values that name a session's lock."""
-
-    def holder(self, session: Session, name: str) -> str | None:
-        """Who holds a session's lock, as a sentence's beginning; None: the server does not tell."""
+    def zone(self, session: Session, location: Location) -> str | None:
+        """The zone whose clock stored Dues show; None: they are in UTC, whatever a session's is."""
         return None
 
-    def locker(self, row: Any) -> tuple[str | None, datetime | None]:
-        """Who locks rows, in words, and since when, by a row of `locked_rows`."""
-        return None, None
-
     @abstractmethod
-    def await_batches(self, session: Session, source: str, sweep_id: UUID, *, waits: bool) -> bool:
-        """Let no other batch of a sweep begin until this transaction ends. Returns whether the
-        sweep is still open and, unless it `waits` for them, no batch is in flight.
-        """
-
-    @abstractmethod
-    def prune_attempts(self, session: Session, source: str) -> int:
-        """Drop the retry counters of messages that are gone; how many."""
-
-    @abstractmethod
-    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
-        """How late a sweep's messages were."""
-
-    # Values.
-
-    @abstractmethod
-    def keys(self, keys: Iterable[str]) -> Values:
-        """Keys as the values of a statement."""
-
-    @abstractmethod
-    def due_in(self, due: datetime | None) -> str:
-        """A Due for a statement; of None, one before all others."""
-
-    @abstractmethod
-    def due_out(self, due: Any) -> datetime | None:
-        """A Due, or another instant, that a statement returned."""
-
-    @abstractmethod
-    def moment(self, moment: datetime | None) -> object:
-        """An instant for one of duesweep's own tables."""
-
-    @abstractmethod
-    def zoned(self, zone: str | None) -> Values:
-        """The writers' zone, for statements that compare Dues with instants."""
-
-    @abstractmethod
-    def span(self, first: datetime | None, end: datetime | None, zone: str | None) -> Values:
-        """The instants from `first` to before `end`; None: without a limit."""
-
-    @abstractmethod
-    def buckets(self, ends: Sequence[datetime], zone: str | None) -> Values:
-        """The spans before, between and after these instants, by their numbers."""
-
-    @abstractmethod
-    def pausing(self, location: Location, pattern: str) -> list[object]:
-        """A pattern of paused destinations, as statements test it in JSON."""
+    def horizon(self, session: Session, zone: str) -> Horizon:
+        """The horizon now by NServiceBus's own predicate."""
 
     @abstractmethod
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """Each slice's number, and the (Due, place) from which and before which it goes. `ends` are
         rows of `plan_bounds`, one for each slice and the last; none: one slice from `since` on.
         """
-
-    # Due.
-
-    def zone(self, session: Session, location: Location) -> str | None:
-        """The zone whose clock stored Dues show; None: UTC."""
-        return None
-
-    @abstractmethod
-    def horizon(self, session: Session, zone: str | None) -> Horizon:
-        """The horizon now by NServiceBus's own predicate."""
 
     @abstractmethod
     def stream(
@@ -342,18 +284,12 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def key(self, row: Any) -> str:
-        """The key of a message in a row."""
-
-    def lock_key(self, kind: TableKind, row: Any) -> str:
-        """The text by which an operator's command finds and locks the message in a row."""
-        return self.key(row)
+    def prune_attempts(self, session: Session, source: str) -> int:
+        """Drop the retry counters of messages that are gone; how many."""
 
     @abstractmethod
-    def message(self, kind: TableKind, row: Any, attempts: int) -> Message:
-        """The message in a row that was claimed, held or shown, with duesweep's own count of its
-        failures.
-        """
+    def lateness(self, session: Session, sweep_id: UUID) -> Lateness:
+        """How late a sweep's messages were."""
 
 
 def batches_lock(sweep_id: UUID) -> str:

@@ -17,14 +17,14 @@ class Horizon:
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
     is not UTC (docs/decisions/plan.md), and by how far a sweep looks `ahead`. The
     sweep leaves messages with a Due before `since` to others; None: it leaves nothing.
-    `zone` is the one whose clock stored Dues show, as PostgreSQL calls it; None: UTC.
+    `zone` is the one whose clock stored Dues show, as PostgreSQL calls it.
     """
 
     before: datetime
     server_time: datetime
     ahead: timedelta = timedelta()
     since: datetime | None = None
-    zone: str | None = None
+    zone: str = "UTC"
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
         """The horizon of a sweep that looks so far ahead, asked for at the same moment."""

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import duesweep
-from duesweep.core.address import TableName, quote_name
+from duesweep.core.address import Addresses
 from duesweep.core.change import SAGA_ID
 from duesweep.core.errors import (
     MessageError,
@@ -24,6 +24,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
+    Headers,
     read_json,
     read_json_text,
     read_xml,
@@ -41,6 +42,8 @@ from duesweep.stores.messages import NewMessage
 # The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
 # `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.
 _LONGEST_KEY = 250
+# In the lock key of a table whose keys are not indexed.
+_SEPARATOR = "/"
 _TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
 _ANY = "%"
 # The text before the destination in headers in JSON, as NServiceBus writes it: without white space.
@@ -101,12 +104,15 @@ class TableKind(ABC):
     def as_key(self, text: str) -> str | None:
         """A text as statements take a key; None if it cannot be one."""
 
+    def lock_key(self, row: Any) -> str:
+        """The text by which an operator's command finds and locks the message in a row."""
+        key: str = row.message_key
+        return key
+
     @abstractmethod
-    def read_message(  # noqa: PLR0917 - called for each row
-        self, key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
-    ) -> Message:
-        """A message from its key, its Due and its instant in microseconds, its claimed row, and its
-        failures so far. A destination of None is the endpoint's own queue, "" is no queue.
+    def read_message(self, row: Any, attempts: int) -> Message:
+        """The message in a row that was claimed, held or shown, with duesweep's own count of its
+        failures. A destination of None is the endpoint's own queue, "" is no queue.
         """
 
     @abstractmethod
@@ -122,10 +128,9 @@ class TableKind(ABC):
         """
 
     @abstractmethod
-    def pausing(self, pattern: str, schema: str | None) -> Sequence[str]:
+    def pausing(self, pattern: str, addresses: Addresses) -> Sequence[str]:
         """LIKE patterns (escape: a backslash) for the text `{pausable}`, which fit no message that
-        is not paused; none if there can be none. With this schema addresses in full have the names
-        of queues; None: they have none in front of the name.
+        is not paused; none if there can be none.
         """
 
     def address_of(self, forward: str) -> Address:
@@ -143,35 +148,42 @@ class TableKind(ABC):
 # Rows as messages.
 
 
-def json_message(  # noqa: PLR0917 - TableKind.read_message
-    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
-) -> Message:
+def json_message(row: Any, attempts: int) -> Message:
     """The message in a claimed row; one whose headers cannot be read has the reason in their
     place.
     """
-    text, body = row.headers, row.body
+    text = row.headers
     try:
         headers = read_json(text)
     except UnreadableHeadersError as error:
-        return Message(key, due_us, error, text or "", body, None, attempts, instant_us)
+        return _message(row, error, text or "", None, attempts)
     destination = headers.get(FORWARD_DESTINATION)
     assert text is not None  # else it could not be read
     if FORWARD_DESTINATION in headers:
         text = remove_forward_destination(text)
-    return Message(key, due_us, headers, text, body, destination, attempts, instant_us)
+    return _message(row, headers, text, destination, attempts)
 
 
-def json_message_with_destination(  # noqa: PLR0917 - TableKind.read_message
-    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
+def _message(  # noqa: PLR0917 - called for each row
+    row: Any,
+    headers: Headers | MessageError,
+    text: str,
+    destination: str | None,
+    attempts: int,
 ) -> Message:
+    key, due_us, instant_us = row.message_key, row.due_us, row.instant_us
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
+
+
+def json_message_with_destination(row: Any, attempts: int) -> Message:
     """The message in a claimed row with a column `destination`; its headers are sent unchanged."""
     # NULL is an address that names no queue, and not the endpoint's own queue.
     destination, text = row.destination or "", row.headers or ""
     try:
         headers = read_json(row.headers)
     except UnreadableHeadersError as error:
-        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
-    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
+        return _message(row, error, text, destination, attempts)
+    return _message(row, headers, text, destination, attempts)
 
 
 def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
@@ -207,9 +219,7 @@ def _forwarded_to(headers: object) -> str | None:
         return None
 
 
-def msmq_message(  # noqa: PLR0917 - TableKind.read_message
-    key: str, due_us: int | None, instant_us: int | None, row: Any, attempts: int
-) -> Message:
+def msmq_message(row: Any, attempts: int) -> Message:  # noqa: ARG001 - the row has its own count
     """The message in a claimed row; its headers travel as JSON."""
     # If the column is NULL: an address that names no queue, not the endpoint's own one.
     destination = row.destination or ""
@@ -217,9 +227,8 @@ def msmq_message(  # noqa: PLR0917 - TableKind.read_message
         headers, _ = split_properties(read_xml(row.headers))
     except UnreadableHeadersError as error:
         text = _text(row.headers)
-        return Message(key, due_us, error, text, row.body, destination, attempts, instant_us)
-    text = write_json(headers)
-    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
+        return _message(row, error, text, destination, row.attempts)
+    return _message(row, headers, write_json(headers), destination, row.attempts)
 
 
 def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
@@ -343,6 +352,17 @@ def _as_row_version(text: str) -> str | None:
     return text if re.fullmatch(r"-?[0-9]{1,18}", text) else None
 
 
+def lock_key(due: str | None, key: str) -> str:
+    """The lock key where keys are not indexed: the message's Due, and its key."""
+    return f"{due or ''}{_SEPARATOR}{key}"
+
+
+def split_lock_key(text: str) -> tuple[str, str]:
+    """The Due and the key in such a lock key."""
+    due, _, key = text.partition(_SEPARATOR)
+    return due, key
+
+
 def _as_short_text(text: str) -> str | None:
     return text if 0 < len(text) <= _LONGEST_KEY else None
 
@@ -350,16 +370,16 @@ def _as_short_text(text: str) -> str | None:
 # Pauses as the server tests them: texts for LIKE.
 
 
-def destination_like(pattern: str, schema: str | None) -> Sequence[str]:
+def destination_like(pattern: str, addresses: Addresses) -> Sequence[str]:
     """For a column with the destination."""
     like = _ANY.join(map(_escaped, pattern.split("*")))
     if "*" in pattern:
         return [like]
     begins = [f"{like}@{_ANY}"] if _may_precede_at(pattern) else []
-    return [like, *begins, *map(_escaped, _in_full(pattern, schema))]
+    return [like, *begins, *map(_escaped, addresses.in_full(pattern))]
 
 
-def forwarded_like(pattern: str, schema: str | None) -> Sequence[str]:
+def forwarded_like(pattern: str, addresses: Addresses) -> Sequence[str]:
     """For the text after `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
     this is found in no value. Text after a `*` could be found in the next headers, and messages
     for the endpoint itself have no such header: their claims tell.
@@ -372,18 +392,18 @@ def forwarded_like(pattern: str, schema: str | None) -> Sequence[str]:
     if star:
         begins = [_in_json(start)]
     else:
-        begins = [f'{_in_json(each)}"' for each in (start, *_in_full(start, schema))]
+        begins = [f'{_in_json(each)}"' for each in (start, *addresses.in_full(start))]
         begins += [f"{_in_json(start)}@"] if _may_precede_at(start) else []
     # NServiceBus escapes slashes, others need not.
     texts = dict.fromkeys(text for each in begins for text in (each, each.replace("/", "\\/")))
     return [_escaped(each) + _ANY for each in texts]
 
 
-def headers_like(pattern: str, schema: str | None) -> Sequence[str]:
+def headers_like(pattern: str, addresses: Addresses) -> Sequence[str]:
     """For all headers in JSON, as `forwarded_like`."""
     if pattern == EVERYTHING:
         return [_ANY]
-    return [_ANY + _escaped(FORWARDED_TO) + each for each in forwarded_like(pattern, schema)]
+    return [_ANY + _escaped(FORWARDED_TO) + each for each in forwarded_like(pattern, addresses)]
 
 
 def _may_precede_at(name: str) -> bool:
@@ -391,13 +411,6 @@ def _may_precede_at(name: str) -> bool:
     that begins with a quote, the name may be another.
     """
     return "@" not in name and not name.startswith('"')
-
-
-def _in_full(name: str, schema: str | None) -> Sequence[str]:
-    """The addresses on PostgreSQL, written in full, whose queue has this name."""
-    if schema is None or "@" in name:
-        return ()
-    return quote_name(name), str(TableName(schema, name))
 
 
 def _in_json(text: str) -> str:
@@ -429,10 +442,13 @@ class PostgreSqlTransportTable(TransportTable):
 
 
 class SqlServerTransportTable(TransportTable):
-    """Keys are row versions, without an index."""
+    """Keys are row versions, without an index: so the Due, to the tick, leads to a row."""
 
     as_key = staticmethod(_as_row_version)
     pausing = staticmethod(headers_like)
+
+    def lock_key(self, row: Any) -> str:
+        return lock_key(row.due, row.message_key)
 
 
 class MsmqTable(TableKind):

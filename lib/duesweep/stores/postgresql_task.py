@@ -13,13 +13,8 @@ from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession
-from duesweep.drivers.postgresql.wire import (
-    PlaceArray,
-    UuidArray,
-    array_text,
-    instant_text,
-    start_of_ids,
-)
+from duesweep.drivers.postgresql.wire import Places, array_text, instant_text, start_of_ids
+from duesweep.drivers.statements import Keys
 from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
 from duesweep.stores.messages import NewMessage
@@ -105,9 +100,9 @@ class PostgreSqlTask(SqlTask):
         left_alone: LeftAlone,  # noqa: ARG002 - each key has one message
     ) -> Locked:
         keys = _keys(claim_keys)
-        values = {"keys": UuidArray.of(keys), **_claim_values(run.horizon)}
+        values = {"keys": Keys(keys), **_claim_values(run.horizon)}
         rows = self.statements.rows("claim", **values)
-        return replace(self._unclaimed(run, keys, [row.id for row in rows]), rows=rows)
+        return replace(self._unclaimed(run, keys, [row.message_key for row in rows]), rows=rows)
 
     def _unclaimed(self, run: SweepRun, keys: Sequence[str], claimed: Sequence[str]) -> Locked:
         """The outcomes of the keys that led to no message."""
@@ -115,13 +110,13 @@ class PostgreSqlTask(SqlTask):
             return Locked()
         found = set(claimed)
         missing = [key for key in keys if key not in found]
-        values = {"keys": UuidArray.of(missing), "horizon": run.horizon.before}
+        values = {"keys": Keys(missing), "horizon": run.horizon.before}
         row = self.statements.row("explain_unclaimed", **values)
         gone = len(missing) - row.skipped - row.later
         return Locked(skipped=row.skipped, gone=gone, later=row.later)
 
     def delete(self, messages: Sequence[Message]) -> int:
-        return self.statements.execute("remove", keys=UuidArray.of([m.key for m in messages]))
+        return self.statements.execute("remove", keys=Keys([m.key for m in messages]))
 
     def failure(self, failed: Failed) -> Values:
         return {"retry_seconds": failed.retry_seconds}
@@ -142,8 +137,8 @@ class PostgreSqlTask(SqlTask):
             arrays = {column: [row[column] for row in rows] for column in rows[0]}
             self.statements.execute(name, **same, **arrays)
 
-    def lock_next(self, zone: str | None) -> Sequence[Any]:
-        horizon = horizon_in(zone or "UTC", self.statements)
+    def lock_next(self, zone: str) -> Sequence[Any]:
+        horizon = horizon_in(zone, self.statements)
         return self.statements.rows(
             "fetch_next_due",
             horizon=horizon.before,
@@ -151,34 +146,30 @@ class PostgreSqlTask(SqlTask):
             **_instant_values(horizon),
         )
 
-    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
-        return self.statements.rows("hold", keys=UuidArray.of(lock_keys), zone=zone or "UTC")
+    def hold(self, lock_keys: Sequence[str], zone: str) -> Sequence[Any]:
+        return self.statements.rows("hold", keys=Keys(lock_keys), zone=zone)
 
     def count_present(self, lock_keys: Sequence[str]) -> int:
-        return int(self.statements.row("count_present", keys=UuidArray.of(lock_keys)).present)
+        return int(self.statements.row("count_present", keys=Keys(lock_keys)).present)
 
-    def set_due(
-        self, messages: Sequence[tuple[Message, datetime]], zone: str | None
-    ) -> Mapping[str, int]:
+    def set_due(self, messages: Sequence[tuple[Message, datetime]], zone: str) -> Mapping[str, int]:
         rows = self.statements.rows(
             "reschedule",
-            zone=zone or "UTC",
-            keys=UuidArray.of([message.key for message, _ in messages]),
+            zone=zone,
+            keys=Keys([message.key for message, _ in messages]),
             dues=[due for _, due in messages],
         )
-        return {row.id: row.instant_us for row in rows}
+        return {row.message_key: row.instant_us for row in rows}
 
-    def put_back(
-        self, messages: Sequence[NewMessage], zone: str | None
-    ) -> Sequence[tuple[str, int]]:
+    def put_back(self, messages: Sequence[NewMessage], zone: str) -> Sequence[tuple[str, int]]:
         before = self.statements.row("session_zone").zone
-        self.statements.row("set_zone", zone=zone or "UTC")
+        self.statements.row("set_zone", zone=zone)
         with row_errors():
             keys = [self._store(message) for message in messages]
         self.statements.row("set_zone", zone=before)
-        found = {"keys": UuidArray.of(keys), "zone": zone or "UTC"}
+        found = {"keys": Keys(keys), "zone": zone}
         rows = self.statements.rows("read_instants", **found)
-        instants = {row.id: row.instant_us for row in rows}
+        instants = {row.message_key: row.instant_us for row in rows}
         return [(key, instants[key]) for key in keys]
 
     def _store(self, message: NewMessage) -> str:
@@ -231,9 +222,9 @@ def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str
         "time": start_of_ids(),
     }
     if min(map(len, claim_keys)) > _KEY_LENGTH:
-        places = PlaceArray.of([claim_key[_KEY_LENGTH:] for claim_key in claim_keys])
+        places = Places([claim_key[_KEY_LENGTH:] for claim_key in claim_keys])
         return "move_from_places", {"places": places, **values}
-    return "move", {"keys": UuidArray.of(_keys(claim_keys)), **values}
+    return "move", {"keys": Keys(_keys(claim_keys)), **values}
 
 
 def _claim_values(horizon: Horizon) -> Values:
@@ -247,4 +238,4 @@ def _instant_values(horizon: Horizon) -> Values:
     own time. In the hour of a clock change the zone's rules alone could name a later one.
     """
     latest = None if horizon.ahead else horizon.server_time
-    return {"zone": horizon.zone or "UTC", "latest": latest}
+    return {"zone": horizon.zone, "latest": latest}

@@ -107,7 +107,7 @@ class SqlChanges(OperatorTask):
         """Let messages in back-off be tried again at their new Dues."""
         source = {"source": self.source}
         rows = [
-            {"message_key": key, "new_due": self._task.dialect.moment(instant_of(instant_us))}
+            {"message_key": key, "new_due": instant_of(instant_us)}
             for key, instant_us in instants.items()
         ]
         self._task.write_rows("postpone_attempts", source, rows)

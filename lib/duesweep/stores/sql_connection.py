@@ -1,6 +1,5 @@
 """The connection of a driver's session on a relational store, which its parts share."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -30,10 +29,10 @@ class SqlConnection:
         self._keeps_age: bool | None = None
 
     @property
-    def zone(self) -> str | None:
+    def zone(self) -> str:
         """The writers' zone."""
         if self._zone is None:
-            self._zone = self.location.dialect.zone(self.session, self.location)
+            self._zone = self.location.dialect.zone(self.session, self.location) or "UTC"
         return self._zone
 
     @property
@@ -49,11 +48,11 @@ class SqlConnection:
 
     def try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits. The session's end releases it."""
-        return bool(self.session.row("try_lock", **self.location.dialect.lock(name)).locked)
+        return bool(self.session.row("try_lock", lock=name).locked)
 
     def unlock(self, name: str) -> None:
         """Release the lock."""
-        self.session.execute("unlock", **self.location.dialect.lock(name))
+        self.session.execute("unlock", lock=name)
 
     def patient(self, messages: int) -> AbstractContextManager[None]:
         """While a statement is about this many messages, it may take its time."""
@@ -76,11 +75,10 @@ class SqlConnection:
 
     def pending(self, horizon: Horizon) -> dict[str, object]:
         """The values by which statements find eligible messages."""
-        dialect = self.location.dialect
         return {
             "source": self.source,
-            "horizon": dialect.due_in(horizon.before),
-            "since": dialect.due_in(horizon.since),
+            "horizon": horizon.before,
+            "since": horizon.since,
             "paused": self.pausing(),
         }
 
@@ -95,14 +93,8 @@ class SqlConnection:
         """The pauses in force as JSON, in the form that statements test. A row that they do not
         fit may be paused nevertheless: its claim tells.
         """
-        location = self.location
-        return json.dumps(
-            [
-                like
-                for pause in read_pauses(self.session, self.source)
-                for like in location.dialect.pausing(location, pause.pattern)
-            ]
-        )
+        pauses = read_pauses(self.session, self.source)
+        return self.location.pausing(pause.pattern for pause in pauses)
 
 
 class SqlPart:

@@ -6,7 +6,6 @@ from typing import Any
 
 from duesweep.core.policy import Pause, Slicing
 from duesweep.drivers.statements import Session
-from duesweep.stores.dialect import Location
 from duesweep.stores.due import (
     Due,
     Failing,
@@ -45,12 +44,12 @@ class SqlDue(SqlPart, Due):
         horizon = self.horizon().looking_ahead(ahead)
         pending = {
             "source": self.source,
-            "horizon": self._dialect.due_in(horizon.before),
+            "horizon": horizon.before,
             "paused": self._at.pausing(),
         }
         if found := self._session.rows("find_pending", **pending):
-            first = self._dialect.due_out(found[0].due)
-            return Work(None if first is None else first - _ROUNDING)
+            first = found[0].due
+            return Work(None if first is None else aware(first) - _ROUNDING)
         if self._session.row("find_gone_attempts", source=self.source).found:
             return Work()
         is_unsettled = any(
@@ -59,24 +58,21 @@ class SqlDue(SqlPart, Due):
         return Work() if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:
-        row = _earliest(self._location, self._session, horizon.before, horizon.zone)
+        row = _earliest(self._session, horizon.before, horizon.zone)
         failing = self._failing(horizon) if row.has_earlier else None
-        return Upcoming(self._dialect.due_out(row.due), failing)
+        return Upcoming(row.due and aware(row.due), failing)
 
     def _failing(self, horizon: Horizon) -> Failing | None:
-        before = self._dialect.due_in(horizon.before)
-        row = self._session.row("count_failing", source=self.source, horizon=before)
+        row = self._session.row("count_failing", source=self.source, horizon=horizon.before)
         return Failing(int(row.messages), aware(row.next_attempt)) if row.messages else None
 
     def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
-        rows = self._session.rows("locked_rows", horizon=self._dialect.due_in(horizon.before))
+        rows = self._session.rows("locked_rows", horizon=horizon.before)
         found = []
         for row in rows:
-            due = self._dialect.due_out(row.due)
-            if row.messages > 0 and due is not None:
-                seconds = (horizon.before - due).total_seconds()
-                holder, since = self._dialect.locker(row)
-                found.append(LockedRows(int(row.messages), holder, since, seconds))
+            if row.messages > 0 and row.due is not None:
+                seconds = (horizon.before - aware(row.due)).total_seconds()
+                found.append(LockedRows(int(row.messages), row.holder, row.since, seconds))
         return found
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
@@ -86,8 +82,7 @@ class SqlDue(SqlPart, Due):
         with self._at.looking_at_all():
             if since is None:
                 return int(self._session.row("count_stored").stored)
-            due = self._dialect.due_in(since)
-            return int(self._session.row("count_stored_since", since=due).stored)
+            return int(self._session.row("count_stored_since", since=since).stored)
 
     def destinations(self, horizon: Horizon | None) -> Sequence[str]:
         if not self._kind.has_destination:
@@ -137,11 +132,8 @@ class SqlDue(SqlPart, Due):
         return Slices(query, _cut(found, size * _CHUNK_ROWS), read=slices)
 
     def plan_sql(self, horizon: Horizon) -> str:
-        """The query of a plan with one slice, and below it the values that its names stand for."""
-        values = self._of_claim_keys(horizon)
-        values["bounds"] = self._dialect.bounds(self._kind, horizon.since)
-        query = self._naming({name: f":{name}" for name in values}).query("plan_claim_keys")
-        return "\n".join([query, *(f":{name} = {value}" for name, value in values.items())])
+        """The query of a plan with one slice."""
+        return self._claim_keys_query(horizon)
 
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         if plan.read:
@@ -158,28 +150,24 @@ class SqlDue(SqlPart, Due):
     def _naming(self, names: dict[str, str]) -> Session:
         return self._session.named({**self._session.names, **names})
 
-    def _of_claim_keys(self, horizon: Horizon, most: int = ALL) -> dict[str, str]:
+    def _of_claim_keys(self, horizon: Horizon, most: int = ALL) -> dict[str, object]:
         return {
             "source": self.source,
-            "horizon": self._dialect.due_in(horizon.before),
+            "horizon": horizon.before,
             "paused": self._at.pausing(),
             "most": str(most),
             "chunk": str(_CHUNK_ROWS),
         }
 
 
-def next_due(
-    location: Location, statements: Session, since: datetime | None, zone: str | None
-) -> datetime | None:
+def next_due(statements: Session, since: datetime | None, zone: str) -> datetime | None:
     """The instant of the first Due from `since` on; None as `since`: of all."""
-    return location.dialect.due_out(_earliest(location, statements, since, zone).due)
+    due = _earliest(statements, since, zone).due
+    return due and aware(due)
 
 
-def _earliest(
-    location: Location, statements: Session, since: datetime | None, zone: str | None
-) -> Any:
-    dialect = location.dialect
-    return statements.row("next_due", since=dialect.due_in(since), **dialect.zoned(zone))
+def _earliest(statements: Session, since: datetime | None, zone: str) -> Any:
+    return statements.row("next_due", since=since, zone=zone)
 
 
 def _cut(total: int, size: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class SqlJournal(SqlPart, Journal):
         """The block's end also releases the locks of dead sweeps."""
         name = settle_lock(self.source)
         if not self._at.try_lock(name):
-            yield self._dialect.holder(self._session, name) or "Another process"
+            yield self._settler(name)
             return
         self._is_settling = True
         try:
@@ -55,6 +55,13 @@ class SqlJournal(SqlPart, Journal):
                 while self._kept:
                     self._at.unlock(sweep_lock(self._kept.pop()))
                 self._at.unlock(name)
+
+    def _settler(self, lock: str) -> str:
+        """Who holds a lock, as a sentence's beginning."""
+        for row in self._session.rows("lock_holder", lock=lock):
+            named = f"Process {row.process}" if row.process else "Another process"
+            return f"{named}, whose session has been idle since {row.idle_since:%F %T} UTC,"
+        return "Another process"
 
     def unsettled(self) -> Sequence[Unsettled]:
         return [

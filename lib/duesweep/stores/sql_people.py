@@ -8,12 +8,13 @@ from typing import Any
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import StoreError
 from duesweep.core.world import Patience, instant_of
-from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.due import Horizon
 from duesweep.stores.people import People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_journal import hashed
+from duesweep.stores.summary import aware
 
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
@@ -30,16 +31,14 @@ class SqlPeople(SqlPart, People):
 
     @contextmanager
     def look(self, span: DueSpan) -> Iterator[Iterator[Sequence[WaitingMessage]]]:
-        values = self._dialect.span(span.start, span.end, self._at.zone)
         with (
             self._stream(is_ordered=True) as stream,
-            closing(self._pages_of(stream, span, values)) as pages,
+            closing(self._pages_of(stream, span)) as pages,
         ):
             yield pages
 
-    def _pages_of(
-        self, stream: Session, span: DueSpan, values: dict[str, object]
-    ) -> Generator[Sequence[WaitingMessage]]:
+    def _pages_of(self, stream: Session, span: DueSpan) -> Generator[Sequence[WaitingMessage]]:
+        values = {"first": span.start, "end": span.end, "zone": self._at.zone}
         with stream.pages("look", _PAGE_ROWS, values) as pages:
             yield from map(self._waiting, pages)
         if self._kind.may_lack_due and span.end is None:
@@ -47,18 +46,16 @@ class SqlPeople(SqlPart, People):
                 yield from map(self._waiting, pages)
 
     def find(self, keys: Sequence[str], *, with_body: bool = False) -> Sequence[WaitingMessage]:
-        zoned = self._dialect.zoned(self._at.zone)
-        readable = filter(None, map(self._kind.as_key, keys))
+        readable = Keys(filter(None, map(self._kind.as_key, keys)))
+        zone = self._at.zone
         with nullcontext() if self._kind.has_indexed_key else self._at.looking_at_all():
-            rows = self._session.rows(
-                "find", with_body=with_body, **zoned, **self._dialect.keys(readable)
-            )
+            rows = self._session.rows("find", with_body=with_body, zone=zone, keys=readable)
             return self._waiting(rows)
 
     def count_waiting(self, ends: Sequence[datetime]) -> Sequence[int]:
-        values = self._dialect.buckets(ends, self._at.zone)
+        zone = self._at.zone
         with self._at.looking_at_all():
-            rows = self._session.rows("count_buckets", **values)
+            rows = self._session.rows("count_buckets", ends=list(ends), zone=zone)
         counts = {row.bucket: int(row.messages) for row in rows}
         # Messages without a Due come last.
         counts[len(ends)] = counts.get(len(ends), 0) + counts.get(None, 0)
@@ -70,22 +67,21 @@ class SqlPeople(SqlPart, People):
             yield ([row.message_key for row in page] for page in pages)
 
     def _waiting(self, rows: Sequence[Any]) -> list[WaitingMessage]:
-        keys = [self._dialect.key(row) for row in rows]
-        found = self._session.rows("read_failures", source=self.source, **self._dialect.keys(keys))
+        keys = Keys(row.message_key for row in rows)
+        found = self._session.rows("read_failures", source=self.source, keys=keys)
         failures = {row.message_key: row for row in found}
         return [
             self._one_waiting(row, failures.get(key)) for key, row in zip(keys, rows, strict=True)
         ]
 
     def _one_waiting(self, row: Any, failure: Any) -> WaitingMessage:
-        message = self._dialect.message(self._kind, row, failure.attempts if failure else 0)
+        message = self._kind.read_message(row, failure.attempts if failure else 0)
         due = None if message.instant_us is None else instant_of(message.instant_us)
-        lock_key = self._dialect.lock_key(self._kind, row)
-        waiting = WaitingMessage(message, lock_key, due, row.body_bytes)
+        waiting = WaitingMessage(message, self._kind.lock_key(row), due, row.body_bytes)
         if failure is None:
             return waiting
         return waiting._replace(
-            next_attempt_at=self._dialect.due_out(failure.next_attempt_at),
+            next_attempt_at=aware(failure.next_attempt_at),
             error=failure.error_text,
         )
 
@@ -97,7 +93,7 @@ class SqlPeople(SqlPart, People):
 
     @retry_lost_transactions
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
-        values = {"until": self._dialect.moment(until), "given_by": given_by, "reason": reason}
+        values = {"until": until, "given_by": given_by, "reason": reason}
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
             self._session.execute("pause", source=self.source, pattern=pattern, **values)

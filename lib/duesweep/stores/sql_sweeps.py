@@ -6,9 +6,9 @@ A session's lock shows that its sweep lives.
 from uuid import UUID
 
 from duesweep.core.change import Command
-from duesweep.core.errors import make_storable
+from duesweep.core.errors import StoreError, make_storable
 from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.stores.dialect import sweep_lock
+from duesweep.stores.dialect import batches_lock, sweep_lock
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sql_connection import SqlConnection, SqlPart, refuse_dropped
 from duesweep.stores.summary import planned_slices
@@ -92,7 +92,7 @@ class SqlSweeps(SqlPart, Sweeps):
         waits: bool = True,
     ) -> bool:
         with self._session.transaction():
-            if not self._dialect.await_batches(self._session, self.source, sweep_id, waits=waits):
+            if not self._await_batches(sweep_id, waits=waits):
                 return False
             self._session.execute(
                 "close_sweep",
@@ -102,6 +102,21 @@ class SqlSweeps(SqlPart, Sweeps):
                 reason=reason and make_storable(reason),
             )
         return True
+
+    def _await_batches(self, sweep_id: UUID, *, waits: bool) -> bool:
+        """Let no other batch of a sweep begin until this transaction ends. Returns whether the
+        sweep is still open and, unless it `waits` for them, no batch is in flight.
+        """
+        name = "await_batches" if waits else "are_batches_over"
+        rows = self._session.rows(name, sweep_id=sweep_id, lock=batches_lock(sweep_id))
+        are_over = any(row.are_over for row in rows)
+        if waits and rows and not are_over:
+            raise StoreError(
+                f"Batches of sweep {sweep_id} of {self.source} have not ended for 25 s; "
+                "the next sweep closes it",
+                transient=True,
+            )
+        return are_over
 
     def _remaining(self, sweep_id: UUID, remaining: int | Horizon) -> int:
         """How many messages are left, counted if a slice is not complete. If all are, to count

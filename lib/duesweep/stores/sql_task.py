@@ -23,7 +23,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Delivered, Exhausted, Failed, Message, Outcome
 from duesweep.core.policy import RateLimit
-from duesweep.drivers.statements import Session, retry_lost_transactions
+from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.sql_connection import Begun, begin_batch, refuse_closed, refuse_dropped
@@ -56,7 +56,6 @@ class SqlTask(TaskSession):
         self.source = location.source
         self.connection = session
         self._location = location
-        self.dialect = location.dialect
         self._kind = location.kind
         self._endpoint: str = location.addresses.endpoint
         self._delayed = location.find_delayed(session)
@@ -118,11 +117,11 @@ class SqlTask(TaskSession):
     # For operators' commands, and for one message at a time. `zone` is the writers'.
 
     @abstractmethod
-    def lock_next(self, zone: str | None) -> Sequence[Any]:
+    def lock_next(self, zone: str) -> Sequence[Any]:
         """Lock the row that has been due for the longest and is eligible, if any."""
 
     @abstractmethod
-    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:
+    def hold(self, lock_keys: Sequence[str], zone: str) -> Sequence[Any]:
         """Lock rows whatever their Due; skip rows that others hold."""
 
     @abstractmethod
@@ -130,15 +129,11 @@ class SqlTask(TaskSession):
         """How many of these rows are there, locked or not."""
 
     @abstractmethod
-    def set_due(
-        self, messages: Sequence[tuple[Message, datetime]], zone: str | None
-    ) -> Mapping[str, int]:
+    def set_due(self, messages: Sequence[tuple[Message, datetime]], zone: str) -> Mapping[str, int]:
         """Give messages that are held new Dues. Returns the instants, in microseconds, by key."""
 
     @abstractmethod
-    def put_back(
-        self, messages: Sequence[NewMessage], zone: str | None
-    ) -> Sequence[tuple[str, int]]:
+    def put_back(self, messages: Sequence[NewMessage], zone: str) -> Sequence[tuple[str, int]]:
         """Store messages; their keys, and the instants in microseconds at which they are due."""
 
     # A batch.
@@ -240,20 +235,19 @@ class SqlTask(TaskSession):
         return begin_batch(self.statements, self.source, run, self._fence(run))
 
     def _fence(self, run: SweepRun) -> Sequence[Any]:
-        lock = self.dialect.lock(batches_lock(run.sweep_id))
-        return self.statements.rows("fence", sweep_id=run.sweep_id, **lock)
+        lock = batches_lock(run.sweep_id)
+        return self.statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
 
     def messages(self, rows: Sequence[Any], *, in_back_off: bool) -> list[Message]:
         """The messages in these rows, with those `in_back_off` or without."""
-        kind, read = self._kind, self.dialect.message
-        keys = list(map(self.dialect.key, rows))
+        read, keys = self._kind.read_message, [row.message_key for row in rows]
         # After the rows were locked: or two sweeps could both count one failure.
         counters = self._read_counters(keys)
         if not counters:
-            return [read(kind, row, 0) for row in rows]
+            return [read(row, 0) for row in rows]
         counted = ((row, counters.get(key)) for key, row in zip(keys, rows, strict=True))
         return [
-            read(kind, row, 0 if counter is None else counter.attempts)
+            read(row, 0 if counter is None else counter.attempts)
             for row, counter in counted
             if in_back_off or counter is None or counter.is_eligible
         ]
@@ -264,15 +258,13 @@ class SqlTask(TaskSession):
             return {}
         rows = self.statements.rows("read_some_attempts", source=self.source, most=_FEW_COUNTERS)
         if len(rows) == _FEW_COUNTERS:
-            found = self.dialect.keys(keys)
-            rows = self.statements.rows("read_attempts", source=self.source, **found)
+            rows = self.statements.rows("read_attempts", source=self.source, keys=Keys(keys))
         return {row.message_key: row for row in rows}
 
     def clear_counters(self, keys: Iterable[str]) -> None:
         """Drop the counters of messages that leave."""
-        if counted := list(keys):
-            found = self.dialect.keys(counted)
-            self.statements.execute("clear_attempts", source=self.source, **found)
+        if counted := Keys(keys):
+            self.statements.execute("clear_attempts", source=self.source, keys=counted)
 
     def count_failures(self, failed: Sequence[Failed]) -> None:
         """Raise the counters of messages that stay."""
@@ -290,8 +282,8 @@ class SqlTask(TaskSession):
         source = {"source": self.source}
         self.write_rows("raise_attempts", source, rows)
         if self._kind.raise_counters is not None:
-            keys = self.dialect.keys(f.message.key for f in failed)
-            self.statements.execute(self._kind.raise_counters, **keys)
+            keys = Keys(f.message.key for f in failed)
+            self.statements.execute(self._kind.raise_counters, keys=keys)
 
     def remove(self, messages: Sequence[Message]) -> None:
         """Remove messages that are held, with their retry counters."""

@@ -10,8 +10,8 @@ rows removed by key.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -22,11 +22,12 @@ from duesweep.core.errors import StoreError, TransactionLostError, UnusualBatchE
 from duesweep.core.message import Address, Failed, Message
 from duesweep.core.policy import SCANNED_ROWS
 from duesweep.core.world import micros
-from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text, key_list
+from duesweep.drivers.sqlserver.binding import bound_text, due_of, due_text
 from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
+from duesweep.drivers.statements import Keys
 from duesweep.stores.dialect import Location, Values, batches_lock
-from duesweep.stores.kinds import split_headers
+from duesweep.stores.kinds import split_headers, split_lock_key
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import Move
 from duesweep.stores.sql_connection import Begun, begin_batch
@@ -38,8 +39,6 @@ from duesweep.stores.tombstone import Tombstones
 
 # This many messages of one Due are removed by their keys, more of them as the Due's first.
 _FEW = 4
-# In the lock key of a table whose keys are not indexed.
-_SEPARATOR = "/"
 # A character beyond U+FFFF: the server's collation decides whether that is one or two.
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _COMMITTABLE = 1
@@ -77,8 +76,8 @@ class _OthersRemovedError(Exception):
 
 
 class SqlServerTask(SqlTask):
-    """It remembers the rows of the claim under way: their Dues, to the tick, find them again. And
-    it excludes messages that have to wait, and messages that failed in this session.
+    """It remembers one claim: its rows, whose Dues, to the tick, find them again, and the messages
+    that it excluded.
     """
 
     statements: SqlServerSession
@@ -96,22 +95,6 @@ class SqlServerTask(SqlTask):
         self._claimed: dict[str, Any] = {}
         # By Due, since a Due is what leads to them.
         self._left_alone: LeftAlone = NOBODY
-        self._failed: dict[str, set[str]] = {}
-        self._failing: list[Message] = []
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """At the end of a batch's, its failed messages are excluded: once eligible again within
-        this slice, one could consume the claim key of another message.
-        """
-        is_batch = not self.connection.is_in_transaction
-        with super().transaction():
-            yield
-        if is_batch:
-            # Not before: a batch that was rolled back is claimed again.
-            for message in self._failing:
-                self._exclude(message)
-            self._failing = []
 
     # Claim.
 
@@ -148,12 +131,12 @@ class SqlServerTask(SqlTask):
             source=self.source,
             sweep_id=run.sweep_id,
             dues=_dues(missing.elements()),
-            **listed("excluded", self._excluded_at(missing)),
+            excluded=self._excluded_at(missing),
         )
         for row in rows:
-            here = self._excluded_at([row.due])
+            here = len(self._excluded_at([row.due]))
             # A row that is neither ours, nor in back-off, nor excluded, is another session's.
-            others = row.present - claimed[row.due] - row.waiting - len(here)
+            others = row.present - claimed[row.due] - row.waiting - here
             held = max(0, min(missing[row.due], others))
             skipped += held
             later += max(0, min(missing[row.due] - held, row.failed_since))
@@ -179,8 +162,7 @@ class SqlServerTask(SqlTask):
         """At least as many as `_waiting` finds, up to the bound; cheap after few failures."""
         found = {"source": self.source, "most": SCANNED_ROWS}
         row = self.statements.row("count_some_waiting", **found)
-        excluded = (*self._left_alone.values(), *self._failed.values())
-        return int(row.waiting) + sum(map(len, excluded))
+        return int(row.waiting) + sum(map(len, self._left_alone.values()))
 
     def _waiting(self, claim_keys: list[str]) -> int:
         row = self.statements.row("count_waiting", source=self.source, dues=_dues(claim_keys))
@@ -196,16 +178,14 @@ class SqlServerTask(SqlTask):
             left -= 2 * len(row.headers or "") + len(row.body or b"")
             return left > 0
 
-        dialect = self._location.dialect
-        likes = [like for each in paused for like in dialect.pausing(self._location, each)]
         return self.statements.read_while(
             wanted,
             "claim",
             dues=_dues(claim_keys),
-            horizon=bound_text(run.horizon.before),
+            horizon=run.horizon.before,
             source=self.source,
-            paused=json.dumps(likes),
-            **listed("excluded", self._excluded_at(claim_keys)),
+            paused=self._location.pausing(paused),
+            excluded=self._excluded_at(claim_keys),
         )
 
     # Move.
@@ -227,7 +207,8 @@ class SqlServerTask(SqlTask):
         )
         begun = begin_batch(self.statements, self.source, run, fence)
         claimed = Counter(row.due for row in rows)
-        if claimed - dues or not self._excluded_at(dues).isdisjoint(r.message_key for r in rows):
+        excluded = set(self._excluded_at(dues))
+        if claimed - dues or not excluded.isdisjoint(row.message_key for row in rows):
             raise UnusualBatchError("other messages also have these Dues")
         missing, unclaimed = dues - claimed, Locked()
         if missing:
@@ -340,30 +321,20 @@ class SqlServerTask(SqlTask):
 
     def _forget(self, left_alone: LeftAlone = NOBODY) -> None:
         """Forget the claim before."""
-        self._claimed, self._failing, self._left_alone = {}, [], left_alone
+        self._claimed, self._left_alone = {}, left_alone
 
     def _remember(self, rows: Iterable[Any]) -> None:
-        self._claimed.update((str(row.message_key), row) for row in rows)
+        self._claimed.update((row.message_key, row) for row in rows)
 
     def claim_key(self, message: Message) -> str:
         """Its Due, to the tick."""
         return str(self._claimed[message.key].due)
 
-    def _exclude(self, failed: Message) -> None:
-        self._failed.setdefault(self.claim_key(failed), set()).add(failed.key)
-
-    def _excluded_at(self, dues: Iterable[str]) -> set[str]:
-        """The keys of the messages of these Dues that are excluded."""
-        wanted = set(dues)
-        return {
-            key
-            for excluded in (self._left_alone, self._failed)
-            for due in wanted
-            for key in excluded.get(due, ())
-        }
+    def _excluded_at(self, dues: Iterable[str]) -> Keys:
+        """The keys of the messages of these Dues that the claim excludes."""
+        return Keys(key for due in set(dues) for key in self._left_alone.get(due, ()))
 
     def failure(self, failed: Failed) -> Values:
-        self._failing.append(failed.message)
         seconds, milliseconds = divmod(int(failed.retry_seconds * 1_000), 1_000)
         return {
             "due": self.claim_key(failed.message),
@@ -380,8 +351,8 @@ class SqlServerTask(SqlTask):
     # Counts and rows of the journal.
 
     def count_exhausted(self, sweep_id: UUID) -> int | None:
-        lock = self.dialect.lock(f"{batches_lock(sweep_id)}/exhausted")
-        row = self.statements.row("lock_sweep_counters", sweep_id=sweep_id, **lock)
+        lock = f"{batches_lock(sweep_id)}/exhausted"
+        row = self.statements.row("lock_sweep_counters", sweep_id=sweep_id, lock=lock)
         return None if row.answer < 0 else int(row.exhausted)
 
     def late(self, late_ms: Sequence[int]) -> object:
@@ -407,8 +378,8 @@ class SqlServerTask(SqlTask):
     def delete(self, messages: Sequence[Message]) -> int:
         self.statements.require_transaction()
         if self._kind.has_indexed_key:
-            keys = listed("keys", (message.key for message in messages))
-            return self.statements.execute("remove_by_id", **keys)
+            keys = Keys(message.key for message in messages)
+            return self.statements.execute("remove_by_id", keys=keys)
         gone, claimed = self._by_due(m.key for m in messages), self._by_due(self._claimed)
         few: list[tuple[str, str]] = []
         removed = 0
@@ -434,7 +405,7 @@ class SqlServerTask(SqlTask):
             rows = self.statements.rows(
                 "remove_first", source=self.source, rows=len(keys), due=due, kept=kept
             )
-            if {str(row.message_key) for row in rows} != keys:
+            if {row.message_key for row in rows} != keys:
                 raise _OthersRemovedError
             return len(rows)
         return self._remove_by_key([(due, key) for key in keys])
@@ -446,7 +417,7 @@ class SqlServerTask(SqlTask):
 
     # One message at a time, and operators' commands. Dues are UTC's, whatever the zone.
 
-    def lock_next(self, zone: str | None) -> Sequence[Any]:  # noqa: ARG002
+    def lock_next(self, zone: str) -> Sequence[Any]:  # noqa: ARG002
         rows = self.statements.rows("fetch_next_due", source=self.source)
         self._remember(rows)
         return rows
@@ -454,7 +425,7 @@ class SqlServerTask(SqlTask):
     def put_back(
         self,
         messages: Sequence[NewMessage],
-        zone: str | None,  # noqa: ARG002
+        zone: str,  # noqa: ARG002
     ) -> Sequence[tuple[str, int]]:
         """Each at the first tick of the column that is not before its Due."""
         ticks = [due_of(bound_text(message.due)) for message in messages]
@@ -468,10 +439,10 @@ class SqlServerTask(SqlTask):
         text = due_text(due, "milliseconds")
         return self._location.store_row(self.statements, message, text)
 
-    def hold(self, lock_keys: Sequence[str], zone: str | None) -> Sequence[Any]:  # noqa: ARG002
+    def hold(self, lock_keys: Sequence[str], zone: str) -> Sequence[Any]:  # noqa: ARG002
         self._forget()
         if self._kind.has_indexed_key:
-            rows = self.statements.rows("hold_by_id", **listed("keys", lock_keys))
+            rows = self.statements.rows("hold_by_id", keys=Keys(lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
             rows = self.statements.rows("hold", messages=places)
@@ -480,7 +451,7 @@ class SqlServerTask(SqlTask):
 
     def count_present(self, lock_keys: Sequence[str]) -> int:
         if self._kind.has_indexed_key:
-            row = self.statements.row("count_present_by_id", **listed("keys", lock_keys))
+            row = self.statements.row("count_present_by_id", keys=Keys(lock_keys))
         else:
             places = _places(map(split_lock_key, lock_keys))
             row = self.statements.row("count_present", messages=places)
@@ -489,7 +460,7 @@ class SqlServerTask(SqlTask):
     def set_due(
         self,
         messages: Sequence[tuple[Message, datetime]],
-        zone: str | None,  # noqa: ARG002
+        zone: str,  # noqa: ARG002
     ) -> Mapping[str, int]:
         """Each becomes the first tick of the column that is not before the wanted instant."""
         ticks = {message.key: bound_text(due) for message, due in messages}
@@ -506,23 +477,6 @@ class SqlServerTask(SqlTask):
             changed = self.statements.execute("reschedule", messages=json.dumps(places))
         instants = {key: micros(due_of(tick)) for key, tick in ticks.items()}
         return instants if changed == len(messages) else {}
-
-
-def lock_key(due: str | None, key: str) -> str:
-    """The lock key where keys are not indexed: the message's Due, to the tick, and its key."""
-    return f"{due or ''}{_SEPARATOR}{key}"
-
-
-def split_lock_key(text: str) -> tuple[str, str]:
-    """The Due and the key in such a lock key."""
-    due, _, key = text.partition(_SEPARATOR)
-    return due, key
-
-
-def listed(name: str, keys: Iterable[str]) -> Values:
-    """Keys as the values of a statement that calls them `name`."""
-    text, separator = key_list(keys)
-    return {name: text, "separator": separator}
 
 
 def _places(messages: Iterable[tuple[str, str]]) -> str:

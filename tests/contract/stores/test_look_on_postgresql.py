@@ -87,8 +87,8 @@ def test_first_page_needs_no_sort(
         session.people._stream(is_ordered=True) as stream,  # noqa: SLF001 - its plan is not to be seen
     ):
         now = datetime.now(UTC)
-        whole = stream.rows("look", zone="UTC", first=None, last=None)
-        span = stream.rows("look", zone="UTC", first=now - timedelta(days=1), last=now)
+        whole = stream.rows("look", zone="UTC", first=None, end=None)
+        span = stream.rows("look", zone="UTC", first=now - timedelta(days=1), end=now)
 
     for lines in ([line for (line,) in plan] for plan in (whole, span)):
         assert any("Index Scan" in line for line in lines), lines

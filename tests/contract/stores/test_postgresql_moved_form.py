@@ -14,7 +14,6 @@ from duesweep.core.errors import MessageError, TransactionLostError, UnusualBatc
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql.session import connect
-from duesweep.stores.kinds import json_message
 from duesweep.stores.postgresql_task import PostgreSqlTask
 from duesweep.stores.store import SqlStore
 from duesweep.stores.sweeps import SweepRun
@@ -23,7 +22,7 @@ from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import move_into
 from support.endpoint import Endpoint
-from support.random_headers import random_headers
+from support.random_headers import careful_message, random_headers
 from support.sweeps import dispatch_without_settling
 
 _ARCHIVES = (
@@ -172,7 +171,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
         keys = read_claim_keys(session.due.claim_keys(plan, 0))
         for forward, key in ((g.forward, k) for g in keys.groups(range(1_500)) for k in g.keys):
             row = stored[key[:36]]
-            expected = json_message(row.key, 0, 0, row, 0)
+            expected = careful_message(row.headers)
             with suppress(UnusualBatchError), task.transaction():
                 found = move_into(task, run, [Forwarded(forward, [key])], endpoint.addresses.parse)
                 tombstones = found.tombstones

@@ -9,13 +9,13 @@ import pytest
 
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.stores.kinds import cut_off, json_message
+from duesweep.stores.kinds import cut_off
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.sweeps import move_into, open_sweep
-from support.random_headers import random_headers
+from support.random_headers import careful_message, random_headers
 from support.sqlserver_server import SqlServerEndpoint
 from support.sweeps import dispatch_without_settling
 
@@ -70,7 +70,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(
     random = Random(31)
     usual = []
     for text in (random_headers(random) for _ in range(400)):
-        message = json_message("", 0, 0, DelayedRow(headers=text), 0)
+        message = careful_message(text)
         is_read = not isinstance(message.headers, MessageError)
         ending = cut_off('Billing"}')
         is_last = text.count(FORWARD_DESTINATION) == 1 and text.endswith(ending)
@@ -91,7 +91,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(
 
     assert set(moved.tombstones.keys) == set(stored)
     arrived = endpoint.queue_rows("Billing")
-    expected = [json_message("", 0, 0, row, 0) for row in rows]
+    expected = [careful_message(row.headers) for row in rows]
     assert [row.headers for row in arrived] == [message.headers_text for message in expected]
     assert [row.body for row in arrived] == bodies
     assert endpoint.waiting() == []
@@ -169,7 +169,7 @@ def test_odd_headers_give_way_to_the_careful_form(
         _move(endpoint, *endpoint.server.claim_keys([row]))
     _dispatch(endpoint.context())
 
-    careful = json_message("", 0, 0, row, 0)
+    careful = careful_message(row.headers)
     is_read = not isinstance(careful.headers, MessageError)
     arrived = [one.headers for one in endpoint.queue_rows("Billing")]
     assert arrived == ([careful.headers_text] if is_read else [])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.address import TableName, quote_name
+from duesweep.core.address import PostgreSqlAddresses, SqlServerAddresses, TableName, quote_name
 from duesweep.core.change import ChangeKind, MessageFilter, WaitingMessage
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
@@ -76,16 +76,19 @@ def test_pattern_fits_the_address_or_the_queues_name(
     assert fits_destination(address, pattern) is fits
 
 
+_POSTGRESQL = PostgreSqlAddresses("Sales", "app")
+_SQL_SERVER = SqlServerAddresses("Sales", "dbo", "nsb")
 _HEADER = '%"NServiceBus.SqlServer.ForwardDestination":"'
 
 
 def test_plan_leaves_out_a_name_with_and_without_its_schema() -> None:
-    assert destination_like("Bil_ling", None) == ["Bil\\_ling", "Bil\\_ling@%"]
-    assert forwarded_like("Billing", None) == ['Billing"%', "Billing@%"]
-    assert headers_like("Billing", None) == [f'{_HEADER}Billing"%', f"{_HEADER}Billing@%"]
-    assert headers_like("*", None) == forwarded_like("*", None) == ["%"]
+    assert destination_like("Bil_ling", _SQL_SERVER) == ["Bil\\_ling", "Bil\\_ling@%"]
+    assert forwarded_like("Billing", _SQL_SERVER) == ['Billing"%', "Billing@%"]
+    assert headers_like("Billing", _SQL_SERVER) == [f'{_HEADER}Billing"%', f"{_HEADER}Billing@%"]
+    assert headers_like("*", _SQL_SERVER) == forwarded_like("*", _SQL_SERVER) == ["%"]
     for other in ("Billing*", "Billing@machine"):
-        assert len(destination_like(other, "public")) == len(forwarded_like(other, "public")) == 1
+        assert len(destination_like(other, _POSTGRESQL)) == 1
+        assert len(forwarded_like(other, _POSTGRESQL)) == 1
 
 
 _NAMES = st.text(alphabet='aB*@"\\[]%_/.é', min_size=1, max_size=5)
@@ -123,9 +126,9 @@ def test_plan_leaves_out_only_destinations_that_the_pattern_fits(
     headers = _headers(address, escape)
     forwarded = headers.partition(FORWARDED_TO)[2]
     is_left_out = [
-        _is_like(address, destination_like(pattern, "B")),
-        _is_like(forwarded, forwarded_like(pattern, "B")),
-        _is_like(headers, headers_like(pattern, None)),
+        _is_like(address, destination_like(pattern, PostgreSqlAddresses("Sales", "B"))),
+        _is_like(forwarded, forwarded_like(pattern, PostgreSqlAddresses("Sales", "B"))),
+        _is_like(headers, headers_like(pattern, _SQL_SERVER)),
     ]
 
     assert fits_destination(address, pattern) or not any(is_left_out)
@@ -141,9 +144,9 @@ def test_plan_leaves_out_each_spelling_of_a_paused_name(name: str, form: str, es
     headers = _headers(address, escape)
 
     assert fits_destination(address, name)
-    assert _is_like(address, destination_like(name, "app"))
-    assert _is_like(headers.partition(FORWARDED_TO)[2], forwarded_like(name, "app"))
-    assert '"' in form or _is_like(headers, headers_like(name, None))
+    assert _is_like(address, destination_like(name, _POSTGRESQL))
+    assert _is_like(headers.partition(FORWARDED_TO)[2], forwarded_like(name, _POSTGRESQL))
+    assert '"' in form or _is_like(headers, headers_like(name, _SQL_SERVER))
 
 
 OWN = "Sales.Orders"

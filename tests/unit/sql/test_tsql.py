@@ -17,7 +17,7 @@ from duesweep.drivers.statements import statement, statements
 from duesweep.stores.dialect import batches_lock, sweep_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sql_journal import settle_lock
-from support.sql_statements import SQL_SERVER, UGLY_NAME, SqlStatement, broken
+from support.sql_statements import POSTGRESQL, SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
 UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
@@ -223,6 +223,18 @@ def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> Non
 def test_statement_refuses_values_that_it_does_not_take() -> None:
     with pytest.raises(ValueError, match="unlock takes"):
         bind("unlock", {}, {"lock": "a", "sweep_id": "b"})
+
+
+def test_value_that_stands_in_a_comment_only_is_one_that_postgresql_needs() -> None:
+    values = re.compile(r"(?<![@\w])@([a-z]\w*)")
+    others = {each.name: set(re.findall(r"%\((\w+)\)s", each.text)) for each in POSTGRESQL}
+
+    def fault(each: SqlStatement) -> object:
+        unused = set(values.findall(each.comment)) - set(values.findall(each.code))
+        return unused - others.get(each.name, set())
+
+    assert broken(fault, SQL_SERVER) == []
+    assert bind("lock_holder", {}, {"lock": "a"})[1] == []
 
 
 @pytest.mark.parametrize(

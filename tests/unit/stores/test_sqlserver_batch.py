@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
-from duesweep.core.errors import DeliveryFailedError
-from duesweep.core.message import Failed, Message
+from duesweep.core.message import Message
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
-from duesweep.stores.kinds import SQL_SERVER_KINDS
+from duesweep.stores.kinds import SQL_SERVER_KINDS, lock_key
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver_task import SqlServerTask, lock_key
+from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.sweeps import SweepRun
+from duesweep.stores.task import NOBODY
 from duesweep_testing.builders import message
 
 DUE = "2026-11-21 09:21:19.0033333"
@@ -56,8 +56,7 @@ class Server:
         elif name == "read_some_attempts":
             found = list(self.counters[: values["most"]])
         elif name == "read_attempts":
-            wanted = values["keys"].split(values["separator"])
-            found = [key for key in self.counters if key in wanted]
+            found = [key for key in self.counters if key in values["keys"]]
         elif name == "fence":
             return [SimpleNamespace(is_open=1, is_stopping=0, has_pauses=0, server_us=0)]
         else:
@@ -67,8 +66,7 @@ class Server:
 
     def read_while(self, _: object, name: str, /, **values: Any) -> tuple[list[Any], bool]:
         assert name == "claim"
-        excluded = values["excluded"]
-        self.excluded = set(excluded.split(values["separator"])) if excluded else set()
+        self.excluded = set(values["excluded"])
         (due,) = json.loads(values["dues"])
         rows = [_row(key) for key in self.stored if key not in self.excluded]
         return rows[: due["wanted"]], True
@@ -99,7 +97,7 @@ class Server:
 def _row(key: str) -> Any:
     text, body = '{"NServiceBus.MessageId":"x"}', b""
     values = {"headers": text, "body": body, "attempts": 5, "is_eligible": 1}
-    return SimpleNamespace(message_key=key, due=DUE, **values)
+    return SimpleNamespace(message_key=key, due=DUE, due_us=1, instant_us=1, **values)
 
 
 def _message(key: str) -> Message:
@@ -142,22 +140,15 @@ def test_message_that_came_before_the_claimed_ones_is_not_removed() -> None:
     assert (removed, server.stored) == (len(CLAIMED), ["1"])
 
 
-def test_message_that_fails_is_excluded_only_when_its_transaction_is_committed() -> None:
+def test_claim_excludes_the_messages_of_its_dues_that_it_is_to_leave_alone() -> None:
     server = Server("1", "2", "3")
     task = _holding(server, "1", "2")
-    alone = {DUE: {"1"}}
-    failed = Failed(_message("2"), DeliveryFailedError("no"), 0)
 
-    # A batch that is rolled back is claimed again, with its failed messages.
-    with suppress(ZeroDivisionError), task.transaction():
-        task.failure(failed)
-        raise ZeroDivisionError
-    task.lock(RUN, [DUE, DUE], (), alone)
+    task.lock(RUN, [DUE, DUE], (), {DUE: {"1"}, "2026-11-21 09:21:20.0000000": {"9"}})
     assert server.excluded == {"1"}
-    with task.transaction():
-        task.failure(failed)
-    task.lock(RUN, [DUE], (), alone)
-    assert server.excluded == {"1", "2"}
+    # A batch that was rolled back leaves no message that failed in it alone.
+    task.lock(RUN, [DUE], (), NOBODY)
+    assert server.excluded == set()
 
 
 @pytest.mark.parametrize("others", [0, 1, 99, 100, 101, 5_000])

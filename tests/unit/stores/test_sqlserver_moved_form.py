@@ -15,20 +15,19 @@ from typing import Any
 import pytest
 
 from duesweep.core.address import SqlServerAddresses, SqlServerTable
-from duesweep.core.errors import DeliveryFailedError, MessageError, UnusualBatchError
+from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.core.message import Address, Failed
+from duesweep.core.message import Address
 from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
-from duesweep.stores.kinds import SQL_SERVER_KINDS, json_message
+from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.sqlserver import SQL_SERVER
-from duesweep.stores.sqlserver_task import SqlServerTask, lock_key
+from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Forwarded, Moved
-from duesweep_testing.builders import message
 from duesweep_testing.sweeps import move_into
-from support.random_headers import random_headers
+from support.random_headers import careful_message, random_headers
 
 FIRST, SECOND, THIRD = (f"2026-11-21 09:21:{second}.0033333" for second in (19, 20, 21))
 DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
@@ -156,7 +155,7 @@ def test_headers_are_cut_as_the_careful_form_cuts_them_or_the_batch_is_unusual()
     for _ in range(6_000):
         headers = random_headers(random)
         server = Server([_row("7", FIRST, headers)])
-        expected = json_message("7", 0, 0, SimpleNamespace(headers=headers, body=b""), 0)
+        expected = careful_message(headers)
         with suppress(UnusualBatchError):
             tombstones = _move(_task(server), FIRST).tombstones
             moved += 1
@@ -271,18 +270,6 @@ def test_message_that_is_left_alone_makes_the_batch_unusual() -> None:
 
     with pytest.raises(UnusualBatchError, match="other messages also have these Dues"):
         task.select(RUN, [Forwarded(None, [FIRST])], {FIRST: {"1"}})
-
-
-def test_failures_of_a_careful_batch_that_was_rolled_back_are_forgotten() -> None:
-    task = _task(Server([_row("1", FIRST)]))
-    task.hold([lock_key(FIRST, "1")], None)
-    task.failure(Failed(message()._replace(key="1"), DeliveryFailedError("no"), 0))
-
-    for _ in range(2):
-        with task.transaction():
-            moved = _move(task, FIRST)
-
-        assert moved.tombstones.keys == ["1"]
 
 
 def test_session_looks_once_at_each_table_for_triggers() -> None:

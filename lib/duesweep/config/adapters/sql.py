@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, named_by, timeouts_of
 from duesweep.config.rules import SERVERS
+from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
 from duesweep.drivers.statements import Columns
-from duesweep.queues.tables import Addresses, QueueTables
+from duesweep.queues.tables import QueueTables
 from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.setup import SqlSetup

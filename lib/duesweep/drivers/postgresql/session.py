@@ -11,6 +11,7 @@ import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from math import ceil
 from time import monotonic
@@ -51,10 +52,9 @@ from duesweep.drivers.postgresql.start import (
     time_outs,
 )
 from duesweep.drivers.postgresql.wire import (
-    PlaceArray,
-    PlaceArrayDumper,
-    UuidArray,
-    UuidArrayDumper,
+    KeysDumper,
+    Places,
+    PlacesDumper,
     channel_binding,
     connecting,
     copy_chunks,
@@ -63,6 +63,7 @@ from duesweep.drivers.postgresql.wire import (
     tls_settings,
 )
 from duesweep.drivers.statements import (
+    Keys,
     Names,
     Session,
     describe_statement,
@@ -167,8 +168,12 @@ class PostgreSqlSession(Session):
         with self._errors_of(name):
             return self._raw.execute(self._text(name), values, binary=True).rowcount
 
-    def query(self, name: str, /, **literals: str) -> str:
-        quoted = {key: literal(value) for key, value in literals.items()}
+    def query(self, name: str, /, **literals: object) -> str:
+        texts = {
+            key: value.isoformat() if isinstance(value, datetime) else str(value)
+            for key, value in literals.items()
+        }
+        quoted = {key: literal(text) for key, text in texts.items()}
         return text_of(name, {**self._text_names, **self.names, **quoted})
 
     def script(self, text: str) -> None:
@@ -224,7 +229,7 @@ class PostgreSqlSession(Session):
     def insert_messages(self, table: TableName, rows: Sequence[tuple[str, bytes | None]]) -> None:
         """Append rows as `copy_messages` does, to a table whose rules and policies apply."""
         values = {
-            "ids": UuidArray.of([str(UUID(bytes=new)) for new in islice(new_ids(), len(rows))]),
+            "ids": Keys(str(UUID(bytes=new)) for new in islice(new_ids(), len(rows))),
             "headers": [headers for headers, _ in rows],
             "bodies": [body for _, body in rows],
         }
@@ -453,8 +458,8 @@ def _open(dsn: str, waits: SessionWaits, **overrides: str) -> BoundedConnection:
         },  # type: ignore[arg-type]
     )
     raw.answer_seconds = raw.ping_seconds = waits.connect_seconds
-    raw.adapters.register_dumper(UuidArray, UuidArrayDumper)
-    raw.adapters.register_dumper(PlaceArray, PlaceArrayDumper)
+    raw.adapters.register_dumper(Keys, KeysDumper)
+    raw.adapters.register_dumper(Places, PlacesDumper)
     return raw
 
 

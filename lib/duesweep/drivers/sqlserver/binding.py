@@ -13,7 +13,7 @@ from uuid import UUID
 
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import StoreError
-from duesweep.drivers.statements import Names, statement  # noqa: TID251 - a driver
+from duesweep.drivers.statements import Keys, Names, statement  # noqa: TID251 - a driver
 
 _SIGNS = ",;|~^!#$%&*+=?@_/:<>{}[]()"
 
@@ -79,12 +79,15 @@ def bind(name: str, names: Names, values: Mapping[str, object]) -> tuple[str, li
 
 @cache
 def text_of(name: str, values: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The named statement with a `?` for each value, and the values' order."""
-    text = _COMMENT.sub("", statement("sqlserver", name))
-    order = [found[1] for found in _VALUE.finditer(text)]
-    if set(order) != set(values):
-        raise ValueError(f"{name} takes {sorted(set(order))}, not {list(values)}")
-    return _VALUE.sub("?", text), order
+    """The named statement with a `?` for each value, and the values' order. A value that only
+    another dialect needs stands in the comment.
+    """
+    commented = statement("sqlserver", name)
+    known = set(_VALUE.findall(commented))
+    if known != set(values):
+        raise ValueError(f"{name} takes {sorted(known)}, not {list(values)}")
+    text = _COMMENT.sub("", commented)
+    return _VALUE.sub("?", text), _VALUE.findall(text)
 
 
 def table_names(**tables: SqlServerTable) -> dict[str, str]:
@@ -132,22 +135,8 @@ def bound_text(moment: datetime) -> str:
     """`moment`, or the first tick of a `datetime` after it. A Due is a tick, so it is before both
     or before neither. A moment outside the range of `datetime` becomes its first or last tick.
     """
-    return _tick_text(moment, 0)
-
-
-def last_text(end: datetime | None) -> str:
-    """The last tick of a `datetime` before `end`; None: the last of all. No tick is before the
-    first of all, which stands in.
-    """
-    if end is None:
-        return _tick_text(_LAST, 0)
-    return _tick_text(max(end, _FIRST + timedelta(microseconds=1)), -1)
-
-
-def _tick_text(moment: datetime, more: int) -> str:
-    """The first tick that is not before `moment`, and `more` ticks."""
     moment = min(max(moment, _FIRST), _LAST)
-    ticks = -(-moment.microsecond * _TICKS // 1_000_000) + more
+    ticks = -(-moment.microsecond * _TICKS // 1_000_000)
     seconds = moment.replace(microsecond=0) + timedelta(seconds=ticks // _TICKS)
     number = round(ticks % _TICKS * 10_000_000 / _TICKS)
     return f"{due_text(seconds, 'seconds')}.{number:07}"
@@ -159,20 +148,29 @@ def due_of(text: str) -> datetime:
 
 
 def adapted(values: Mapping[str, object]) -> dict[str, object]:
-    """`values` with instants, ids and flags as T-SQL reads them, and lists as JSON."""
-    return {name: _value(value) for name, value in values.items()}
+    """`values` with instants, ids and flags as T-SQL reads them, lists as JSON, and keys as a text
+    with a `separator`.
+    """
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, Keys):
+            found[name], found["separator"] = key_list(value)
+        else:
+            found[name] = adapted_value(value)
+    return found
 
 
-def _value(value: object) -> object:
+def adapted_value(value: object) -> object:
+    """One value as T-SQL reads it. An instant is the tick of a Due."""
     match value:
         case datetime():
-            return due_text(value)
+            return bound_text(value)
         case UUID():
             return str(value)
         case bool():
             return int(value)
         case list():
-            return json.dumps(value, ensure_ascii=False)
+            return json.dumps(list(map(adapted_value, value)), ensure_ascii=False)
     return value
 
 

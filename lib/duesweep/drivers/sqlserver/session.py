@@ -22,6 +22,7 @@ from duesweep.core.errors import (
 from duesweep.core.policy import SessionWaits
 from duesweep.drivers.sqlserver.binding import (
     adapted,
+    adapted_value,
     bind,
     decode_utf16,
     group_rows,
@@ -166,8 +167,8 @@ class SqlServerSession(Session):
             _drain(sent.cursor)
         return count
 
-    def query(self, name: str, /, **literals: str) -> str:
-        quoted = {key: literal(value) for key, value in literals.items()}
+    def query(self, name: str, /, **literals: object) -> str:
+        quoted = {key: literal(str(adapted_value(value))) for key, value in literals.items()}
         return statement("sqlserver", name).format(**self.names, **quoted)
 
     def script(self, text: str) -> None:
@@ -214,8 +215,8 @@ class SqlServerSession(Session):
         """Run the named statement once for each of these sets of values, all of the same names."""
         if not rows:
             return
-        text, order = text_of(name, tuple(sorted(rows[0])))
         values = [adapted(row) for row in rows]
+        text, order = text_of(name, tuple(sorted(values[0])))
         with self._prepared(name, text.format(**self.names)) as prepared:
             prepared.cursor.executemany(
                 prepared.text, [[row[value] for value in order] for row in values]

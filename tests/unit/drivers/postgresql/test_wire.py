@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
-from duesweep.drivers.postgresql.wire import UuidArray, copy_chunks
+from duesweep.drivers.postgresql.wire import KeysDumper, copy_chunks
+from duesweep.drivers.statements import Keys
 
 _BEFORE_FIRST_ID = 19 + 2 + 4
 
@@ -46,8 +47,8 @@ def test_array_is_what_psycopg_makes_of_the_same_uuids(uuids: list[uuid.UUID]) -
     transformer = Transformer()
     expected = transformer.get_dumper([uuid.UUID(int=0)], PyFormat.BINARY)
 
-    dumped = UuidArray.of([str(each) for each in uuids])
+    dumped = KeysDumper(Keys).dump(Keys(map(str, uuids)))
 
     if uuids:
         assert dumped == expected.upgrade(uuids, PyFormat.BINARY).dump(uuids)
-    assert UuidArray.of([each.hex for each in uuids]) == dumped
+    assert KeysDumper(Keys).dump(Keys(each.hex for each in uuids)) == dumped

@@ -98,8 +98,8 @@ def test_instants_ids_flags_and_lists_go_out_as_the_server_reads_them() -> None:
     statements.named({"sweeps": "[s]"}).execute("set_planned", **again)
 
     opened, planned = raw.sent
-    assert set(opened[1]) == {str(SWEEP), "s", "2026-03-01 12:00:00.000000", "spark", 1}
-    assert set(planned[1]) == {str(SWEEP), "[1, 2]", "2026-03-01 12:00:00.000000"}
+    assert set(opened[1]) == {str(SWEEP), "s", "2026-03-01 12:00:00.0000000", "spark", 1}
+    assert set(planned[1]) == {str(SWEEP), "[1, 2]", "2026-03-01 12:00:00.0000000"}
 
 
 def test_names_are_put_into_the_text_and_values_are_bound_once_or_for_each_set() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.drivers.sqlserver.binding import bound_text, decode_utf16, due_of, last_text
+from duesweep.drivers.sqlserver.binding import bound_text, decode_utf16, due_of
 
 _DAY = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -27,20 +27,6 @@ _DAY = datetime(2026, 11, 22, tzinfo=UTC)
 )
 def test_bound_is_the_tick_at_a_moment_or_the_next_one(moment: str, expected: str) -> None:
     assert bound_text(due_of(moment)) == expected
-
-
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [
-        ("2026-11-22 10:00:00", "2026-11-22 09:59:59.9966667"),
-        ("2026-11-22 10:00:00.000001", "2026-11-22 10:00:00.0000000"),
-        ("2026-11-22 10:00:00.003333", "2026-11-22 10:00:00.0000000"),
-        ("0001-01-01 00:00:00", "1753-01-01 00:00:00.0000000"),
-        (None, "9999-12-31 23:59:59.9966667"),
-    ],
-)
-def test_last_tick_is_the_one_before_the_end(end: str | None, expected: str) -> None:
-    assert last_text(None if end is None else due_of(end)) == expected
 
 
 @given(st.integers(0, 86_400 * 300), st.integers(0, 86_400 * 1_000_000))

@@ -47,7 +47,7 @@ FOR KEY SHARE OF s;
 -- name: claim
 -- Returns and locks the messages of these claim keys that are still there and still due; skips rows that
 -- others hold.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{id} = ANY(%(keys)s::uuid[]) AND d.{due} < %(horizon)s::timestamptz{utc}
@@ -250,7 +250,7 @@ INSERT INTO {journal} (
 
 -- name: fetch_next_due
 -- Returns and locks the eligible message that has been due longest; skips rows that others hold.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
        {{due_and_instant}}
 FROM {delayed} d
 WHERE d.{due} < %(horizon)s::timestamptz{utc}
@@ -264,7 +264,7 @@ FOR UPDATE OF d SKIP LOCKED;
 -- depends on the session's zone, so this must run in the writers'.
 INSERT INTO {delayed} (headers, body, due)
 VALUES (%(headers)s, %(body)s, timestamptz (%(due)s::timestamptz AT TIME ZONE 'UTC'))
-RETURNING id::text AS id;
+RETURNING id::text AS message_key;
 
 -- name: store_timeout
 -- Stores a timeout until an instant, as SQL persistence does: its Time is the clock time in UTC.

@@ -15,9 +15,9 @@ CROSS JOIN LATERAL (
 ) i
 
 -- name: look
--- Returns the messages due from the instant `first` to before `last` (NULL: no limit), the earliest Due first.
+-- Returns the messages due from the instant `first` to before `end` (NULL: no limit), the earliest Due first.
 -- There is no order within one Due: the server would have to sort all messages that share it.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, NULL::bytea AS body, {{readable: {destination}}} AS destination,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, NULL::bytea AS body, {{readable: {destination}}} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN {{micros: i.instant}} END AS instant_us
@@ -29,23 +29,23 @@ WHERE d.{due} IS NOT NULL
             AT TIME ZONE %(zone)s::text){utc}
         AND i.instant >= %(first)s::timestamptz
       ))
-  AND (%(last)s::timestamptz IS NULL OR (
-        d.{due} < ((%(last)s::timestamptz AT TIME ZONE 'UTC' + interval '3 hours')
+  AND (%(end)s::timestamptz IS NULL OR (
+        d.{due} < ((%(end)s::timestamptz AT TIME ZONE 'UTC' + interval '3 hours')
             AT TIME ZONE %(zone)s::text){utc}
-        AND i.instant < %(last)s::timestamptz
+        AND i.instant < %(end)s::timestamptz
       ))
 ORDER BY d.{due};
 
 -- name: look_timeless
 -- Returns the messages without a Due, as `look` does.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, NULL::bytea AS body, {{readable: {destination}}} AS destination,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, NULL::bytea AS body, {{readable: {destination}}} AS destination,
        coalesce(octet_length(d.{body}), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
 FROM {delayed} d
 WHERE d.{due} IS NULL;
 
 -- name: find
 -- Returns the messages with these keys, as `look` does; with their bodies if asked for `with_body`.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, CASE WHEN %(with_body)s THEN d.{body} END AS body,
        {{readable: {destination}}} AS destination, coalesce(octet_length(d.{body}), 0) AS body_bytes,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN {{micros: i.instant}} END AS instant_us
@@ -75,7 +75,7 @@ GROUP BY 1;
 -- name: hold
 -- Returns and locks the messages of these keys that are still there, due or not, as `claim` does; skips rows
 -- that others hold. A Due after the year 290000 is shown as in `look`.
-SELECT d.{id}::text AS id, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
+SELECT d.{id}::text AS message_key, {{readable: d.{headers}}} AS headers, d.{body} AS body, {{readable: {destination}}} AS destination,
        CASE WHEN isfinite(d.{due}) THEN {{micros: c.due}} END AS due_us,
        CASE WHEN isfinite(d.{due}) THEN (extract(epoch FROM {{instant: c.due; {{as_utc: c.due}} }}) * 1000000)::bigint END AS instant_us
 FROM {delayed} d
@@ -113,13 +113,13 @@ UPDATE {delayed} d
 SET {due} = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE %(zone)s::text){utc}
 FROM unnest(%(keys)s::uuid[], %(dues)s::timestamptz[]) AS n (message_key, due)
 WHERE d.{id} = n.message_key
-RETURNING d.{id}::text AS id,
+RETURNING d.{id}::text AS message_key,
           {{micros: {{as_utc: d.{due}{utc}}} }}
               AS instant_us;
 
 -- name: read_instants
 -- Returns the instant at which each of these messages is due.
-SELECT d.{id}::text AS id,
+SELECT d.{id}::text AS message_key,
        {{micros: {{as_utc: d.{due}{utc}}} }}
            AS instant_us
 FROM {delayed} d

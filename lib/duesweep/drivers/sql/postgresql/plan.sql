@@ -41,6 +41,13 @@ SELECT NOT EXISTS (
 -- The predicate depends on the session's zone, so this must run in the writers'.
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
+-- fragment: since
+-- An instant before all Dues if it is NULL.
+coalesce(%(since)s::timestamptz, '-infinity'){utc}
+
+-- fragment: from_since
+d.{due} >= {{since}}
+
 -- fragment: not_paused
 ($1::text = '[]' OR NOT coalesce({pausable}, '') LIKE ANY (ARRAY(
   SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($1::jsonb) p
@@ -73,7 +80,7 @@ SELECT count(*) AS pending
 FROM (
     SELECT
     FROM {delayed} d
-    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND {{from_since}}
       AND {{eligible: statement_timestamp()}}
     LIMIT %(most)s
 ) eligible;
@@ -89,11 +96,11 @@ SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
        END AS due,
-       EXISTS (SELECT FROM {delayed} d WHERE d.{due} < %(since)s::timestamptz{utc}) AS has_earlier
+       EXISTS (SELECT FROM {delayed} d WHERE d.{due} < {{since}}) AS has_earlier
 FROM (
     SELECT min(d.{due}){utc} AS due
     FROM {delayed} d
-    WHERE d.{due} >= %(since)s::timestamptz{utc} AND isfinite(d.{due})
+    WHERE {{from_since}} AND isfinite(d.{due})
 ) earliest;
 
 -- name: count_failing
@@ -105,8 +112,12 @@ WHERE a.source = %(source)s AND a.next_attempt_at > clock_timestamp() AND d.{due
 -- name: locked_rows
 -- Returns how many of the 10,000 messages that have been due longest another session or a prepared transaction has
 -- locked; which one it is, and since when, as far as this role may see; and their earliest Due. Locks nothing.
-SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
-       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+SELECT count(*) AS messages, min(d.due) AS due,
+       CASE WHEN p.gid IS NULL
+            THEN format('session %%s%%s of role %%s', l.pid, ' (' || nullif(a.application_name, '') || ')', a.usename)
+            ELSE format('prepared transaction %%L of role %%s', p.gid, p.owner)
+       END AS holder,
+       coalesce(a.xact_start, p.prepared) AS since
 FROM (
     SELECT d.xmax AS changer, d.{due}{utc} AS due
     FROM {delayed} d
@@ -127,7 +138,7 @@ SELECT count(*) AS stored FROM {delayed};
 
 -- name: count_stored_since
 -- Returns how many messages have this Due or a later one.
-SELECT count(*) AS stored FROM {delayed} d WHERE d.{due} >= %(since)s::timestamptz{utc};
+SELECT count(*) AS stored FROM {delayed} d WHERE {{from_since}};
 
 -- name: due_destinations
 -- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
@@ -136,7 +147,7 @@ SELECT destination, count(*) AS messages
 FROM (
     SELECT {{readable: {destination}}} AS destination
     FROM {delayed} d
-    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+    WHERE d.{due} < %(horizon)s::timestamptz{utc} AND {{from_since}}
       AND {destination} <> ''
       AND {{eligible: clock_timestamp()}}
     ORDER BY d.{due}
@@ -187,7 +198,7 @@ FROM (
                row_number() OVER (ORDER BY d.{due}, d.ctid) - 1 AS position,
                count(*) OVER () AS total
         FROM {delayed} d
-        WHERE d.{due} < %(horizon)s::timestamptz{utc} AND d.{due} >= %(since)s::timestamptz{utc}
+        WHERE d.{due} < %(horizon)s::timestamptz{utc} AND {{from_since}}
           AND {{eligible: statement_timestamp()}}
     ) pending
 ) sliced

@@ -1,21 +1,26 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
 -- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 
+-- fragment: lock_key
+-- 64 bits, so that no key of others is met by chance.
+('x' || encode(substring(sha256(convert_to(%(lock)s::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint
+
 -- name: try_lock
 -- Returns whether the session now holds this advisory lock. Never waits.
-SELECT pg_try_advisory_lock(%(lock_key)s) AS locked;
+SELECT pg_try_advisory_lock({{lock_key}}) AS locked;
 
 -- name: unlock
 -- Releases an advisory lock that the session holds.
-SELECT pg_advisory_unlock(%(lock_key)s) AS unlocked;
+SELECT pg_advisory_unlock({{lock_key}}) AS unlocked;
 
 -- name: lock_holder
--- Returns the name of the session that holds an advisory lock, and since when it has been idle or busy; NULL
--- where this role may not see it.
-SELECT coalesce(a.application_name, '') AS application, a.state_change AS idle_since
+-- Returns the process whose session holds an advisory lock, if that is duesweep's, and since when it has been idle or
+-- busy. A frozen process is also idle. No row where this role may not see it.
+SELECT nullif(split_part(a.application_name, 'duesweep, process ', 2), '') AS process, a.state_change AS idle_since
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
-  AND ((l.classid::bigint << 32) | l.objid::bigint) = %(lock_key)s;
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = {{lock_key}}
+  AND a.state_change IS NOT NULL;
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
@@ -96,12 +101,12 @@ WHERE sweep_id = %(sweep_id)s;
 -- name: await_batches
 -- Returns the sweep if it is still open. Waits for batches in flight, then locks the sweep's row until this
 -- transaction ends, so that no other can begin.
-SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE;
+SELECT true AS are_over FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE;
 
 -- name: are_batches_over
 -- Returns the sweep if it is still open and has no batch in flight. Waits for none; then locks the sweep's row
 -- as `await_batches` does.
-SELECT sweep_id FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE SKIP LOCKED;
+SELECT true AS are_over FROM {sweeps} WHERE sweep_id = %(sweep_id)s AND closed_at IS NULL FOR UPDATE SKIP LOCKED;
 
 -- name: close_sweep
 -- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.

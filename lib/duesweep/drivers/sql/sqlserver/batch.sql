@@ -62,7 +62,7 @@ FROM (
 -- name: claim
 -- Returns and locks due messages with these Dues, of each as many as are wanted, without messages in
 -- back-off, paused or in @excluded; skips rows that others hold.
-SELECT d.message_key, {{tick_text: d.due}} AS due,
+SELECT d.message_key, {{due_and_instant: d.due}},
        d.headers, d.body, d.destination, d.attempts
 FROM (
     SELECT TOP (2147483647) {{tick: j.due}} AS tick, j.wanted
@@ -322,7 +322,7 @@ INSERT INTO {journal} (
 
 -- name: fetch_next_due
 -- Returns and locks the eligible message that has been due longest; skips rows that others hold.
-SELECT TOP (1) l.message_key, {{tick_text: l.due}} AS due,
+SELECT TOP (1) l.message_key, {{due_and_instant: l.due}},
        l.headers, l.body, l.destination, l.attempts
 FROM (
     {{locked_rows}}

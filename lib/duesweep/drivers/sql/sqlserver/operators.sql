@@ -3,20 +3,23 @@
 -- who audits looks twice.
 
 -- name: look
--- Returns the messages with a Due from @first to @last, both included, the earliest first. There is no order within
--- one Due, and the hint has it read the index: else the server would have to sort all messages.
-SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
+-- Returns the messages due from @first to before @end (NULL: no limit), in UTC whatever @zone is, the earliest first;
+-- within one Due in no order. The hint has it read the index: else the server would have to sort all messages.
+SELECT {key_text} AS message_key, {{due_and_instant: m.{due}}},
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, {destination} AS destination,
        {retry_count} AS attempts, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{due} >= {{tick: @first}}
-  AND m.{due} <= {{tick: @last}}
+WHERE m.{due} >= COALESCE({{tick: @first}}, CAST('17530101' AS datetime))
+  -- The bound of the index, with the last `datetime`.
+  AND m.{due} <= COALESCE({{tick: @end}}, CAST('99991231 23:59:59.997' AS datetime))
+  AND ({{tick: @end}} IS NULL OR m.{due} < {{tick: @end}})
 ORDER BY m.{due}
 OPTION (FAST 1000);
 
 -- name: look_timeless
 -- Returns the messages without a Due, as `look` does.
 SELECT {key_text} AS message_key, CONVERT(varchar(27), NULL) AS due,
+       CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, {destination} AS destination,
        {retry_count} AS attempts, COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
 FROM {delayed} m WITH (NOLOCK)
@@ -24,8 +27,8 @@ WHERE m.{due} IS NULL;
 
 -- name: find
 -- Returns the messages with these keys, as `look` does; with their bodies if @with_body is 1. Reads the whole table
--- where keys are not indexed.
-SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
+-- where keys are not indexed. Dues are UTC's, whatever @zone is.
+SELECT {key_text} AS message_key, {{due_and_instant: m.{due}}},
        m.Headers AS headers, CASE WHEN @with_body = 1 THEN m.{body} END AS body,
        {destination} AS destination, {retry_count} AS attempts,
        COALESCE(DATALENGTH(m.{body}), 0) AS body_bytes
@@ -35,27 +38,28 @@ WHERE m.{key} IN {{typed_keys}};
 -- name: read_failures
 -- Returns how often each of these messages has failed, when it is eligible again, and its last error.
 SELECT a.message_key, a.attempts,
-       {{tick_text: a.next_attempt_at}} AS next_attempt_at,
-       a.error_text
+       a.next_attempt_at, a.error_text
 FROM {{listed: @keys}} k
 JOIN {attempts} a WITH (NOLOCK)
   ON a.source = @source AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: count_buckets
--- Returns how many messages each of these spans of Due holds, both ends included. The bucket NULL has those without
--- a Due.
+-- Returns how many messages are due before the first of these instants (bucket 0), before the second (1), and so on;
+-- in UTC, whatever @zone is. The bucket NULL has those without a Due.
 SELECT s.bucket, here.messages
 FROM (
-    SELECT TOP (2147483647) j.bucket,
-           {{tick: j.first}} AS first,
-           {{tick: j.last}} AS last
-    FROM OPENJSON(CONVERT(nvarchar(max), @spans))
-        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+    SELECT TOP (2147483647) k.bucket, k.first, LEAD(k.first) OVER (ORDER BY k.bucket) AS next
+    FROM (
+        SELECT 0 AS bucket, CAST('17530101' AS datetime) AS first
+        UNION ALL
+        SELECT CONVERT(int, j.[key]) + 1, {{tick: j.[value]}} FROM OPENJSON(CONVERT(nvarchar(max), @ends)) j
+    ) k
 ) s
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS messages
     FROM {delayed} m WITH (NOLOCK)
-    WHERE m.{due} >= s.first AND m.{due} <= s.last
+    WHERE m.{due} >= s.first AND m.{due} <= COALESCE(s.next, CAST('99991231 23:59:59.997' AS datetime))
+      AND (s.next IS NULL OR m.{due} < s.next)
 ) here
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM {delayed} m WITH (NOLOCK) WHERE m.{due} IS NULL;
@@ -72,14 +76,14 @@ SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM {delayed} m WITH (NOLOCK) W
 -- Returns and locks the messages with these Dues and keys that are still there, due or not; skips rows that others
 -- hold. Keys are not indexed, so all messages with that Due may be locked too: for one batch of a command.
 SELECT CONVERT(nvarchar(250), m.{key}) AS message_key,
-       {{tick_text: m.{due}}} AS due, m.Headers AS headers,
+       {{due_and_instant: m.{due}}}, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {{wanted}} t
 JOIN {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: hold_by_id
 -- Returns and locks the messages with these keys, which are indexed, as `hold` does.
-SELECT {key_text} AS message_key, {{tick_text: m.{due}}} AS due,
+SELECT {key_text} AS message_key, {{due_and_instant: m.{due}}},
        m.Headers AS headers, m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE m.{key} IN {{typed_keys}};
@@ -126,7 +130,7 @@ WHERE {key} = CONVERT({key_type}, @message_key){collate};
 -- name: postpone_attempts
 -- Lets a message in back-off be tried again at its new Due.
 UPDATE {attempts}
-SET next_attempt_at = CONVERT(datetime2(7), @new_due, 121), due_at = CONVERT(datetime2(7), @new_due, 121)
+SET next_attempt_at = {{tick: @new_due}}, due_at = {{tick: @new_due}}
 WHERE source = @source AND message_key = @message_key;
 
 -- name: journal_changes

@@ -8,14 +8,27 @@ CAST(CONVERT(datetime2(7), $1, 121) AS datetime)
 -- fragment: tick_text
 CONVERT(varchar(27), CONVERT(datetime2(7), $1), 121)
 
+-- fragment: due_and_instant
+-- Its text leads to the row again. It is UTC's, so it is the instant itself.
+{{tick_text: $1}} AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), $1)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), $1)) AS instant_us
+
+-- fragment: since
+-- The first `datetime` if it is NULL.
+COALESCE({{tick: @since}}, CAST('17530101' AS datetime))
+
+-- fragment: from_since
+m.{due} >= {{since}}
+
 -- name: horizon
 -- Returns the horizon by NServiceBus's own predicate, Due < GETUTCDATE(): the server's time.
-SELECT {{tick_text: GETUTCDATE()}} AS horizon;
+SELECT CONVERT(datetime2(7), GETUTCDATE()) AS horizon;
 
 -- fragment: not_paused
 -- As far as LIKE can tell; the task looks again.
 ($1 = N'[]' OR NOT EXISTS (
-  SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), $1)) WITH (fits nvarchar(max) '$.fits') p
+  SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), $1)) WITH (fits nvarchar(max) '$') p
   WHERE COALESCE({pausable}, N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
 ))
 
@@ -29,7 +42,7 @@ AND NOT EXISTS (
 
 -- name: find_pending
 -- Returns the Due of the eligible message that has been due longest; no row if none is eligible.
-SELECT TOP (1) {{tick_text: m.{due}}} AS due
+SELECT TOP (1) CONVERT(datetime2(7), m.{due}) AS due
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.{due} < {{tick: @horizon}}
   AND {{eligible: @paused; @source}}
@@ -42,7 +55,7 @@ FROM (
     SELECT TOP (@most) 1 AS found
     FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.{due} < {{tick: @horizon}}
-      AND m.{due} >= {{tick: @since}}
+      AND {{from_since}}
       AND {{eligible: @paused; @source}}
 ) eligible;
 
@@ -51,13 +64,14 @@ FROM (
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
 -- name: next_due
--- Returns the earliest Due from `since` on (NULL: none), and whether there is an earlier one, locked or not.
-SELECT {{tick_text: MIN(d.{due})}} AS due,
+-- Returns the earliest Due from `since` on (NULL: none), and whether there is an earlier one, locked or not. Dues are
+-- UTC's, whatever @zone is.
+SELECT CONVERT(datetime2(7), MIN(m.{due})) AS due,
        (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM {delayed} m WITH (NOLOCK) WHERE m.{due} < {{tick: @since}}
+            SELECT TOP (1) 1 AS found FROM {delayed} e WITH (NOLOCK) WHERE e.{due} < {{since}}
         ) earlier) AS has_earlier
-FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
-WHERE d.{due} >= {{tick: @since}};
+FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE {{from_since}};
 
 -- name: count_failing
 -- Returns how many due messages are in back-off, and when the first of them is tried again.
@@ -69,7 +83,8 @@ WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME() AND m.{due} < 
 -- name: locked_rows
 -- Returns how many due messages other sessions have locked, and the earliest Due of all; counts up to 10,000. Only a
 -- login with VIEW SERVER STATE may ask which session it is.
-SELECT everything.messages - visible.messages AS messages, {{tick_text: everything.due}} AS due
+SELECT everything.messages - visible.messages AS messages, CONVERT(datetime2(7), everything.due) AS due,
+       NULL AS holder, NULL AS since
 FROM (
     SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
     FROM (
@@ -94,7 +109,7 @@ SELECT COUNT_BIG(*) AS stored FROM {delayed} m WITH (NOLOCK);
 -- Returns how many messages have this Due or a later one.
 SELECT COUNT_BIG(*) AS stored
 FROM {delayed} m WITH (NOLOCK)
-WHERE m.{due} >= {{tick: @since}};
+WHERE {{from_since}};
 
 -- name: due_destinations
 -- Returns the destinations of the 10,000 eligible messages that have been due longest, and how many go to
@@ -104,7 +119,7 @@ FROM (
     SELECT TOP (10000) {destination} AS destination
     FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.{due} < {{tick: @horizon}}
-      AND m.{due} >= {{tick: @since}}
+      AND {{from_since}}
       AND {destination} <> N''
       AND {{eligible: @paused; @source}}
     ORDER BY m.{due}
@@ -149,7 +164,7 @@ FROM (
                    COUNT_BIG(*) OVER () AS total
             FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
             WHERE m.{due} < {{tick: @horizon}}
-              AND m.{due} >= {{tick: @since}}
+              AND {{from_since}}
               AND {{eligible: @paused; @source}}
         ) pending
     ) useful

@@ -11,6 +11,10 @@ SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 -- Releases an application lock that the session holds.
 EXEC sys.sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
 
+-- name: lock_holder
+-- Returns no row: only a login with VIEW SERVER STATE may ask which session holds @lock.
+SELECT NULL AS process, NULL AS idle_since WHERE 1 = 0;
+
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
@@ -101,20 +105,21 @@ SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
 FROM {journal} j WITH (READPAST, READCOMMITTEDLOCK)
 WHERE j.sweep_id = @sweep_id;
 
+-- fragment: are_over
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
+FROM {sweeps} s
+WHERE s.sweep_id = @sweep_id AND s.closed_at IS NULL;
+
 -- name: await_batches
--- Returns whether the sweep is still open. Waits up to 25 s for batches in flight (`answer` is negative then), and
+-- Returns the sweep if it is still open. Waits up to 25 s for batches in flight (afterwards they are not over), and
 -- holds the sweep's lock alone until this transaction ends, so that no other can begin.
 {{get_lock: Exclusive; Transaction; 25000}}
-SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
-FROM {sweeps} s
-WHERE s.sweep_id = @sweep_id;
+{{are_over}}
 
 -- name: are_batches_over
--- Returns and locks what `await_batches` does, but waits for no batch: `answer` is negative if one is in flight.
+-- Returns and locks what `await_batches` does, but waits for no batch.
 {{get_lock: Exclusive; Transaction; 0}}
-SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
-FROM {sweeps} s
-WHERE s.sweep_id = @sweep_id;
+{{are_over}}
 
 -- name: close_sweep
 -- Closes a sweep that `await_batches` has locked. No batch can commit to it any more.
