@@ -32,6 +32,7 @@ from duesweep.core.message import (
     ReceivedMessage,
 )
 from duesweep.core.times import parse_duration
+from duesweep.drivers.servers import SERVERS
 from duesweep.report.tables import print_blocks
 from duesweep.report.text import Block, Line, Note
 from duesweep_transport import views
@@ -324,7 +325,7 @@ def _purged(table: str, count: int) -> Result:
 
 def _require_delayed_table(kind: str) -> None:
     """Raise `ConfigError` unless the store is a delayed table of the transport that sends."""
-    if kind not in {"postgresql", "sqlserver"}:
+    if kind not in SERVERS:
         raise ConfigError(
             "--delay stores a message in the delayed table of the PostgreSQL or SQL Server "
             f"transport, and the store is of kind {kind}",

@@ -3,13 +3,14 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import grimp
 import pytest
 
 import duesweep
 from duesweep.config.adapters.sql import SqlAdapter
+from duesweep.drivers.servers import SERVERS, QueueKind
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Dialect, Tables
 from duesweep.stores.sql_task import SqlTask
@@ -87,6 +88,21 @@ def test_recipe_of_a_database_says_how_many_methods_it_takes(contract: type) -> 
     required: frozenset[str] = contract.__abstractmethods__  # type: ignore[attr-defined]
 
     assert len(required) == int(told)
+
+
+def test_only_the_table_of_servers_and_its_own_modules_name_a_database_server() -> None:
+    named = {
+        path.relative_to(_PACKAGE).as_posix()
+        for path in _PACKAGE.rglob("*.py")
+        for name in SERVERS
+        if f'"{name}"' in path.read_text(encoding="utf-8")
+        and not path.is_relative_to(_PACKAGE / "drivers" / name)
+    }
+
+    own = {f"stores/{name}.py" for name in SERVERS}
+    # The demonstration is on PostgreSQL.
+    assert named == {"drivers/servers.py", "stores/kinds.py", *own, "cli/demo.py"}
+    assert get_args(QueueKind) == (*SERVERS, "rabbitmq")
 
 
 def test_each_place_that_the_page_names_is_there() -> None:

@@ -13,7 +13,6 @@ from duesweep.config.environment import (
 from duesweep.config.files import EndpointSettings, settings_of
 from duesweep.config.load import load, mask_secrets
 from duesweep.config.model import (
-    DEFAULT_SCHEMAS,
     Config,
     LimitConfig,
     MetricsConfig,
@@ -24,7 +23,6 @@ from duesweep.config.rules import route_notice
 from duesweep.drivers.dsn import holds_password
 
 __all__ = [
-    "DEFAULT_SCHEMAS",
     "Config",
     "EndpointSettings",
     "LimitConfig",

@@ -13,13 +13,16 @@ from pydantic.fields import FieldInfo
 
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
-from duesweep.drivers.dsn import (
-    begin_at,
-    check_http,
-    check_ports,
+from duesweep.drivers.dsn import begin_at, check_http, check_ports, for_pika, holds_password
+from duesweep.drivers.servers import (
+    DIALECTS,
+    OF_A_USER,
+    SERVERS,
+    SQL_PERSISTENCE,
+    STORE_KINDS,
+    DatabaseServer,
+    QueueKind,
     dialect_of,
-    for_pika,
-    holds_password,
 )
 from duesweep.stores.base import TransactionMode
 
@@ -27,9 +30,7 @@ from duesweep.stores.base import TransactionMode
 ENVIRONMENT = ("DUESWEEP_", "__")
 # The databases count in 32 bits.
 MOST = 2**31 - 1
-DEFAULT_SCHEMAS = {"postgresql": "public", "sqlserver": "dbo"}
-_SQL_PERSISTENCE = "sql-persistence"
-_STORE_KINDS = rf"^(postgresql|sqlserver|msmq|{_SQL_PERSISTENCE}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+_STORE_KINDS = rf"^({'|'.join(STORE_KINDS)}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 # Far more characters than a dsn with many servers has.
 _LONGEST = 10_000
 
@@ -113,7 +114,7 @@ class StoreConfig(Section):
     """The place where delayed messages wait. `options` are a custom store's own."""
 
     kind: str = Field(
-        default="postgresql",
+        default=STORE_KINDS[0],
         pattern=_STORE_KINDS,
         description="`postgresql` or `sqlserver`: NServiceBus's transport; `msmq`: its delayed "
         "message store; `sql-persistence`: the old timeout manager's timeouts; or your own store "
@@ -175,7 +176,7 @@ class StoreConfig(Section):
     @field_validator("dsn")
     @classmethod
     def _of_some_dialect(cls, dsn: SecretStr, given: ValidationInfo) -> SecretStr:
-        is_decisive = given.data.get("kind") == _SQL_PERSISTENCE
+        is_decisive = given.data.get("kind") == SQL_PERSISTENCE
         if is_decisive and dialect_of(dsn.get_secret_value()) is None:
             raise ValueError(
                 "it is neither an ODBC string, as Server=...;Database=..., nor a PostgreSQL dsn, "
@@ -197,21 +198,26 @@ class StoreConfig(Section):
     @property
     def dialect(self) -> str:
         """The dialect of the database, and of queues in the same database."""
-        if self.kind == _SQL_PERSISTENCE:
+        if self.kind == SQL_PERSISTENCE:
             return str(dialect_of(self.dsn.get_secret_value()))
-        return "sqlserver" if self.kind == "msmq" else self.kind
+        return DIALECTS.get(self.kind, self.kind)
+
+    @property
+    def server(self) -> DatabaseServer:
+        """The server of the database, as far as it is known."""
+        return SERVERS.get(self.dialect, OF_A_USER)
 
     @property
     def knows_own_queue(self) -> bool:
         """Whether the endpoint's own queue is a table. On MSMQ it is not, and with SQL persistence
         the endpoint's transport is not known.
         """
-        return self.kind not in {"msmq", _SQL_PERSISTENCE}
+        return self.kind not in {"msmq", SQL_PERSISTENCE}
 
     @property
     def schema_name(self) -> str:
         """The schema of the endpoint's tables."""
-        return self.db_schema or DEFAULT_SCHEMAS.get(self.dialect, "public")
+        return self.db_schema or self.server.schema
 
 
 class QueueConfig(Section):
@@ -220,7 +226,7 @@ class QueueConfig(Section):
     `kind` None is the kind of the store. The settings from `url` on are for RabbitMQ only.
     """
 
-    kind: Literal["postgresql", "sqlserver", "rabbitmq"] | None = Field(
+    kind: QueueKind | None = Field(
         default=None, description="Default: the kind of the store; a custom store needs it."
     )
     dsn: Annotated[SecretStr | None, InDsn()] = _optional(

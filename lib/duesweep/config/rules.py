@@ -8,11 +8,9 @@ from pydantic import SecretStr
 
 from duesweep.config.model import Config, QueueConfig, StoreConfig, variable_of
 from duesweep.core.errors import ConfigError, Problem
-from duesweep.core.policy import MAX_BATCH_ROWS
-from duesweep.drivers.dsn import DsnError, dialect_of, fits_npgsql, for_libpq
-from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
+from duesweep.drivers.dsn import DsnError
+from duesweep.drivers.servers import DIALECTS, SERVERS, SQL_PERSISTENCE, dialect_of
 
-SERVERS = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 _RABBITMQ_ONLY = {
     "url",
     "topology",
@@ -81,11 +79,12 @@ def _store_problem(config: Config) -> Problem | None:
             "retries",
             "set store.number_of_retries, after which a message gets two more attempts",
         )
-    if store.dialect == "sqlserver" and (config.sweep.batch_rows or 0) > MAX_BATCH_ROWS:
+    server, batch_rows = store.server, config.sweep.batch_rows or 0
+    if server.most_batch_rows is not None and batch_rows > server.most_batch_rows:
         return Problem(
-            f"sweep.batch_rows is {config.sweep.batch_rows}, and SQL Server locks the whole table "
-            "if a statement takes 5,000 locks",
-            f"set it to at most {MAX_BATCH_ROWS}",
+            f"sweep.batch_rows is {batch_rows}, and {server.title} locks the whole table if a "
+            "statement takes 5,000 locks",
+            f"set it to at most {server.most_batch_rows}",
         )
     return None
 
@@ -112,9 +111,9 @@ def _dsn_problem(config: Config) -> Problem | None:
         dialect = store.dialect if section == "store" else kind
         if (problem := _unreadable(text, dialect)) is not None:
             return replace(problem, text=f"{section}.dsn is wrong: {problem.text}")
-    if store.jdbc_url is not None and store.dialect == "sqlserver":
+    if store.jdbc_url is not None:
         try:
-            split_jdbc_url(store.jdbc_url.get_secret_value())
+            store.server.check_jdbc_url(store.jdbc_url.get_secret_value())
         except ConfigError as error:
             return error.problem
     return None
@@ -123,10 +122,8 @@ def _dsn_problem(config: Config) -> Problem | None:
 def _unreadable(dsn: str, dialect: str | None) -> Problem | None:
     """That the driver of this dialect cannot read a dsn, or would misread it; or None."""
     try:
-        if dialect == "sqlserver":
-            OdbcDsn.parse(dsn)
-        elif dialect == "postgresql":
-            for_libpq(dsn)
+        if dialect in SERVERS:
+            SERVERS[dialect].check_dsn(dsn)
     except (DsnError, ConfigError) as error:
         text = error.problem.text
         return replace(error.problem, text=text[:1].lower() + text[1:])
@@ -137,12 +134,12 @@ def _contradiction(kind: str | None, dsn: str, *, is_default: bool) -> str | Non
     """How the kind of a connection and the form of its dsn contradict each other. A dsn that both
     Npgsql and SqlClient would take is PostgreSQL's if that kind is given.
     """
-    expected, found = {"msmq": "sqlserver"}.get(str(kind), kind), dialect_of(dsn)
+    expected, found = DIALECTS.get(str(kind), kind), dialect_of(dsn)
     if found is None or expected not in SERVERS or found == expected:
         return None
-    if expected == "postgresql" and fits_npgsql(dsn) and not is_default:
+    if SERVERS[expected].takes(dsn) and not is_default:
         return None
-    forms = f"its dsn is one of {SERVERS[found]}"
+    forms = f"its dsn is one of {SERVERS[found].title}"
     return f"is {kind}, but {forms}: kind and dsn contradict each other"
 
 
@@ -151,10 +148,10 @@ def _useless_setting(store: StoreConfig) -> str | None:
     if store.is_custom:
         return None
     users = {
-        "writer_time_zone": store.kind == "postgresql",
+        "writer_time_zone": store.server.has_writers_zone and store.kind == store.dialect,
         "number_of_retries": store.kind == "msmq",
-        "jdbc_url": store.dialect == "sqlserver",
-        "table_prefix": store.kind == "sql-persistence",
+        "jdbc_url": store.server.has_jdbc_url,
+        "table_prefix": store.kind == SQL_PERSISTENCE,
     }
     for setting, is_used in users.items():
         if getattr(store, setting) is not None and not is_used:
@@ -163,10 +160,9 @@ def _useless_setting(store: StoreConfig) -> str | None:
 
 
 def _kind(store: StoreConfig) -> str:
-    if store.kind != "sql-persistence":
+    if store.kind != SQL_PERSISTENCE:
         return store.kind
-    server = SERVERS[store.dialect]
-    return f"{store.kind} in {server}"
+    return f"{store.kind} in {store.server.title}"
 
 
 def route_notice(config: Config) -> Problem | None:
@@ -182,9 +178,7 @@ def route_notice(config: Config) -> Problem | None:
             "of RabbitMQ",
             "add a [[route]] that says which endpoint it is",
         )
-    read_as = "queue Billing in schema HOST-2"
-    if only.kind == "postgresql":
-        read_as = 'queue "Billing@HOST-2"'
+    read_as = SERVERS[only.kind or config.store.dialect].machine_address
     server = "the store's own server" if only.dsn is None else "the server of queues.default"
     return Problem(
         f"Without a [[route]], MSMQ's address Billing@HOST-2 is read as {read_as} of {server}",

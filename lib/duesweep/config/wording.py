@@ -15,10 +15,10 @@ from duesweep.config.files import EndpointSettings, Location, text_of
 from duesweep.config.model import LISTED, Config, is_section, settings, variable_of
 from duesweep.core.errors import Problem, shorten
 from duesweep.drivers.dsn import holds_password
+from duesweep.drivers.servers import STORE_KINDS
 
 # No setting has this many parts, the section of a fleet's endpoint included.
 _DEEPEST = 8
-_KINDS = ("postgresql", "sqlserver", "msmq", "sql-persistence")
 # So much of a wrong value is shown.
 _LONGEST = 200
 # By pydantic's error types of numbers and choices, the required value, and the bound's name.
@@ -227,8 +227,8 @@ def _problem_of(error: Mapping[str, Any]) -> Problem:
         case _, ["store", "kind"] if not isinstance(error["input"], bool | int | float):
             return Problem(
                 f"store.kind is wrong: it is {shown(repr(error['input']))}, and must be one of "
-                f"{', '.join(_KINDS)}, or a custom store as package.module:Class",
-                _hint(str(error["input"]).lower(), _KINDS),
+                f"{', '.join(STORE_KINDS)}, or a custom store as package.module:Class",
+                _hint(str(error["input"]).lower(), STORE_KINDS),
             )
         case "extra_forbidden", [str() as section, int() as index, str() as key]:
             hint = _hint(*_path_and_known(error["loc"]))

@@ -27,10 +27,6 @@ SCANNED_ROWS = 2_000
 MAX_BATCH_ROWS = 1_000
 # On other servers: 1,000 cost a tenth more CPU a message, and 4,000 no less.
 BATCH_ROWS = 2_000
-# This many due messages are worth a cluster's tasks; a Spark that this process would have to start,
-# on the same cores, pays later (docs/performance.md). SQL Server takes ten times as long for a
-# message, so there Spark catches up sooner.
-SPARK_FROM, COLD_SPARK_FROM, SPARK_FROM_ON_SQL_SERVER = 200_000, 2_000_000, 50_000
 _LEAST_MARGIN_SECONDS = 5.0
 
 # A failed try may take its time, such as the wait for a lock. The pause after it is this many times

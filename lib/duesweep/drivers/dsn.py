@@ -239,16 +239,23 @@ _NSERVICEBUS_AMQP = _Keywords(
 _NPGSQL_ONLY = {"host", "port", "username", "sslmode", "rootcertificate", "searchpath", "passfile"}
 
 
-def dialect_of(dsn: str) -> str | None:
-    """`postgresql` or `sqlserver`, None if the dsn has neither form. A text that both Npgsql and
+def is_postgresql(dsn: str) -> bool:
+    """Whether a dsn is a URL or keywords of PostgreSQL, or Npgsql's connection string."""
+    if _URL.match(dsn):
+        return True
+    if _ODBC.search(dsn):
+        return not is_sql_server(dsn)
+    return bool(_CONNINFO.match(dsn) or _is_npgsql(dsn))
+
+
+def is_sql_server(dsn: str) -> bool:
+    """Whether a dsn is an ODBC string or SqlClient's connection string. A text that both Npgsql and
     SqlClient would take is SQL Server's.
     """
-    if _URL.match(dsn):
-        return "postgresql"
-    if _ODBC.search(dsn):
-        keywords = {_canonical(key) for key, _ in net_pairs(dsn) or ()}
-        return "postgresql" if fits_npgsql(dsn) and keywords & _NPGSQL_ONLY else "sqlserver"
-    return "postgresql" if _CONNINFO.match(dsn) or _is_npgsql(dsn) else None
+    if _URL.match(dsn) or not _ODBC.search(dsn):
+        return False
+    keywords = {_canonical(key) for key, _ in net_pairs(dsn) or ()}
+    return not (fits_npgsql(dsn) and keywords & _NPGSQL_ONLY)
 
 
 def fits_npgsql(dsn: str) -> bool:
@@ -287,7 +294,7 @@ def _ports(dsn: str) -> Iterator[str]:
         found = map(_PORT.search, url["hosts"].split(","))
         yield from (port[1] for port in found if port)
         yield from _split(parse_qs(url.groupdict().get("query") or "").get("port", []))
-    elif dialect_of(dsn) == "sqlserver":
+    elif is_sql_server(dsn):
         pairs = [(name.lower(), value.strip("{} ")) for name, value in _ODBC_PAIR.findall(dsn)]
         yield from (value.partition(",")[2] for name, value in pairs if name in _ODBC_SERVERS)
     elif _is_npgsql(dsn):
@@ -326,7 +333,7 @@ def begin_at(folder: str, dsn: str) -> str:
     """The dsn, of any grammar, with relative paths of files that begin at this folder."""
     if _URL.match(dsn):
         pattern, escaped = _URL_PAIR, quote(folder)
-    elif dialect_of(dsn) == "sqlserver":
+    elif is_sql_server(dsn):
         # A folder whose name has a sign of the grammar needs an absolute path.
         pattern, escaped = (_ODBC_PAIR if "{" in dsn else _NET_PAIR), folder
     elif _is_npgsql(dsn):

@@ -100,7 +100,6 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
 class PostgreSqlQueue(QueueTables):
     """All queue tables of one database."""
 
-    _SERVER: ClassVar[str] = "PostgreSQL"
     _DIALECT: ClassVar[Dialect] = POSTGRESQL
     _CONNECTION: ClassVar[type[Session]] = PostgreSqlSession
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = PostgreSqlQueueSession

@@ -172,7 +172,6 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
 class SqlServerQueue(QueueTables):
     """All queue tables of one server."""
 
-    _SERVER: ClassVar[str] = "SQL Server"
     _DIALECT: ClassVar[Dialect] = SQL_SERVER
     _CONNECTION: ClassVar[type[Session]] = SqlServerSession
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = SqlServerQueueSession

@@ -16,6 +16,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
+from duesweep.drivers.servers import SERVERS
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.dialect import Dialect, WantedTable
@@ -145,7 +146,6 @@ class QueueTables(Queue):
     """
 
     # The server that must have the store.
-    _SERVER: ClassVar[str]
     _DIALECT: ClassVar[Dialect]
     _CONNECTION: ClassVar[type[Session]]
     _SESSION: ClassVar[type[QueueTableSession[Any]]]
@@ -168,7 +168,8 @@ class QueueTables(Queue):
                 connection = store.connection if isinstance(store, SqlTask) else None
                 if not isinstance(connection, self._CONNECTION):
                     raise ConfigError(
-                        f"{self.setting} has no dsn, but the store is not in {self._SERVER}",
+                        f"{self.setting} has no dsn, but the store is not in "
+                        f"{SERVERS[self._DIALECT.statements].title}",
                         advice="give it one",
                     )
                 session = self._SESSION(connection, self.addresses)

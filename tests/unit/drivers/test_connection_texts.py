@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.errors import ConfigError
-from duesweep.drivers.dsn import DsnError, begin_at, check_http, dialect_of, for_libpq, for_pika
+from duesweep.drivers.dsn import DsnError, begin_at, check_http, for_libpq, for_pika
 from duesweep.drivers.postgresql.errors import connect_errors
+from duesweep.drivers.servers import dialect_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 
 MARK = "n33dle"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from duesweep.config import DEFAULT_SCHEMAS, Config, QueueConfig
+from duesweep.config import Config, QueueConfig
 from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
+from duesweep.drivers.servers import SERVERS
 from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class QueueConnection:
         """
         store = self.config.store
         is_shared = store.is_custom or store.dialect == dialect
-        return self.section.db_schema or (is_shared and store.db_schema) or DEFAULT_SCHEMAS[dialect]
+        return self.section.db_schema or (is_shared and store.db_schema) or SERVERS[dialect].schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,6 @@ from duesweep.config.adapters import (
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError, QueueNotFoundError, type_name
 from duesweep.core.policy import (
-    BATCH_ROWS,
-    COLD_SPARK_FROM,
-    MAX_BATCH_ROWS,
-    SPARK_FROM,
-    SPARK_FROM_ON_SQL_SERVER,
     BatchSize,
     BreakerTimes,
     LedgerWriter,
@@ -62,13 +57,12 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
-    usual_rows = BATCH_ROWS if config.store.dialect == "postgresql" else MAX_BATCH_ROWS
     return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
-        batch_size=BatchSize(config.sweep.batch_rows or usual_rows, config.sweep.batch_bytes),
+        batch_size=_batch_size(config),
         retry=_retry(config),
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
@@ -85,14 +79,18 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     )
 
 
+def _batch_size(config: Config) -> BatchSize:
+    rows = config.sweep.batch_rows or config.store.server.batch_rows
+    return BatchSize(rows, config.sweep.batch_bytes)
+
+
 def _spark_from(config: Config) -> int | None:
     if config.sweep.engine is not SweepEngine.AUTO:
         return 0 if config.sweep.engine is SweepEngine.SPARK else None
     if config.sweep.spark_from is not None:
         return config.sweep.spark_from
-    if config.store.dialect != "postgresql":
-        return SPARK_FROM_ON_SQL_SERVER
-    return COLD_SPARK_FROM if would_start_spark() else SPARK_FROM
+    server = config.store.server
+    return server.cold_spark_from if would_start_spark() else server.spark_from
 
 
 def handover_context(config: Config) -> SweepContext:

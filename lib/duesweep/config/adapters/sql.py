@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from duesweep.config import Config
 from duesweep.config.adapters import Adapter, QueueConnection, Service, named_by, timeouts_of
-from duesweep.config.rules import SERVERS
 from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
+from duesweep.drivers.servers import SERVERS
 from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import QueueTables
 from duesweep.stores.dialect import Dialect, WantedTable
@@ -125,6 +125,7 @@ class SqlAdapter(Adapter):
         dialect, kind = connection.config.store.dialect, self.dialect.statements
         if connection.dsn is None and dialect in SERVERS.keys() - {kind}:
             raise ConfigError(
-                f"{connection.setting} is of kind {kind}, but the store is in {SERVERS[dialect]}",
+                f"{connection.setting} is of kind {kind}, but the store is in "
+                f"{SERVERS[dialect].title}",
                 advice="give it a dsn",
             )
