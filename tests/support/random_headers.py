@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Message
-from duesweep.stores.kinds import json_message
+from duesweep.stores.kinds import SQL_SERVER_KINDS
 
 _NAMES = (
     '"a"',
@@ -67,4 +67,4 @@ def random_headers(random: Random) -> str:
 def careful_message(headers: str | None) -> Message:
     """The message that the careful form makes of a row with these headers."""
     row = SimpleNamespace(message_key="", due_us=0, instant_us=0, headers=headers, body=b"")
-    return json_message(row, 0)
+    return SQL_SERVER_KINDS["sqlserver"].read_message(row, 0)

@@ -51,11 +51,28 @@ def statement(dialect: str, name: str) -> str:
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
     """The texts of all statements of `dialect` by their names."""
-    return read_statements(*(read_topic(dialect, topic) for topic in TOPICS))
+    return read_statements(*_topics(dialect))
+
+
+@cache
+def expression(dialect: str, text: str) -> str:
+    """The SQL that stands for a name in braces, with the fragments that it uses."""
+    return _expanded(text, _read(*_topics(dialect))[1])
 
 
 def read_statements(*texts: str) -> Mapping[str, str]:
-    """The statements in the texts of files by their names, with the fragments that they use.
+    """The statements in the texts of files by their names, with the fragments that they use."""
+    named, fragments = _read(*texts)
+    return {name: _expanded(text, fragments) + "\n" for name, text in named.items()}
+
+
+@cache
+def _topics(dialect: str) -> Sequence[str]:
+    return [read_topic(dialect, topic) for topic in TOPICS]
+
+
+def _read(*texts: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The statements and the fragments in the texts of files.
 
     Text before the first mark is for readers, and left out; so are the comments
     at the head of a fragment.
@@ -66,7 +83,7 @@ def read_statements(*texts: str) -> Mapping[str, str]:
         for kind, name, part in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             marked[kind][name] = part.strip("\n")
     fragments = {name: _HEAD.sub("", text) for name, text in marked["fragment"].items()}
-    return {name: _expanded(text, fragments) + "\n" for name, text in marked["name"].items()}
+    return marked["name"], fragments
 
 
 def _expanded(text: str, fragments: Mapping[str, str]) -> str:
@@ -191,11 +208,6 @@ class Session(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """Roll back the transaction, if any."""
-
-    @property
-    @abstractmethod
-    def is_in_transaction(self) -> bool:
-        """Whether a transaction has been begun, and neither committed nor rolled back."""
 
     @abstractmethod
     def pages(

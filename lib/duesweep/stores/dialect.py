@@ -19,7 +19,7 @@ from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
-from duesweep.drivers.statements import Columns, FoundTable, Session
+from duesweep.drivers.statements import Columns, FoundTable, Session, expression
 from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
@@ -79,7 +79,11 @@ class Location:
         """The names that statements have in braces, for one of the candidates."""
         delayed = delayed or self.delayed
         tables = {"delayed": delayed, **journal_tables(delayed)}
-        return {name: table.sql for name, table in tables.items()} | self.kind.names
+        columns = {
+            name: expression(self.dialect.statements, text)
+            for name, text in self.kind.names.items()
+        }
+        return {name: table.sql for name, table in tables.items()} | columns
 
     def find_delayed(self, session: Session) -> Any:
         """Which of the candidates is the delayed table: the only one, or the existing one.

@@ -1,13 +1,13 @@
-"""Kinds of delayed table: all that distinguishes them, as values; and their rows as messages.
+"""Kinds of delayed table: all that distinguishes them, and their rows as messages.
 
 The source of SQL persistence's names and columns is NServiceBus.Persistence.Sql, version 6 and
 older.
 """
+# ruff: noqa: ARG002 - no kind needs all that another one does
 
-import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +16,11 @@ from uuid import UUID
 import duesweep
 from duesweep.core.address import Addresses
 from duesweep.core.change import SAGA_ID
-from duesweep.core.errors import (
-    MessageError,
-    UnreadableHeadersError,
-    UnusualBatchError,
-    make_storable,
-)
+from duesweep.core.errors import MessageError, UnreadableHeadersError, make_storable
 from duesweep.core.headers import (
     FORWARD_DESTINATION,
     Headers,
     read_json,
-    read_json_text,
     read_xml,
     remove_forward_destination,
     set_forward_destination,
@@ -35,35 +29,18 @@ from duesweep.core.headers import (
     write_xml,
 )
 from duesweep.core.message import MESSAGE_ID, Address, Message
-from duesweep.core.routing import EVERYTHING
 from duesweep.core.world import World
+from duesweep.stores.forward import destination_like, forwarded_like, forwarded_to, headers_like
 from duesweep.stores.messages import NewMessage
 
-# The alias of the delayed table is `d` on PostgreSQL and `m` on SQL Server, where a name needs one.
-# `destination` is the expression for it, or NULL; `pausable` is the text that `pausing` tests.
 _LONGEST_KEY = 250
 # In the lock key of a table whose keys are not indexed.
 _SEPARATOR = "/"
-_TIMEOUT_SETTINGS = "store.endpoint, store.table_prefix and store.schema"
-_ANY = "%"
-# The text before the destination in headers in JSON, as NServiceBus writes it: without white space.
-_NAME = f'"{FORWARD_DESTINATION}"'
-FORWARDED_TO = f'{_NAME}:"'
-_LAST_HEADER = f",{FORWARDED_TO}"
-_END = '"}'
-_NOT_LAST = "a destination is not the last header"
-# The last header of others, from its comma to the end.
-_WHITE = r"[ \t\r\n]*"
-_SPACED_HEADER = re.compile(
-    rf',{_WHITE}{re.escape(_NAME)}{_WHITE}:{_WHITE}("(?:[^"\\]|\\.)*"){_WHITE}\}}\Z'
-)
-# A backslash is LIKE's escape. `[` is special on SQL Server only, and may be escaped everywhere.
-_SPECIAL = "\\%_["
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKind(ABC):
-    """A kind of delayed table. Its methods are functions of this file, without state.
+    """A kind of delayed table.
 
     `columns`: its columns and their types. `due`: the column with the Due. `names`: what statements
     call the columns (in braces). `index`: the name of the index on Due; empty: it is named after
@@ -145,197 +122,6 @@ class TableKind(ABC):
         return f"check {self.settings}, or create it with the command `setup`"
 
 
-# Rows as messages.
-
-
-def json_message(row: Any, attempts: int) -> Message:
-    """The message in a claimed row; one whose headers cannot be read has the reason in their
-    place.
-    """
-    text = row.headers
-    try:
-        headers = read_json(text)
-    except UnreadableHeadersError as error:
-        return _message(row, error, text or "", None, attempts)
-    destination = headers.get(FORWARD_DESTINATION)
-    assert text is not None  # else it could not be read
-    if FORWARD_DESTINATION in headers:
-        text = remove_forward_destination(text)
-    return _message(row, headers, text, destination, attempts)
-
-
-def _message(  # noqa: PLR0917 - called for each row
-    row: Any,
-    headers: Headers | MessageError,
-    text: str,
-    destination: str | None,
-    attempts: int,
-) -> Message:
-    key, due_us, instant_us = row.message_key, row.due_us, row.instant_us
-    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
-
-
-def json_message_with_destination(row: Any, attempts: int) -> Message:
-    """The message in a claimed row with a column `destination`; its headers are sent unchanged."""
-    # NULL is an address that names no queue, and not the endpoint's own queue.
-    destination, text = row.destination or "", row.headers or ""
-    try:
-        headers = read_json(row.headers)
-    except UnreadableHeadersError as error:
-        return _message(row, error, text, destination, attempts)
-    return _message(row, headers, text, destination, attempts)
-
-
-def json_headers(message: Message, stored: str | None) -> tuple[str | None, str]:
-    """The journal's copy of stored headers: JSON (None if they cannot be read), and text."""
-    text = stored or ""
-    return (None if isinstance(message.headers, MessageError) else text), text
-
-
-def json_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
-    """The values of a new row, less its Due; the table gives it a key."""
-    text = message.stored_headers
-    if text is None:
-        headers = set_forward_destination(message.headers, message.destination)
-        text = write_json(headers)
-    return {"headers": text, "body": message.body}
-
-
-def destinations(rows: Iterable[Any]) -> Sequence[str]:
-    """The distinct destinations of rows, as a column or in their headers; the endpoint's own queue
-    left out, and unreadable ones.
-    """
-    found = (row.destination or _forwarded_to(row.headers) for row in rows)
-    return list(dict.fromkeys(filter(None, found)))
-
-
-def _forwarded_to(headers: object) -> str | None:
-    # If headers are bytes, or the destination is a column, they have none.
-    if not isinstance(headers, str):
-        return None
-    try:
-        return read_json(headers).get(FORWARD_DESTINATION)
-    except UnreadableHeadersError:
-        return None
-
-
-def msmq_message(row: Any, attempts: int) -> Message:  # noqa: ARG001 - the row has its own count
-    """The message in a claimed row; its headers travel as JSON."""
-    # If the column is NULL: an address that names no queue, not the endpoint's own one.
-    destination = row.destination or ""
-    try:
-        headers, _ = split_properties(read_xml(row.headers))
-    except UnreadableHeadersError as error:
-        text = _text(row.headers)
-        return _message(row, error, text, destination, row.attempts)
-    return _message(row, headers, write_json(headers), destination, row.attempts)
-
-
-def msmq_headers(message: Message, stored: bytes | None) -> tuple[str | None, str]:
-    """The journal's copy of stored headers: JSON (None if they cannot be read), and text."""
-    is_read = not isinstance(message.headers, MessageError)
-    return (message.headers_text if is_read else None), _text(stored)
-
-
-def msmq_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:  # noqa: ARG001 - other kinds need it
-    """The values of a new row, less its Time. The message's id is its key, as the transport has it;
-    one without gets a new one.
-    """
-    text = message.stored_headers
-    return {
-        "message_key": message.headers.get(MESSAGE_ID) or str(world.new_id()),
-        "destination": message.destination,
-        "headers": write_xml(message.headers) if text is None else text.encode(),
-        "body": message.body,
-    }
-
-
-def _text(stored: bytes | None) -> str:
-    """Stored headers for people, whatever bytes they are."""
-    return make_storable((stored or b"").decode("utf-8", "backslashreplace"))
-
-
-# Headers in JSON are cut before the forward destination, if it is their last one. For each message
-# the plan has a short text, `forward`: the text after `_LAST_HEADER` if NServiceBus wrote them, all
-# from the comma on if another writer did, and "" without a destination.
-
-
-def split_headers(text: str) -> tuple[str, str]:
-    """The headers before the forward destination, and the `forward`."""
-    before, found, forward = text.partition(_LAST_HEADER)
-    if found and not forward:
-        raise UnusualBatchError(_NOT_LAST)
-    spaced = None if found else _SPACED_HEADER.search(text)
-    return (before, forward) if spaced is None else (text[: spaced.start()], spaced[0])
-
-
-def cut_off(forward: str) -> str:
-    """All that is cut off from headers with this `forward`."""
-    return _LAST_HEADER + forward if forward and not _SPACED_HEADER.match(forward) else forward
-
-
-def forwarded_to(forward: str) -> Address:
-    """The address in a `forward`.
-
-    Raises `UnusualBatchError` where the destination is not the last header.
-    """
-    if not forward:
-        return None
-    spaced = _SPACED_HEADER.match(forward)
-    if spaced is None and not forward.endswith(_END):
-        raise UnusualBatchError(_NOT_LAST)
-    try:
-        return read_json_text(f'"{forward.removesuffix("}")}' if spaced is None else spaced[1])
-    except UnreadableHeadersError as error:
-        raise UnusualBatchError(f"{_NOT_LAST}: {error}") from error
-
-
-# Names of tables, rows of timeouts, and keys.
-
-
-def delayed_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: ARG001 - other kinds need it
-    """The name of the transport's table."""
-    return [f"{endpoint}.Delayed"]
-
-
-def msmq_tables(endpoint: str, prefix: str | None) -> Sequence[str]:  # noqa: ARG001 - other kinds need it
-    """The names that the table may have: the documentation has the first, the code of the
-    transport's later versions takes the second.
-    """
-    return [f"{endpoint}.delayed", f"{endpoint}.timeouts"]
-
-
-def timeout_tables(endpoint: str, prefix: str | None) -> Sequence[str]:
-    """The table's name; without a prefix of its own that is made of the endpoint's name."""
-    if prefix is None:
-        prefix = endpoint.replace(".", "_") + "_"
-    return [f"{prefix}TimeoutData"]
-
-
-def timeout_row(message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
-    """The values of a new row, less its Time, as text if possible."""
-    text = message.stored_headers
-    return {
-        "message_key": str(world.new_id()),
-        # Of a message that had none, which no queue is.
-        "destination": endpoint if message.destination is None else message.destination or None,
-        "saga_id": _saga_id(message.headers.get(SAGA_ID)),
-        "body": message.body,
-        "headers": write_json(message.headers) if text is None else text,
-        "version": f"duesweep {duesweep.__version__}",
-    }
-
-
-def _saga_id(header: str | None) -> str:
-    """The saga that a timeout is for, as SQL persistence takes it out of the headers. Zeros for a
-    timeout of no saga: it cannot read NULL.
-    """
-    try:
-        return str(UUID(header or ""))
-    except ValueError:
-        return str(UUID(int=0))
-
-
 def _as_uuid(text: str) -> str | None:
     """As the server writes it."""
     with suppress(ValueError):
@@ -343,94 +129,41 @@ def _as_uuid(text: str) -> str | None:
     return None
 
 
-def _as_written_uuid(text: str) -> str | None:
-    pattern = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
-    return text if re.fullmatch(pattern, text) else None
+class _JsonTable(TableKind):
+    """Headers are JSON."""
+
+    def stored_headers(self, message: Message, stored: str | None) -> tuple[str | None, str]:
+        text = stored or ""
+        return (None if isinstance(message.headers, MessageError) else text), text
 
 
-def _as_row_version(text: str) -> str | None:
-    return text if re.fullmatch(r"-?[0-9]{1,18}", text) else None
-
-
-def lock_key(due: str | None, key: str) -> str:
-    """The lock key where keys are not indexed: the message's Due, and its key."""
-    return f"{due or ''}{_SEPARATOR}{key}"
-
-
-def split_lock_key(text: str) -> tuple[str, str]:
-    """The Due and the key in such a lock key."""
-    due, _, key = text.partition(_SEPARATOR)
-    return due, key
-
-
-def _as_short_text(text: str) -> str | None:
-    return text if 0 < len(text) <= _LONGEST_KEY else None
-
-
-# Pauses as the server tests them: texts for LIKE.
-
-
-def destination_like(pattern: str, addresses: Addresses) -> Sequence[str]:
-    """For a column with the destination."""
-    like = _ANY.join(map(_escaped, pattern.split("*")))
-    if "*" in pattern:
-        return [like]
-    begins = [f"{like}@{_ANY}"] if _may_precede_at(pattern) else []
-    return [like, *begins, *map(_escaped, addresses.in_full(pattern))]
-
-
-def forwarded_like(pattern: str, addresses: Addresses) -> Sequence[str]:
-    """For the text after `FORWARDED_TO` in headers in JSON. A quote within a value is escaped, so
-    this is found in no value. Text after a `*` could be found in the next headers, and messages
-    for the endpoint itself have no such header: their claims tell.
-    """
-    if pattern == EVERYTHING:
-        return [_ANY]
-    start, star, rest = pattern.partition("*")
-    if rest:
-        return []
-    if star:
-        begins = [_in_json(start)]
-    else:
-        begins = [f'{_in_json(each)}"' for each in (start, *addresses.in_full(start))]
-        begins += [f"{_in_json(start)}@"] if _may_precede_at(start) else []
-    # NServiceBus escapes slashes, others need not.
-    texts = dict.fromkeys(text for each in begins for text in (each, each.replace("/", "\\/")))
-    return [_escaped(each) + _ANY for each in texts]
-
-
-def headers_like(pattern: str, addresses: Addresses) -> Sequence[str]:
-    """For all headers in JSON, as `forwarded_like`."""
-    if pattern == EVERYTHING:
-        return [_ANY]
-    return [_ANY + _escaped(FORWARDED_TO) + each for each in forwarded_like(pattern, addresses)]
-
-
-def _may_precede_at(name: str) -> bool:
-    """Whether addresses with this text before their first `@` have it as the queue's name. In one
-    that begins with a quote, the name may be another.
-    """
-    return "@" not in name and not name.startswith('"')
-
-
-def _in_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\{sign}" if sign in _SPECIAL else sign for sign in text)
-
-
-# The kinds.
-
-
-class TransportTable(TableKind):
+class TransportTable(_JsonTable):
     """A table of the SQL transports: the destination is a header."""
 
-    table_names = staticmethod(delayed_tables)
-    read_message = staticmethod(json_message)
-    new_row = staticmethod(json_row)
-    stored_headers = staticmethod(json_headers)
+    def table_names(self, endpoint: str, prefix: str | None) -> Sequence[str]:
+        return [f"{endpoint}.Delayed"]
+
+    def read_message(self, row: Any, attempts: int) -> Message:
+        """One whose headers cannot be read has the reason in their place."""
+        text = row.headers
+        try:
+            headers = read_json(text)
+        except UnreadableHeadersError as error:
+            return _message(row, error, text or "", None, attempts)
+        destination = headers.get(FORWARD_DESTINATION)
+        assert text is not None  # else it could not be read
+        if FORWARD_DESTINATION in headers:
+            text = remove_forward_destination(text)
+        return _message(row, headers, text, destination, attempts)
+
+    def new_row(self, message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
+        """The table gives it a key."""
+        text = message.stored_headers
+        if text is None:
+            headers = set_forward_destination(message.headers, message.destination)
+            text = write_json(headers)
+        return {"headers": text, "body": message.body}
+
     address_of = staticmethod(forwarded_to)
 
 
@@ -444,40 +177,95 @@ class PostgreSqlTransportTable(TransportTable):
 class SqlServerTransportTable(TransportTable):
     """Keys are row versions, without an index: so the Due, to the tick, leads to a row."""
 
-    as_key = staticmethod(_as_row_version)
-    pausing = staticmethod(headers_like)
+    def as_key(self, text: str) -> str | None:
+        return text if re.fullmatch(r"-?[0-9]{1,18}", text) else None
 
     def lock_key(self, row: Any) -> str:
         return lock_key(row.due, row.message_key)
+
+    pausing = staticmethod(headers_like)
 
 
 class MsmqTable(TableKind):
     """The table of MSMQ's delayed message store: headers are XML, the destination is a column."""
 
-    table_names = staticmethod(msmq_tables)
-    as_key = staticmethod(_as_short_text)
-    read_message = staticmethod(msmq_message)
-    new_row = staticmethod(msmq_row)
-    stored_headers = staticmethod(msmq_headers)
+    def table_names(self, endpoint: str, prefix: str | None) -> Sequence[str]:
+        """The documentation has the first, the code of the transport's later versions takes the
+        second.
+        """
+        return [f"{endpoint}.delayed", f"{endpoint}.timeouts"]
+
+    def as_key(self, text: str) -> str | None:
+        return text if 0 < len(text) <= _LONGEST_KEY else None
+
+    def read_message(self, row: Any, attempts: int) -> Message:
+        """Its headers travel as JSON; the row counts its failures."""
+        # If the column is NULL: an address that names no queue, not the endpoint's own one.
+        destination = row.destination or ""
+        try:
+            headers, _ = split_properties(read_xml(row.headers))
+        except UnreadableHeadersError as error:
+            return _message(row, error, _shown(row.headers), destination, row.attempts)
+        return _message(row, headers, write_json(headers), destination, row.attempts)
+
+    def new_row(self, message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
+        """The message's id is its key, as the transport has it; one without gets a new one."""
+        text = message.stored_headers
+        return {
+            "message_key": message.headers.get(MESSAGE_ID) or str(world.new_id()),
+            "destination": message.destination,
+            "headers": write_xml(message.headers) if text is None else text.encode(),
+            "body": message.body,
+        }
+
+    def stored_headers(self, message: Message, stored: bytes | None) -> tuple[str | None, str]:
+        is_read = not isinstance(message.headers, MessageError)
+        return (message.headers_text if is_read else None), _shown(stored)
+
     pausing = staticmethod(destination_like)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeoutTable(TableKind):
+class TimeoutTable(_JsonTable):
     """Timeouts of SQL persistence: the destination is a column."""
 
     due: str = "Time"
     create: str | None = None
-    settings: str = _TIMEOUT_SETTINGS
+    settings: str = "store.endpoint, store.table_prefix and store.schema"
     store: str = "store_timeout"
     may_lack_due: bool = True
     has_destination: bool = True
     has_own_queue: bool = False
 
-    table_names = staticmethod(timeout_tables)
-    read_message = staticmethod(json_message_with_destination)
-    new_row = staticmethod(timeout_row)
-    stored_headers = staticmethod(json_headers)
+    def table_names(self, endpoint: str, prefix: str | None) -> Sequence[str]:
+        """Without a prefix of its own that is made of the endpoint's name."""
+        if prefix is None:
+            prefix = endpoint.replace(".", "_") + "_"
+        return [f"{prefix}TimeoutData"]
+
+    def read_message(self, row: Any, attempts: int) -> Message:
+        """Its headers are sent unchanged."""
+        # NULL is an address that names no queue, and not the endpoint's own queue.
+        destination, text = row.destination or "", row.headers or ""
+        try:
+            headers = read_json(row.headers)
+        except UnreadableHeadersError as error:
+            return _message(row, error, text, destination, attempts)
+        return _message(row, headers, text, destination, attempts)
+
+    def new_row(self, message: NewMessage, endpoint: str, world: World) -> dict[str, object]:
+        """Of text, if possible."""
+        text = message.stored_headers
+        return {
+            "message_key": str(world.new_id()),
+            # Of a message that had none, which no queue is.
+            "destination": endpoint if message.destination is None else message.destination or None,
+            "saga_id": _saga_id(message.headers.get(SAGA_ID)),
+            "body": message.body,
+            "headers": write_json(message.headers) if text is None else text,
+            "version": f"duesweep {duesweep.__version__}",
+        }
+
     pausing = staticmethod(destination_like)
 
 
@@ -490,23 +278,51 @@ class PostgreSqlTimeoutTable(TimeoutTable):
 class SqlServerTimeoutTable(TimeoutTable):
     """Keys are UUIDs, as they are written."""
 
-    as_key = staticmethod(_as_written_uuid)
+    def as_key(self, text: str) -> str | None:
+        pattern = r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+        return text if re.fullmatch(pattern, text) else None
 
 
-# The transport adds this header as the last one. To search all headers of a paused message takes
-# three times as long; a destination that is not found here is found by the claim.
-_LAST_HEADERS = (
-    "substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)"
-)
-_POSITION = f"nullif(position('{FORWARDED_TO}'::bytea in {_LAST_HEADERS}), 0)"
-_FORWARDED_TO = f"substring({_LAST_HEADERS} from {_POSITION} + {len(FORWARDED_TO)})"
+def _message(  # noqa: PLR0917 - called for each row
+    row: Any,
+    headers: Headers | MessageError,
+    text: str,
+    destination: str | None,
+    attempts: int,
+) -> Message:
+    key, due_us, instant_us = row.message_key, row.due_us, row.instant_us
+    return Message(key, due_us, headers, text, row.body, destination, attempts, instant_us)
 
-# Of headers of other writers, all from the comma before the name on. To look for it in all headers
-# by a regular expression takes 200 µs for each message.
-_FROM_COMMA = (
-    f"substring(right(split_part(d.headers, '{_NAME}', 1), 40) from E',[ \\t\\r\\n]*$') "
-    f"|| '{_NAME}' || split_part(d.headers, '{_NAME}', 2)"
-)
+
+def _shown(stored: bytes | None) -> str:
+    """Stored headers for people, whatever bytes they are."""
+    return make_storable((stored or b"").decode("utf-8", "backslashreplace"))
+
+
+def _saga_id(header: str | None) -> str:
+    """The saga that a timeout is for, as SQL persistence takes it out of the headers. Zeros for a
+    timeout of no saga: it cannot read NULL.
+    """
+    try:
+        return str(UUID(header or ""))
+    except ValueError:
+        return str(UUID(int=0))
+
+
+def lock_key(due: str | None, key: str) -> str:
+    """The lock key where keys are not indexed: the message's Due, and its key."""
+    return f"{due or ''}{_SEPARATOR}{key}"
+
+
+def split_lock_key(text: str) -> tuple[str, str]:
+    """The Due and the key in such a lock key."""
+    due, _, key = text.partition(_SEPARATOR)
+    return due, key
+
+
+# `names`: double braces are a fragment of the dialect. The alias of the delayed table is `d` on
+# PostgreSQL and `m` on SQL Server, where a name needs one. `destination` is the expression for it,
+# or NULL; `pausable` is the text that `pausing` tests.
 
 _POSTGRESQL_TRANSPORT = PostgreSqlTransportTable(
     columns={
@@ -526,17 +342,9 @@ _POSTGRESQL_TRANSPORT = PostgreSqlTransportTable(
         # From an instant to the column's value, and back.
         "utc": "",
         "destination": "NULL",
-        "pausable": _FORWARDED_TO,
-        "forward": (
-            f"coalesce(nullif(split_part(d.headers, '{_LAST_HEADER}', 2), ''), "
-            f"CASE WHEN position('{_NAME}' in d.headers) > 0 THEN {_FROM_COMMA} END, '')"
-        ),
-        # The text after a destination that is not the last header may be long. Quotes in an
-        # address are escaped.
-        "planned_forward": (
-            "CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 "
-            "AND split_part(k.forward, '\",', 2) = '') THEN k.forward ELSE '?' END"
-        ),
+        "pausable": "{{forwarded_to}}",
+        "forward": "{{forward}}",
+        "planned_forward": "{{planned_forward}}",
     },
 )
 

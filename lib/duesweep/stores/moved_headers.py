@@ -14,7 +14,8 @@ from duesweep.core.errors import UnreadableHeadersError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, HeaderReader, Headers, read_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Address, first_type
 from duesweep.stores.dialect import Location
-from duesweep.stores.kinds import TableKind, cut_off
+from duesweep.stores.forward import cut_off
+from duesweep.stores.kinds import TableKind
 from duesweep.stores.task import Table
 from duesweep.stores.tombstone import Tombstones
 

@@ -10,13 +10,11 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.policy import SessionWaits
-from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
+from duesweep.drivers.postgresql.session import connect
 from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Dialect, Location, numbered
-from duesweep.stores.due import Horizon
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.postgresql_task import PostgreSqlTask
 from duesweep.stores.summary import Lateness
@@ -34,8 +32,9 @@ class PostgreSql(Dialect):
     tables = POSTGRESQL_TABLES
     task = PostgreSqlTask
 
-    def connect(self, dsn: str, waits: SessionWaits) -> PostgreSqlSession:
-        return connect(dsn, waits)
+    connect = staticmethod(connect)
+    zone = staticmethod(zone_of)
+    horizon = staticmethod(horizon_in)
 
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """And whether the slice is read by place: all of it is in one Due, and on fewer pages than
@@ -59,12 +58,6 @@ class PostgreSql(Dialect):
             ]
             spans.append(f"{', '.join(at)}, {str(by_place).lower()}")
         return numbered(spans)
-
-    def zone(self, session: Session, location: Location) -> str | None:
-        return zone_of(session, location)
-
-    def horizon(self, session: Session, zone: str) -> Horizon:
-        return horizon_in(zone, session)
 
     @contextmanager
     def stream(

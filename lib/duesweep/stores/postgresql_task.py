@@ -138,13 +138,8 @@ class PostgreSqlTask(SqlTask):
             self.statements.execute(name, **same, **arrays)
 
     def lock_next(self, zone: str) -> Sequence[Any]:
-        horizon = horizon_in(zone, self.statements)
-        return self.statements.rows(
-            "fetch_next_due",
-            horizon=horizon.before,
-            source=self.source,
-            **_instant_values(horizon),
-        )
+        values = _claim_values(horizon_in(self.statements, zone))
+        return self.statements.rows("fetch_next_due", source=self.source, **values)
 
     def hold(self, lock_keys: Sequence[str], zone: str) -> Sequence[Any]:
         return self.statements.rows("hold", keys=Keys(lock_keys), zone=zone)
@@ -228,14 +223,10 @@ def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str
 
 
 def _claim_values(horizon: Horizon) -> Values:
-    return {"horizon": horizon.before, **_instant_values(horizon)}
-
-
-def _instant_values(horizon: Horizon) -> Values:
-    """The values by which the server makes an instant of a Due.
+    """The values by which the server finds due messages, and makes an instant of a Due.
 
     Without looking ahead only due messages are claimed, so no instant may be later than the sweep's
     own time. In the hour of a clock change the zone's rules alone could name a later one.
     """
     latest = None if horizon.ahead else horizon.server_time
-    return {"zone": horizon.zone, "latest": latest}
+    return {"horizon": horizon.before, "zone": horizon.zone, "latest": latest}

@@ -12,9 +12,8 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.policy import SessionWaits
 from duesweep.drivers.sqlserver.binding import bound_text, literal
-from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, Location, numbered
@@ -36,8 +35,7 @@ class SqlServer(Dialect):
     tables = SQL_SERVER_TABLES
     task = SqlServerTask
 
-    def connect(self, dsn: str, waits: SessionWaits) -> SqlServerSession:
-        return connect(dsn, waits)
+    connect = staticmethod(connect)
 
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """No index leads to a part of one Due."""

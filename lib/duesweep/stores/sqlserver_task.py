@@ -27,7 +27,8 @@ from duesweep.drivers.sqlserver.errors import row_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import Keys
 from duesweep.stores.dialect import Location, Values, batches_lock
-from duesweep.stores.kinds import split_headers, split_lock_key
+from duesweep.stores.forward import split_headers
+from duesweep.stores.kinds import split_lock_key
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import Move
 from duesweep.stores.sql_connection import Begun, begin_batch

@@ -41,7 +41,7 @@ from duesweep.stores.dialect import (
     WantedTable,
     journal_tables,
 )
-from duesweep.stores.kinds import destinations
+from duesweep.stores.forward import destinations
 from duesweep.stores.summary import aware
 
 # Types of text that hold the characters of one code page only.

@@ -28,11 +28,11 @@ def zone_of(session: Session, location: Location) -> str:
     return writer_time_zone(session, location.dsn, location.delayed)
 
 
-def horizon_in(zone: str, statements: Session) -> Horizon:
+def horizon_in(session: Session, zone: str) -> Horizon:
     """The horizon now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
-    with statements.transaction():
-        statements.row("set_zone", zone=zone)
-        row = statements.row("horizon")
+    with session.transaction():
+        session.row("set_zone", zone=zone)
+        row = session.row("horizon")
     return Horizon(row.horizon, row.server_time, zone=zone)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
-from duesweep.stores.kinds import cut_off
+from duesweep.stores.forward import cut_off
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.task import Forwarded, Moved, Table
 from duesweep.sweep.job import SweepContext

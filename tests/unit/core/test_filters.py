@@ -16,7 +16,7 @@ from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.routing import fits_destination, fits_pattern
 from duesweep.operations.exhausted import Alike, grouped
-from duesweep.stores.kinds import (
+from duesweep.stores.forward import (
     FORWARDED_TO,
     destination_like,
     forwarded_like,

@@ -79,7 +79,7 @@ ROWS = {
 def _examined(monkeypatch: pytest.MonkeyPatch, changes: Mapping[str, Rows]) -> list[Finding]:
     """All findings on a database that answers like this, and takes messages only."""
     session = RecordedSession({**ROWS, **changes})
-    monkeypatch.setattr(postgresql, "connect", lambda *_: nullcontext(session))
+    monkeypatch.setattr(postgresql.PostgreSql, "connect", lambda *_: nullcontext(session))
     return list(examine(POSTGRESQL, "", "store.dsn", lambda: [WANTED], queue_columns={}))
 
 

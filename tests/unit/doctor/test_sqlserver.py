@@ -42,7 +42,7 @@ def _examined(
 ) -> list[Finding]:
     """All findings on a database that answers like this; without a store it only takes messages."""
     session = RecordedSession({**ROWS, **changes}, refused)
-    monkeypatch.setattr(sqlserver, "connect", lambda *_: nullcontext(session))
+    monkeypatch.setattr(sqlserver.SqlServer, "connect", lambda *_: nullcontext(session))
     return list(examine(SQL_SERVER, "", "store.dsn", lambda: [], queue_columns={}, store=store))
 
 

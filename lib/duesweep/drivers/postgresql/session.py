@@ -243,10 +243,6 @@ class PostgreSqlSession(Session):
         with map_errors(), self._raw.transaction():
             yield
 
-    @property
-    def is_in_transaction(self) -> bool:
-        return self._raw.info.transaction_status != TransactionStatus.IDLE
-
     def begin(self) -> None:
         if self._raw.info.transaction_status == TransactionStatus.IDLE:
             with map_errors():
@@ -349,16 +345,13 @@ def _check_count(table: TableName, took: int, count: int) -> None:
         )
 
 
-def connect(dsn: str, waits: SessionWaits) -> PostgreSqlSession:
-    """Open a session in UTC, whatever the settings of role, server and process are.
+def connect(dsn: str, waits: SessionWaits, **overrides: str) -> PostgreSqlSession:
+    """Open a session in UTC, whatever the settings of role, server and process are; `overrides`
+    come before the parameters in the dsn.
 
     Raises `ConfigError` for a dsn or credentials that are wrong, `StoreError` where the server
     cannot be reached.
     """
-    return _start(dsn, waits)
-
-
-def _start(dsn: str, waits: SessionWaits, **overrides: str) -> PostgreSqlSession:
     with connect_errors(dsn):
         raw = _open(dsn, waits, **overrides)
         info = raw.info
@@ -387,7 +380,7 @@ def server_time_zone(session: PostgreSqlSession, dsn: str) -> str | None:
     # Poolers refuse any options.
     overrides = {"options": " "} if session.has_options else {}
     if source == "client":
-        with _hide_own_zone(), _start(dsn, session.waits, **overrides) as other:
+        with _hide_own_zone(), connect(dsn, session.waits, **overrides) as other:
             zone, source = other.zone_at_start()
     if source not in {"client", "user", "database user"}:
         return zone

@@ -278,6 +278,7 @@ class SqlServerSession(Session):
 
     @property
     def is_in_transaction(self) -> bool:
+        """Whether a transaction has been begun, and neither committed nor rolled back."""
         return self._session.depth > 0
 
     def begin(self) -> None:

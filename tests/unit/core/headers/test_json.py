@@ -18,7 +18,7 @@ from duesweep.core.headers import (
     remove_headers,
     write_json,
 )
-from duesweep.stores.kinds import cut_off, forwarded_to, split_headers
+from duesweep.stores.forward import cut_off, forwarded_to, split_headers
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 

@@ -205,6 +205,35 @@ FROM (
 WHERE position %% size = 0 OR position = total - 1
 ORDER BY position;
 
+-- fragment: last_headers
+-- The transport adds the forward destination as the last header. To search all headers of a paused message takes three
+-- times as long; a destination that is not found here is found by the claim.
+substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)
+
+-- fragment: forwarded_to
+-- The headers after the beginning of the forward destination.
+substring({{last_headers}} from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in {{last_headers}}), 0) + 44)
+
+-- fragment: forward
+-- The text after the beginning of the forward destination, if NServiceBus wrote it; of other writers, all from the comma
+-- before its name on. To look for that in all headers by a regular expression takes 200 µs for each message.
+coalesce(
+    nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''),
+    CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN
+        substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$')
+        || '"NServiceBus.SqlServer.ForwardDestination"'
+        || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2)
+    END,
+    ''
+)
+
+-- fragment: planned_forward
+-- The text after a destination that is not the last header may be long. Quotes in an address are escaped.
+CASE
+    WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward
+    ELSE '?'
+END
+
 -- fragment: planned
 SELECT d.{due} AS due, d.ctid AS place, d.{id} AS id, {{readable: {forward}}} AS forward,
        -- A row in a part of the table has no place in all of it.
