@@ -22,7 +22,7 @@ COPY "public"."error" (id, headers, body) FROM STDIN (FORMAT BINARY)
 -- name: DECLARE "duesweep_look" CURSOR FOR look
 -- $1 ?, $2 ?, $3 ? or timestamptz
 DECLARE "duesweep_look" CURSOR FOR 
-SELECT d.id::text AS id, d.headers AS headers, NULL::bytea AS body, NULL AS destination,
+SELECT d.id::text AS message_key, d.headers AS headers, NULL::bytea AS body, NULL AS destination,
        coalesce(octet_length(d.body), 0) AS body_bytes,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
@@ -85,7 +85,7 @@ WHERE sweep_id = $3;
 
 -- name: await_batches
 -- $1 uuid
-SELECT sweep_id FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 AND closed_at IS NULL FOR UPDATE;
+SELECT true AS are_over FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 AND closed_at IS NULL FOR UPDATE;
 
 -- name: bind
 -- $1 ?, $2 ?, $3 uuid
@@ -113,7 +113,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 
 -- name: claim
 -- $1 ?, $2 timestamptz, $3 uuid[], $4 timestamptz
-SELECT d.id::text AS id, d.headers AS headers, d.body AS body, NULL AS destination,
+SELECT d.id::text AS message_key, d.headers AS headers, d.body AS body, NULL AS destination,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
            WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
@@ -149,12 +149,12 @@ CROSS JOIN (
 GROUP BY 1;
 
 -- name: count_pending
--- $1 ?, $2 ?, $3 ?, $4 ?, $5 int4
+-- $1 timestamptz, $2 ?, $3 ?, $4 ?, $5 int4
 SELECT count(*) AS pending
 FROM (
     SELECT
     FROM "public"."Sales.Orders.Delayed" d
-    WHERE d.due < $1::timestamptz AND d.due >= $2::timestamptz
+    WHERE d.due < $1::timestamptz AND d.due >= coalesce($2::timestamptz, '-infinity')
       AND ($3::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
         SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
       )))
@@ -581,7 +581,7 @@ FOR KEY SHARE OF s;
 
 -- name: fetch_next_due
 -- $1 ?, $2 timestamptz, $3 timestamptz, $4 ?
-SELECT d.id::text AS id, d.headers AS headers, d.body AS body, NULL AS destination,
+SELECT d.id::text AS message_key, d.headers AS headers, d.body AS body, NULL AS destination,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM d.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
            WHEN d.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN d.due
@@ -601,7 +601,7 @@ FOR UPDATE OF d SKIP LOCKED;
 
 -- name: find
 -- $1 bool, $2 ?, $3 uuid[]
-SELECT d.id::text AS id, d.headers AS headers, CASE WHEN $1 THEN d.body END AS body,
+SELECT d.id::text AS message_key, d.headers AS headers, CASE WHEN $1 THEN d.body END AS body,
        NULL AS destination, coalesce(octet_length(d.body), 0) AS body_bytes,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
@@ -639,7 +639,7 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: find_pending
--- $1 ?, $2 ?, $3 ?
+-- $1 timestamptz, $2 ?, $3 ?
 SELECT CASE WHEN d.due >= timestamptz '0001-01-02 00:00:00+00' THEN d.due END AS due
 FROM "public"."Sales.Orders.Delayed" d
 WHERE d.due < $1::timestamptz
@@ -681,7 +681,7 @@ LIMIT $2;
 
 -- name: hold
 -- $1 ?, $2 uuid[]
-SELECT d.id::text AS id, d.headers AS headers, d.body AS body, NULL AS destination,
+SELECT d.id::text AS message_key, d.headers AS headers, d.body AS body, NULL AS destination,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d.due) THEN (extract(epoch FROM CASE
            WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
@@ -798,9 +798,13 @@ SELECT pg_advisory_xact_lock($1);
 SELECT exhausted FROM "public"."duesweep_sweeps" WHERE sweep_id = $1 FOR NO KEY UPDATE;
 
 -- name: locked_rows
--- $1 ?
-SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
-       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+-- $1 timestamptz
+SELECT count(*) AS messages, min(d.due) AS due,
+       CASE WHEN p.gid IS NULL
+            THEN format('session %s%s of role %s', l.pid, ' (' || nullif(a.application_name, '') || ')', a.usename)
+            ELSE format('prepared transaction %L of role %s', p.gid, p.owner)
+       END AS holder,
+       coalesce(a.xact_start, p.prepared) AS since
 FROM (
     SELECT d.xmax AS changer, d.due AS due
     FROM "public"."Sales.Orders.Delayed" d
@@ -850,16 +854,16 @@ FROM moved m;
 UPDATE "public"."duesweep_bindings" SET journal_id = $1 WHERE source = $2 AND journal_id IS NULL;
 
 -- name: next_due
--- $1 ?, $2 ?
+-- $1 ?, $2 timestamptz
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
        END AS due,
-       EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.due < $2::timestamptz) AS has_earlier
+       EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.due < coalesce($2::timestamptz, '-infinity')) AS has_earlier
 FROM (
     SELECT min(d.due) AS due
     FROM "public"."Sales.Orders.Delayed" d
-    WHERE d.due >= $2::timestamptz AND isfinite(d.due)
+    WHERE d.due >= coalesce($2::timestamptz, '-infinity') AND isfinite(d.due)
 ) earliest;
 
 -- name: note_settled
@@ -1020,7 +1024,7 @@ WHERE source = $1 AND message_key = ANY($2::uuid[]);
 
 -- name: read_instants
 -- $1 ?, $2 uuid[]
-SELECT d.id::text AS id,
+SELECT d.id::text AS message_key,
        (extract(epoch FROM (d.due AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
            AS instant_us
 FROM "public"."Sales.Orders.Delayed" d
@@ -1083,7 +1087,10 @@ LEFT JOIN LATERAL (
     SELECT string_agg(k.id::text || CASE WHEN k.is_part THEN '' ELSE encode(tidsend(k.place), 'hex') END,
                       ',' ORDER BY k.position) AS claim_keys,
            string_agg(k.bytes::text, ',' ORDER BY k.position) AS sizes,
-           string_agg(replace(CASE WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward ELSE '?' END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
+           string_agg(replace(CASE
+    WHEN k.forward = '' OR (octet_length(k.forward) <= 300 AND split_part(k.forward, '",', 2) = '') THEN k.forward
+    ELSE '?'
+END, E'\x1f', ''), E'\x1f' ORDER BY k.position) AS forwards,
            (sum(count(*)) OVER ())::bigint AS total,
            k.position / '1000'::bigint AS chunk
     FROM (
@@ -1092,7 +1099,15 @@ LEFT JOIN LATERAL (
         FROM (
             SELECT planned.*
             FROM (
-                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
+                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(
+    nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''),
+    CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN
+        substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$')
+        || '"NServiceBus.SqlServer.ForwardDestination"'
+        || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2)
+    END,
+    ''
+) AS forward,
                        d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                        coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
                 FROM "public"."Sales.Orders.Delayed" d
@@ -1103,7 +1118,15 @@ LEFT JOIN LATERAL (
                     SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text( E'["Shipping\\"%", "\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "\\\\\\\\\\"public\\\\\\\\\\".\\\\\\\\\\"Shipping\\\\\\\\\\"\\"%", "Shipping@%"]'::jsonb) p
                   )))
                 UNION ALL
-                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''), CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$') || '"NServiceBus.SqlServer.ForwardDestination"' || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2) END, '') AS forward,
+                SELECT d.due AS due, d.ctid AS place, d.id AS id, coalesce(
+    nullif(split_part(d.headers, ',"NServiceBus.SqlServer.ForwardDestination":"', 2), ''),
+    CASE WHEN position('"NServiceBus.SqlServer.ForwardDestination"' in d.headers) > 0 THEN
+        substring(right(split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 1), 40) from E',[ \t\r\n]*$')
+        || '"NServiceBus.SqlServer.ForwardDestination"'
+        || split_part(d.headers, '"NServiceBus.SqlServer.ForwardDestination"', 2)
+    END,
+    ''
+) AS forward,
                        d.tableoid IN (SELECT inhrelid FROM pg_inherits) AS is_part,
                        coalesce(octet_length(d.headers), 0)::bigint + coalesce(octet_length(d.body), 0) AS bytes
                 FROM "public"."Sales.Orders.Delayed" d
@@ -1162,7 +1185,7 @@ UPDATE "public"."Sales.Orders.Delayed" d
 SET due = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE $1::text)
 FROM unnest($2::uuid[], $3::timestamptz[]) AS n (message_key, due)
 WHERE d.id = n.message_key
-RETURNING d.id::text AS id,
+RETURNING d.id::text AS message_key,
           (extract(epoch FROM (d.due AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
               AS instant_us;
 
@@ -1255,7 +1278,7 @@ WHERE sweep_id = $2 AND closed_at IS NULL;
 -- $1 ?, $2 bytea, $3 timestamptz
 INSERT INTO "public"."Sales.Orders.Delayed" (headers, body, due)
 VALUES ($1, $2, timestamptz ($3::timestamptz AT TIME ZONE 'UTC'))
-RETURNING id::text AS id;
+RETURNING id::text AS message_key;
 
 -- name: subscribe
 -- $1 ?, $2 ?, $3 ?
@@ -1276,16 +1299,16 @@ WHERE sweep_id = $1 AND kind <> 'slice'
 GROUP BY slice;
 
 -- name: try_lock
--- $1 int8
-SELECT pg_try_advisory_lock($1) AS locked;
+-- $1 ?
+SELECT pg_try_advisory_lock(('x' || encode(substring(sha256(convert_to($1::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint) AS locked;
 
 -- name: unbind
 -- $1 ?
 DELETE FROM "public"."duesweep_bindings" WHERE source = $1;
 
 -- name: unlock
--- $1 int8
-SELECT pg_advisory_unlock($1) AS unlocked;
+-- $1 ?
+SELECT pg_advisory_unlock(('x' || encode(substring(sha256(convert_to($1::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint) AS unlocked;
 
 -- name: unsettled_sweeps
 -- $1 ?

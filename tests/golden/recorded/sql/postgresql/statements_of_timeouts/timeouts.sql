@@ -1,7 +1,7 @@
 -- name: DECLARE "duesweep_look" CURSOR FOR look
 -- $1 ?, $2 ?, $3 ? or timestamptz
 DECLARE "duesweep_look" CURSOR FOR 
-SELECT d."Id"::text AS id, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
        coalesce(octet_length(d."State"), 0) AS body_bytes,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
@@ -28,14 +28,14 @@ ORDER BY d."Time";
 
 -- name: DECLARE "duesweep_look_timeless" CURSOR FOR look_timeless
 DECLARE "duesweep_look_timeless" CURSOR FOR 
-SELECT d."Id"::text AS id, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, NULL::bytea AS body, d."Destination" AS destination,
        coalesce(octet_length(d."State"), 0) AS body_bytes, NULL::bigint AS due_us, NULL::bigint AS instant_us
 FROM "public"."Sales_Orders_TimeoutData" d
 WHERE d."Time" IS NULL;
 
 -- name: claim
 -- $1 ?, $2 timestamptz, $3 uuid[], $4 timestamptz
-SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
            WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
@@ -61,12 +61,12 @@ CROSS JOIN (
 GROUP BY 1;
 
 -- name: count_pending
--- $1 ?, $2 ?, $3 ?, $4 ?, $5 int4
+-- $1 timestamptz, $2 ?, $3 ?, $4 ?, $5 int4
 SELECT count(*) AS pending
 FROM (
     SELECT
     FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
+    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC'
       AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
         SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
       )))
@@ -89,12 +89,12 @@ ORDER BY d."Time"
 LIMIT $1::integer;
 
 -- name: due_destinations
--- $1 ?, $2 ?, $3 ?, $4 ?
+-- $1 timestamptz, $2 timestamptz, $3 ?, $4 ?
 SELECT destination, count(*) AS messages
 FROM (
     SELECT d."Destination" AS destination
     FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= $2::timestamptz AT TIME ZONE 'UTC'
+    WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC'
       AND d."Destination" <> ''
       AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
         SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
@@ -112,7 +112,7 @@ LIMIT 100;
 
 -- name: fetch_next_due
 -- $1 ?, $2 timestamptz, $3 timestamptz, $4 ?
-SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM d."Time") * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
            WHEN d."Time" AT TIME ZONE 'UTC' < timestamptz '4713-01-01 00:00:00+00 BC' THEN d."Time" AT TIME ZONE 'UTC'
@@ -132,7 +132,7 @@ FOR UPDATE OF d SKIP LOCKED;
 
 -- name: find
 -- $1 bool, $2 ?, $3 uuid[]
-SELECT d."Id"::text AS id, d."Headers" AS headers, CASE WHEN $1 THEN d."State" END AS body,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, CASE WHEN $1 THEN d."State" END AS body,
        d."Destination" AS destination, coalesce(octet_length(d."State"), 0) AS body_bytes,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM i.instant) * 1000000)::bigint END AS instant_us
@@ -154,7 +154,7 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: find_pending
--- $1 ?, $2 ?, $3 ?
+-- $1 timestamptz, $2 ?, $3 ?
 SELECT CASE WHEN d."Time" AT TIME ZONE 'UTC' >= timestamptz '0001-01-02 00:00:00+00' THEN d."Time" AT TIME ZONE 'UTC' END AS due
 FROM "public"."Sales_Orders_TimeoutData" d
 WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC'
@@ -170,7 +170,7 @@ LIMIT 1;
 
 -- name: hold
 -- $1 ?, $2 uuid[]
-SELECT d."Id"::text AS id, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
+SELECT d."Id"::text AS message_key, d."Headers" AS headers, d."State" AS body, d."Destination" AS destination,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM c.due) * 1000000)::bigint END AS due_us,
        CASE WHEN isfinite(d."Time") THEN (extract(epoch FROM CASE
            WHEN c.due < timestamptz '4713-01-01 00:00:00+00 BC' THEN c.due
@@ -225,9 +225,13 @@ JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
 -- name: locked_rows
--- $1 ?
-SELECT count(*) AS messages, min(d.due) AS due, l.pid, a.application_name AS application, p.gid AS prepared,
-       coalesce(a.usename, p.owner)::text AS role, coalesce(a.xact_start, p.prepared) AS since
+-- $1 timestamptz
+SELECT count(*) AS messages, min(d.due) AS due,
+       CASE WHEN p.gid IS NULL
+            THEN format('session %s%s of role %s', l.pid, ' (' || nullif(a.application_name, '') || ')', a.usename)
+            ELSE format('prepared transaction %L of role %s', p.gid, p.owner)
+       END AS holder,
+       coalesce(a.xact_start, p.prepared) AS since
 FROM (
     SELECT d.xmax AS changer, d."Time" AT TIME ZONE 'UTC' AS due
     FROM "public"."Sales_Orders_TimeoutData" d
@@ -273,16 +277,16 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
 FROM moved m;
 
 -- name: next_due
--- $1 ?, $2 ?
+-- $1 ?, $2 timestamptz
 SELECT CASE WHEN earliest.due IS NOT NULL THEN
            (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
                AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
        END AS due,
-       EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Time" < $2::timestamptz AT TIME ZONE 'UTC') AS has_earlier
+       EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Time" < coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC') AS has_earlier
 FROM (
     SELECT min(d."Time") AT TIME ZONE 'UTC' AS due
     FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d."Time" >= $2::timestamptz AT TIME ZONE 'UTC' AND isfinite(d."Time")
+    WHERE d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC' AND isfinite(d."Time")
 ) earliest;
 
 -- name: prune_attempts
@@ -298,7 +302,7 @@ WHERE a.source = gone.source AND a.message_key = gone.message_key;
 
 -- name: read_instants
 -- $1 ?, $2 uuid[]
-SELECT d."Id"::text AS id,
+SELECT d."Id"::text AS message_key,
        (extract(epoch FROM (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
            AS instant_us
 FROM "public"."Sales_Orders_TimeoutData" d
@@ -364,7 +368,7 @@ UPDATE "public"."Sales_Orders_TimeoutData" d
 SET "Time" = ((n.due AT TIME ZONE 'UTC') AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
 FROM unnest($2::uuid[], $3::timestamptz[]) AS n (message_key, due)
 WHERE d."Id" = n.message_key
-RETURNING d."Id"::text AS id,
+RETURNING d."Id"::text AS message_key,
           (extract(epoch FROM (d."Time" AT TIME ZONE 'UTC' AT TIME ZONE $1::text) AT TIME ZONE 'UTC') * 1000000)::bigint
               AS instant_us;
 

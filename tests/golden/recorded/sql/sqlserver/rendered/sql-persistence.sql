@@ -1,6 +1,8 @@
 -- name: claim
 -- dues, horizon, paused, paused, source, excluded, separator
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
@@ -14,7 +16,7 @@ CROSS APPLY (
         FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.[Time] = t.tick AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
           AND (? = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
             WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
           ))
     ) l
@@ -38,19 +40,21 @@ FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 WHERE m.[Time] >= @First AND m.[Time] <= @Last;
 
 -- name: count_buckets
--- spans
+-- ends
 SELECT s.bucket, here.messages
 FROM (
-    SELECT TOP (2147483647) j.bucket,
-           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
-           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
-    FROM OPENJSON(CONVERT(nvarchar(max), ?))
-        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+    SELECT TOP (2147483647) k.bucket, k.first, LEAD(k.first) OVER (ORDER BY k.bucket) AS next
+    FROM (
+        SELECT 0 AS bucket, CAST('17530101' AS datetime) AS first
+        UNION ALL
+        SELECT CONVERT(int, j.[key]) + 1, CAST(CONVERT(datetime2(7), j.[value], 121) AS datetime) FROM OPENJSON(CONVERT(nvarchar(max), ?)) j
+    ) k
 ) s
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS messages
     FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-    WHERE m.[Time] >= s.first AND m.[Time] <= s.last
+    WHERE m.[Time] >= s.first AND m.[Time] <= COALESCE(s.next, CAST('99991231 23:59:59.997' AS datetime))
+      AND (s.next IS NULL OR m.[Time] < s.next)
 ) here
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] IS NULL;
@@ -69,9 +73,9 @@ FROM (
     SELECT TOP (?) 1 AS found
     FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-      AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
       AND (? = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
         WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
@@ -105,7 +109,7 @@ WHERE m.[Id] IN (
 -- since
 SELECT COUNT_BIG(*) AS stored
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-WHERE m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
 
 -- name: count_timeless
 SELECT COUNT_BIG(*) AS timeless FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.[Time] IS NULL;
@@ -146,10 +150,10 @@ FROM (
     SELECT TOP (10000) m.[Destination] AS destination
     FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-      AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
       AND m.[Destination] <> N''
       AND (? = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
         WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
@@ -191,6 +195,8 @@ CROSS APPLY (
 -- name: fetch_next_due
 -- source
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
     SELECT TOP (2000) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
@@ -210,6 +216,8 @@ ORDER BY l.due;
 -- name: find
 -- with_body, keys, separator
 SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[State] END AS body,
        m.[Destination] AS destination, 0 AS attempts,
        COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
@@ -232,11 +240,11 @@ SELECT CASE WHEN EXISTS (
 
 -- name: find_pending
 -- horizon, paused, paused, source
-SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due
+SELECT TOP (1) CONVERT(datetime2(7), m.[Time]) AS due
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
   AND (? = N'[]' OR NOT EXISTS (
-    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
@@ -268,7 +276,9 @@ ORDER BY a.message_key;
 -- name: hold
 -- messages
 SELECT CONVERT(nvarchar(250), m.[Id]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due, m.Headers AS headers,
+       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us, m.Headers AS headers,
        m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
@@ -281,6 +291,8 @@ JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Time] = t.t
 -- name: hold_by_id
 -- keys, separator
 SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE m.[Id] IN (
@@ -290,7 +302,8 @@ WHERE m.[Id] IN (
 
 -- name: locked_rows
 -- horizon, horizon
-SELECT everything.messages - visible.messages AS messages, CONVERT(varchar(27), CONVERT(datetime2(7), everything.due), 121) AS due
+SELECT everything.messages - visible.messages AS messages, CONVERT(datetime2(7), everything.due) AS due,
+       NULL AS holder, NULL AS since
 FROM (
     SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
     FROM (
@@ -308,18 +321,22 @@ CROSS JOIN (
 ) visible;
 
 -- name: look
--- first, last
+-- first, end, end, end
 SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Time]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Time])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-WHERE m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-  AND m.[Time] <= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+  AND m.[Time] <= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('99991231 23:59:59.997' AS datetime))
+  AND (CAST(CONVERT(datetime2(7), ?, 121) AS datetime) IS NULL OR m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime))
 ORDER BY m.[Time]
 OPTION (FAST 1000);
 
 -- name: look_timeless
 SELECT LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, CONVERT(varchar(27), NULL) AS due,
+       CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, m.[Destination] AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[State]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
@@ -355,12 +372,12 @@ SELECT @@ROWCOUNT AS messages;
 
 -- name: next_due
 -- since, since
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Time])), 121) AS due,
+SELECT CONVERT(datetime2(7), MIN(m.[Time])) AS due,
        (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] e WITH (NOLOCK) WHERE e.[Time] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
         ) earlier) AS has_earlier
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
-WHERE d.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
 
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
@@ -380,9 +397,9 @@ FROM (
                    COUNT_BIG(*) OVER () AS total
             FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
             WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-              AND m.[Time] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
               AND (? = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
                 WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
@@ -418,7 +435,7 @@ OUTER APPLY (
               AND (m.[Time] > s.first_due OR m.[Id] >= s.first_key)
               AND (m.[Time] < s.end_due OR m.[Id] < s.end_key)
               AND (<sql> = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$') p
                 WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (

@@ -23,18 +23,18 @@ WHERE sweep_id = ?;
 DECLARE @Answer int;
 EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 0;
-SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
 FROM [nsb].[dbo].[sweeps] s
-WHERE s.sweep_id = ?;
+WHERE s.sweep_id = ? AND s.closed_at IS NULL;
 
 -- name: await_batches
 -- lock, sweep_id
 DECLARE @Answer int;
 EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 25000;
-SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
 FROM [nsb].[dbo].[sweeps] s
-WHERE s.sweep_id = ?;
+WHERE s.sweep_id = ? AND s.closed_at IS NULL;
 
 -- name: bind
 -- ledger_id, source, source, delayed, ledger_id, source
@@ -64,6 +64,8 @@ ORDER BY m.piece;
 -- name: claim
 -- dues, horizon, paused, paused, source, excluded, separator
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
@@ -77,7 +79,7 @@ CROSS APPLY (
         FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
           AND (? = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
             WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
           ))
     ) l
@@ -122,19 +124,21 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.i
 WHERE q.RowVersion > ?;
 
 -- name: count_buckets
--- spans
+-- ends
 SELECT s.bucket, here.messages
 FROM (
-    SELECT TOP (2147483647) j.bucket,
-           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
-           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
-    FROM OPENJSON(CONVERT(nvarchar(max), ?))
-        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+    SELECT TOP (2147483647) k.bucket, k.first, LEAD(k.first) OVER (ORDER BY k.bucket) AS next
+    FROM (
+        SELECT 0 AS bucket, CAST('17530101' AS datetime) AS first
+        UNION ALL
+        SELECT CONVERT(int, j.[key]) + 1, CAST(CONVERT(datetime2(7), j.[value], 121) AS datetime) FROM OPENJSON(CONVERT(nvarchar(max), ?)) j
+    ) k
 ) s
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS messages
     FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-    WHERE m.[Due] >= s.first AND m.[Due] <= s.last
+    WHERE m.[Due] >= s.first AND m.[Due] <= COALESCE(s.next, CAST('99991231 23:59:59.997' AS datetime))
+      AND (s.next IS NULL OR m.[Due] < s.next)
 ) here
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
@@ -153,9 +157,9 @@ FROM (
     SELECT TOP (?) 1 AS found
     FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-      AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
       AND (? = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
@@ -201,7 +205,7 @@ SELECT COUNT_BIG(*) AS stored FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
 -- since
 SELECT COUNT_BIG(*) AS stored
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-WHERE m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
 
 -- name: count_timeless
 SELECT COUNT_BIG(*) AS timeless FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.[Due] IS NULL;
@@ -589,10 +593,10 @@ FROM (
     SELECT TOP (10000) CONVERT(nvarchar(200), NULL) AS destination
     FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-      AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
       AND CONVERT(nvarchar(200), NULL) <> N''
       AND (? = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
@@ -688,6 +692,8 @@ WHERE s.sweep_id = ?;
 -- name: fetch_next_due
 -- source
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
     SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
@@ -707,6 +713,8 @@ ORDER BY l.due;
 -- name: find
 -- with_body, keys, separator
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[Body] END AS body,
        CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts,
        COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
@@ -729,11 +737,11 @@ SELECT CASE WHEN EXISTS (
 
 -- name: find_pending
 -- horizon, paused, paused, source
-SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due
+SELECT TOP (1) CONVERT(datetime2(7), m.[Due]) AS due
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
   AND (? = N'[]' OR NOT EXISTS (
-    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
@@ -806,7 +814,9 @@ ORDER BY t.name;
 -- name: hold
 -- messages
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us, m.Headers AS headers,
        m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
@@ -819,6 +829,8 @@ JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Due] = t.ti
 -- name: hold_by_id
 -- keys, separator
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
 FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
 WHERE m.[RowVersion] IN (
@@ -827,7 +839,7 @@ WHERE m.[RowVersion] IN (
 );
 
 -- name: horizon
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
+SELECT CONVERT(datetime2(7), GETUTCDATE()) AS horizon;
 
 -- name: insert_message
 -- id, headers, body
@@ -909,6 +921,9 @@ ORDER BY j.id;
 -- topic
 SELECT DISTINCT QueueAddress AS queue_address FROM [nsb].[dbo].[subscriptions] WHERE Topic = ?;
 
+-- name: lock_holder
+SELECT NULL AS process, NULL AS idle_since WHERE 1 = 0;
+
 -- name: lock_sweep_counters
 -- lock, sweep_id
 DECLARE @Answer int;
@@ -918,7 +933,8 @@ SELECT @Answer AS answer, s.exhausted FROM [nsb].[dbo].[sweeps] s WHERE s.sweep_
 
 -- name: locked_rows
 -- horizon, horizon
-SELECT everything.messages - visible.messages AS messages, CONVERT(varchar(27), CONVERT(datetime2(7), everything.due), 121) AS due
+SELECT everything.messages - visible.messages AS messages, CONVERT(datetime2(7), everything.due) AS due,
+       NULL AS holder, NULL AS since
 FROM (
     SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
     FROM (
@@ -936,18 +952,22 @@ CROSS JOIN (
 ) visible;
 
 -- name: look
--- first, last
+-- first, end, end, end
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
-WHERE m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-  AND m.[Due] <= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+  AND m.[Due] <= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('99991231 23:59:59.997' AS datetime))
+  AND (CAST(CONVERT(datetime2(7), ?, 121) AS datetime) IS NULL OR m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime))
 ORDER BY m.[Due]
 OPTION (FAST 1000);
 
 -- name: look_timeless
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), NULL) AS due,
+       CONVERT(bigint, NULL) AS due_us, CONVERT(bigint, NULL) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[delayed] m WITH (NOLOCK)
@@ -1005,12 +1025,12 @@ UPDATE [nsb].[dbo].[bindings] SET journal_id = ? WHERE source = ? AND journal_id
 
 -- name: next_due
 -- since, since
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due,
+SELECT CONVERT(datetime2(7), MIN(m.[Due])) AS due,
        (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] e WITH (NOLOCK) WHERE e.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
         ) earlier) AS has_earlier
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK)
-WHERE d.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
 
 -- name: note_settled
 -- sweep_id
@@ -1078,9 +1098,9 @@ FROM (
                    COUNT_BIG(*) OVER () AS total
             FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
             WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-              AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+              AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
               AND (? = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
                 WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
@@ -1116,7 +1136,7 @@ OUTER APPLY (
               AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
               AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
               AND (<sql> = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$.fits') p
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), <sql>)) WITH (fits nvarchar(max) '$') p
                 WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
@@ -1132,7 +1152,7 @@ OUTER APPLY (
 -- name: postpone_attempts
 -- new_due, new_due, source, message_key
 UPDATE [nsb].[dbo].[attempts]
-SET next_attempt_at = CONVERT(datetime2(7), ?, 121), due_at = CONVERT(datetime2(7), ?, 121)
+SET next_attempt_at = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), due_at = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
 WHERE source = ? AND message_key = ?;
 
 -- name: probe_queue
@@ -1294,8 +1314,7 @@ WHERE j.sweep_id = CONVERT(uniqueidentifier, N'') AND j.kind = 'exhausted'
 -- name: read_failures
 -- keys, separator, source
 SELECT a.message_key, a.attempts,
-       CONVERT(varchar(27), CONVERT(datetime2(7), a.next_attempt_at), 121) AS next_attempt_at,
-       a.error_text
+       a.next_attempt_at, a.error_text
 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 JOIN [nsb].[dbo].[attempts] a WITH (NOLOCK)
   ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
