@@ -50,17 +50,17 @@ class TdsListener:
                 self._talk(connection)
 
     def _talk(self, connection: socket.socket) -> None:
-        _, request = _read(connection)
+        _, request = read_message(connection)
         encryption = _option(request, _ENCRYPTION)
         self.asked.append(encryption)
-        connection.sendall(_packet(_prelogin(_ON if self.certificate else _NOT_SUPPORTED)))
+        connection.sendall(packet(prelogin(_ON if self.certificate else _NOT_SUPPORTED)))
         reader: socket.socket | _Tunnel = connection
         if self.certificate:
             reader = _Tunnel(connection, *self.certificate)
-        kind, login = _read(reader)
+        kind, login = read_message(reader)
         if kind == _LOGIN:
             self.logins.append(Login(_text(login, 40), _clear(login), encryption))
-            reader.sendall(_packet(_refusal()))
+            reader.sendall(packet(_refusal()))
             # Who hangs up first would take the answer away.
             connection.recv(1)
 
@@ -81,9 +81,9 @@ class _Tunnel:
                 self._tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                self._flush(_packet)
-                self._in.write(_read(connection)[1])
-        self._flush(_packet)
+                self._flush(packet)
+                self._in.write(read_message(connection)[1])
+        self._flush(packet)
 
     def recv(self, count: int) -> bytes:
         while True:
@@ -114,17 +114,18 @@ def tds_listener(certificate: tuple[Path, Path] | None = None) -> Iterator[TdsLi
         yield listener
 
 
-def _read(connection: "socket.socket | _Tunnel") -> tuple[int, bytes]:
+def read_message(connection: "socket.socket | _Tunnel") -> tuple[int, bytes]:
     """The kind and content of a message, which may have several packets."""
     content = b""
     while True:
-        kind, status, length = struct.unpack(">BBH4x", _exactly(connection, _HEADER))
-        content += _exactly(connection, length - _HEADER)
+        kind, status, length = struct.unpack(">BBH4x", exactly(connection, _HEADER))
+        content += exactly(connection, length - _HEADER)
         if status & 1:
             return kind, content
 
 
-def _exactly(connection: "socket.socket | _Tunnel", count: int) -> bytes:
+def exactly(connection: "socket.socket | _Tunnel", count: int) -> bytes:
+    """This many bytes. Raises `ConnectionResetError` if the other side hangs up."""
     content = b""
     while len(content) < count:
         received = connection.recv(count - len(content))
@@ -134,11 +135,13 @@ def _exactly(connection: "socket.socket | _Tunnel", count: int) -> bytes:
     return content
 
 
-def _packet(content: bytes, kind: int = _ANSWER) -> bytes:
+def packet(content: bytes, kind: int = _ANSWER) -> bytes:
+    """A message of one packet."""
     return struct.pack(">BBHHBB", kind, 1, len(content) + _HEADER, 0, 1, 0) + content
 
 
-def _prelogin(encryption: int) -> bytes:
+def prelogin(encryption: int) -> bytes:
+    """The answer to a client's first message."""
     version = bytes((16, 0, 0x10, 0, 0, 0))
     options = struct.pack(">BHHBHHB", 0, 11, len(version), _ENCRYPTION, 17, 1, _END)
     return options + version + bytes((encryption,))

@@ -1,6 +1,5 @@
-"""Finds out whose fault an SQL Server error is, by its number, else by its SQLSTATE.
-
-https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-events-and-errors
+"""Finds out whose fault an SQL Server error is, by its number (error_numbers.py), else by its
+SQLSTATE.
 """
 
 import re
@@ -23,28 +22,13 @@ from duesweep.core.errors import (
     make_storable,
 )
 from duesweep.drivers.sqlserver.dsn import INSTALL, odbc
+from duesweep.drivers.sqlserver.error_numbers import KNOWN, Fault
 
 if TYPE_CHECKING:
     import pyodbc
 
-# Deadlock victim; update conflict under snapshot isolation. The whole transaction is rolled back.
-_ROLLED_BACK = {1205, 3960}
-# Logins and databases that are wrong for good. Every other refusal may pass, such as in
-# single-user mode (18461), without a licence (18458), or while the server starts.
-_REFUSED_LOGINS = {911, 4060, 4064, 18452, 18456, 18470, 18486, 18487, 18488}
-# The server is restarting, moving, out of resources, or throttling. The last line is Azure's.
-_PASSING = {
-    *(601, 1204, 1222, 701, 802, 845, 1105, 3989, 5123, 6005, 8645, 8651, 9001, 9002, 10928, 10929),
-    *(10053, 10054, 10060, 11001, 17197, 17830, 40143, 40197, 40501, 40540, 40613, 42108, 42109),
-    *(49918, 49919, 49920, 983, 976, 979, 978, 18401, 18451),
-}
-# Faults of the service for all tables, not of one queue table.
-_SERVICE = _PASSING - {1222}
-# The row's own fault: duplicates, constraints, NULL, truncation, conversion.
-_MESSAGE_NUMBERS = {2601, 2627, 547, 515, 2628, 8152, 220, 232, 241, 245, 511, 8114, 8115}
 _FIRST_RAISED_BY_USERS = 50_000
-# A trigger has rolled back.
-_BY_TRIGGER = {3609, 3616}
+_LOCK_TIMED_OUT, _CANNOT_OPEN = 1222, 4060
 # Texts to add to the server's when an insert failed.
 _QUEUE_FAULTS = {
     1222: Problem(
@@ -53,6 +37,8 @@ _QUEUE_FAULTS = {
     229: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     230: Problem("", "grant SELECT and INSERT on it to the sweeper's user"),
     33504: Problem("", "let its security policy accept the sweeper's rows"),
+    206: Problem("; a column has another type", "compare its columns with `duesweep doctor`"),
+    911: Problem("; its database is not there", "correct the database in the queue's address"),
     916: Problem("", "map the sweeper's login to a user of its database"),
     3906: Problem("; its database is read-only", "connect to the primary replica"),
     208: Problem("; the table, or one that its triggers write to, is gone"),
@@ -61,8 +47,6 @@ _QUEUE_FAULTS = {
     ),
     3616: Problem("; a trigger on it fails and rolls the transaction back"),
 }
-# On an object, on a column, in the database, on the server.
-_NO_RIGHT = {229, 230, 262, 300}
 _MISSING_ON_OBJECT = re.compile(
     r"The (?P<right>\w+) permission was denied on .*?object '(?P<object>[^']*)', "
     r"database '(?P<database>[^']*)', schema '(?P<schema>[^']*)'"
@@ -71,9 +55,8 @@ _MISSING_IN_DATABASE = re.compile(
     r"(?P<right>[A-Z ]+) permission (?:was )?denied in database '(?P<database>[^']*)'"
 )
 _TIMED_OUT = "HYT00"
-_LOCK_TIMED_OUT = 1222
-# The texts of these errors name no table.
-_NAMELESS = {_LOCK_TIMED_OUT, *_ROLLED_BACK}
+# A counter of the table is used up; the server gives it the number of a value that does not fit.
+_USED_UP = re.compile(r"\bconverting IDENTITY to\b")
 _LOCKED = Problem(
     "; another session holds a lock there", "look for ALTER, TRUNCATE or an index rebuild"
 )
@@ -81,9 +64,6 @@ _NUMBER = re.compile(r"\((\d+)\) \(SQL\w+\)")
 _NOISE = re.compile(r"\[(?:\w{5}|Microsoft|ODBC Driver[^]]*|SQL Server)\]\s*")
 # Babelfish reports many errors with this number; only the text tells them apart.
 _STAND_IN = 33557097
-# A fault of one queue table that may pass: a read-only database. Not a lock time-out: each try
-# would hold up the messages for other queues as long again.
-_TRIED_AGAIN_AT_QUEUES = {3906}
 
 
 @contextmanager
@@ -96,9 +76,10 @@ def map_errors(what: str | None = None) -> Iterator[None]:
         yield
     except odbc().Error as error:
         told = _describe(error, what)
-        if number_of(error) in _ROLLED_BACK:
+        fault = _fault_of(error)
+        if fault is Fault.TRANSACTION:
             raise TransactionLostError(told.text, advice=told.advice) from error
-        if number_of(error) in _NO_RIGHT:
+        if fault is Fault.RIGHT:
             raise MissingRightError(told.text, advice=_grant_of(told.text)) from error
         raise StoreError(told.text, transient=_is_passing(error), advice=told.advice) from error
 
@@ -156,13 +137,13 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
             ) from error
         if isinstance(error, OSError):
             raise
-        text, number = sentence(error), number_of(error)
+        text, fault = sentence(error), _fault_of(error)
         if "Can't open lib" in text or _state(error) in {"IM002", "IM003", "IM004"}:
             raise OdbcDriverError(
                 f"The ODBC driver that the dsn names cannot be loaded: {text}",
                 advice=f"{INSTALL}; or remove Driver= to use the driver that came with duesweep",
             ) from error
-        if number in _REFUSED_LOGINS or (_state(error) == "28000" and number is None):
+        if fault is Fault.LOGIN or (_state(error) == "28000" and number_of(error) is None):
             advice = "check user, password and database in the dsn"
             if not has_password:
                 advice = (
@@ -180,10 +161,14 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
                     "TrustServerCertificate"
                 ),
             ) from error
+        advice = "check that it runs, and that this machine and every executor can connect to it"
+        if number_of(error) == _CANNOT_OPEN:
+            advice = (
+                "check the name of the database in the dsn; one that is offline, recovering or "
+                "moving is refused in the same way"
+            )
         raise StoreError(
-            f"Cannot connect to SQL Server at {server}: {text}",
-            transient=True,
-            advice="check that it runs, and that this machine and every executor can connect to it",
+            f"Cannot connect to SQL Server at {server}: {text}", transient=True, advice=advice
         ) from error
 
 
@@ -218,7 +203,9 @@ def sentence(error: "pyodbc.Error") -> str:
 
 def _describe(error: "pyodbc.Error", what: str | None) -> Problem:
     text, number = sentence(error), number_of(error)
-    is_nameless = number in _NAMELESS or _state(error) == _TIMED_OUT
+    # The texts of locks and of lost transactions name no table.
+    is_nameless = _fault_of(error) in {Fault.LOCK, Fault.TRANSACTION}
+    is_nameless = is_nameless or _state(error) == _TIMED_OUT
     if not what or not is_nameless:
         return Problem(text)
     more = _LOCKED if number == _LOCK_TIMED_OUT else Problem("")
@@ -226,39 +213,46 @@ def _describe(error: "pyodbc.Error", what: str | None) -> Problem:
 
 
 def _destination_error(text: str, error: "pyodbc.Error") -> StoreError | RefusedMessageError:
-    number, state = number_of(error), _state(error)
-    if number in _ROLLED_BACK:
-        return TransactionLostError(text)
-    if _is_services(error):
-        return StoreError(text, transient=True)
-    if _is_messages(number, state, text):
-        return RefusedMessageError(text)
-    if state == _TIMED_OUT:
+    number, fault = number_of(error), _fault_of(error)
+    match fault:
+        case Fault.TRANSACTION:
+            return TransactionLostError(text)
+        case Fault.SERVICE:
+            return StoreError(text, transient=True)
+        case Fault.ROW:
+            return RefusedMessageError(text)
+    if _state(error) == _TIMED_OUT:
         return DestinationError(f"{text}; the statement took too long")
+    # A lock passes, but each try would hold up the messages for other queues as long again.
     more = _QUEUE_FAULTS.get(number or 0, Problem("", "look at its triggers and constraints"))
-    is_passing = number in _TRIED_AGAIN_AT_QUEUES
+    is_passing = fault is Fault.DATABASE
     return DestinationError(text + more.text, transient=is_passing, advice=more.advice)
 
 
+def _fault_of(error: "pyodbc.Error") -> Fault | None:
+    """Whose fault an error is; None: not known, and it does not pass."""
+    number, state = number_of(error), _state(error)
+    if _USED_UP.search(str(error)):
+        return Fault.TABLE
+    if number is not None and number in KNOWN:
+        return KNOWN[number].fault
+    if state.startswith("08"):
+        return Fault.SERVICE
+    is_users = number is not None and number >= _FIRST_RAISED_BY_USERS and number != _STAND_IN
+    return Fault.ROW if is_users or state[:2] in {"22", "23"} else None
+
+
 def _is_services(error: "pyodbc.Error") -> bool:
-    return number_of(error) in _SERVICE or _state(error).startswith("08")
+    return _fault_of(error) is Fault.SERVICE
 
 
 def _is_rows_fault(error: "pyodbc.Error") -> bool:
-    return _is_messages(number_of(error), _state(error), sentence(error))
-
-
-def _is_messages(number: int | None, state: str, text: str) -> bool:
-    if number in _BY_TRIGGER or "IDENTITY" in text:
-        return False
-    if number is not None and number >= _FIRST_RAISED_BY_USERS and number != _STAND_IN:
-        return True
-    return number in _MESSAGE_NUMBERS or state[:2] in {"22", "23"}
+    return _fault_of(error) is Fault.ROW
 
 
 def _is_passing(error: "pyodbc.Error") -> bool:
-    state = _state(error)
-    return number_of(error) in _PASSING or state.startswith("08") or state == _TIMED_OUT
+    passing = {Fault.SERVICE, Fault.DATABASE, Fault.LOCK}
+    return _fault_of(error) in passing or _state(error) == _TIMED_OUT
 
 
 def _is_certificate(text: str) -> bool:

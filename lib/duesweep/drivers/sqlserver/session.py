@@ -55,9 +55,10 @@ _CLOSE_SECONDS = 2.0
 _COMMITTABLE = 1
 # A slice runs a dozen statements, and three more for each destination.
 _KEPT_CURSORS = 256
-# ODBC's SQL_WVARCHAR and SQL_VARBINARY.
+# ODBC's SQL_WVARCHAR and SQL_VARBINARY, without a limit, and with the longest one. By the lengths
+# of its values a statement would be another one for the server each time, with a plan of its own.
 _TEXT, _BYTES = (-9, 0, 0), (-3, 0, 0)
-_LONG_TEXT, _LONG_BYTES = 2_000, 8_000
+_SHORT_TEXT, _SHORT_BYTES = (-9, 4_000, 0), (-3, 8_000, 0)
 
 
 @dataclass(slots=True)
@@ -215,12 +216,14 @@ class SqlServerSession(Session):
         """Run the named statement once for each of these sets of values, all of the same names."""
         if not rows:
             return
-        values = [adapted(row) for row in rows]
-        text, order = text_of(name, tuple(sorted(values[0])))
+        adapted_rows = [adapted(row) for row in rows]
+        text, order = text_of(name, tuple(sorted(adapted_rows[0])))
+        values = [[row[value] for value in order] for row in adapted_rows]
         with self._prepared(name, text.format(**self.names)) as prepared:
-            prepared.cursor.executemany(
-                prepared.text, [[row[value] for value in order] for row in values]
+            prepared.cursor.setinputsizes(
+                [_size_of_all(column) for column in zip(*values, strict=True)]
             )
+            prepared.cursor.executemany(prepared.text, values)
             _drain(prepared.cursor)
 
     def error_number(self, name: str) -> int | None:
@@ -487,12 +490,24 @@ def jdbc_properties(waits: SessionWaits) -> dict[str, str]:
 
 
 def _size(value: object) -> tuple[int, int, int] | None:
-    """How a parameter is declared; None: as ODBC would. A long one would go out as `ntext` or
-    `image`, which hardly any function takes.
+    """How a parameter is declared; None: as ODBC does, by its type. NULL goes out as text of the
+    same length, so it makes no other statement.
     """
-    if isinstance(value, str) and len(value) > _LONG_TEXT:
-        return _TEXT
-    return _BYTES if isinstance(value, bytes) and len(value) > _LONG_BYTES else None
+    if value is None:
+        return _SHORT_TEXT
+    if isinstance(value, str):
+        units = len(value) if value.isascii() else len(value.encode("utf-16-le", "replace")) // 2
+        return _SHORT_TEXT if units <= _SHORT_TEXT[1] else _TEXT
+    if isinstance(value, bytes):
+        return _SHORT_BYTES if len(value) <= _SHORT_BYTES[1] else _BYTES
+    return None
+
+
+def _size_of_all(values: Sequence[object]) -> tuple[int, int, int] | None:
+    """How a parameter with these values, of one type, is declared."""
+    sizes = [_size(value) for value in values if value is not None]
+    unlimited = next((size for size in sizes if size is not None and not size[1]), None)
+    return unlimited or next(iter(sizes), _SHORT_TEXT)
 
 
 def _drain(cursor: "pyodbc.Cursor") -> None:

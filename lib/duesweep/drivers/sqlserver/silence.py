@@ -132,13 +132,15 @@ class SilenceWatch:
         threading.Thread(target=_guard, args=arguments, name="sqlserver-watch", daemon=True).start()
 
     def _find_socket(self) -> None:
-        """Find the session's socket: the only new one that is connected to the server's port."""
+        """Find the session's socket: the only new one that is connected to the server's port. The
+        port is unknown for a named instance, and another one if the server sent the driver on to a
+        replica or node, as Azure does: then it is the only new one.
+        """
         if self._own is not None:
             return
         connected = _list_sockets()
         new = [one for name, one in connected.items() if name not in self._before]
-        # The port is unknown for a named instance.
-        ours = new if self._port is None else [s for s in new if _port(s) == self._port]
+        ours = [one for one in new if _port(one) == self._port] or new
         self._own = ours[0] if len(ours) == 1 else None
         _close(one for one in connected.values() if one is not self._own)
 

@@ -63,6 +63,10 @@ def test_row_at_fault_is_refused(state: str, number: int) -> None:
         ("HYT00", 0, "took too long"),
         ("42000", 3609, "a trigger on it rolls the transaction back"),
         ("42000", 12345, "look at its triggers"),
+        ("22018", 206, "a column has another type"),
+        ("08004", 911, "its database is not there"),
+        ("08004", 916, "map the sweeper's login"),
+        ("42000", 3906, "connect to the primary replica"),
     ],
 )
 def test_table_at_fault_takes_nothing_now(state: str, number: int, advice: str) -> None:
@@ -78,8 +82,22 @@ def test_used_up_identity_is_the_tables_fault_though_it_looks_like_the_rows() ->
     assert type(_destination("22003", 8115, text)) is DestinationError
 
 
+def test_row_with_the_word_identity_is_at_fault_itself() -> None:
+    text = "Violation of PRIMARY KEY constraint 'PK_IDENTITY_Billing'."
+
+    assert type(_destination("23000", 2627, text)) is RefusedMessageError
+
+
+@pytest.mark.parametrize("number", [3906, 921, 942, 955])
+def test_database_of_a_queue_that_is_out_of_order_is_tried_again(number: int) -> None:
+    error = _destination("HY000", number)
+
+    assert type(error) is DestinationError
+    assert error.transient
+
+
 @pytest.mark.parametrize(
-    ("state", "number"), [("08S01", 0), ("42000", 9002), ("42000", 40613), ("HY000", 701)]
+    ("state", "number"), [("08S01", 0), ("42000", 9002), ("42000", 40613), ("HY000", 596)]
 )
 def test_fault_of_a_service_costs_no_message_an_attempt(state: str, number: int) -> None:
     error = _destination(state, number)
@@ -119,7 +137,17 @@ def test_error_makes_a_batch_unusual_unless_it_is_the_services(
 
 @pytest.mark.parametrize(
     ("state", "number", "transient"),
-    [("08S01", 0, True), ("42000", 1222, True), ("HYT00", 0, True), ("42S02", 208, False)],
+    [
+        ("08S01", 0, True),
+        ("42000", 1222, True),
+        ("HYT00", 0, True),
+        ("42S02", 208, False),
+        ("08004", 916, False),
+        ("HY000", 596, True),
+        ("HY000", 40549, True),
+        ("42000", 3906, True),
+        ("HY000", 952, True),
+    ],
 )
 def test_error_of_a_statement_says_whether_it_passes(
     state: str, number: int, *, transient: bool
@@ -133,7 +161,8 @@ def test_error_of_a_statement_says_whether_it_passes(
     ("state", "number", "text", "kind"),
     [
         ("28000", 18456, "Login failed for user 'x'.", ConfigError),
-        ("42000", 4060, "Cannot open database.", ConfigError),
+        ("42000", 4060, "Cannot open database.", StoreError),
+        ("HY000", 927, "Database is in the middle of a restore.", StoreError),
         ("42000", 911, "Database does not exist.", ConfigError),
         ("01000", 0, "Can't open lib 'x' : file not found", OdbcDriverError),
         ("IM002", 0, "Data source name not found", OdbcDriverError),

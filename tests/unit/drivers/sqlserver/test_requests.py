@@ -1,0 +1,137 @@
+"""The requests of Microsoft's driver, against a server that speaks its protocol."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from duesweep.core.errors import (
+    DestinationError,
+    DuesweepError,
+    SilentServiceError,
+    StoreError,
+)
+from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
+from duesweep.drivers.sqlserver.errors import destination_errors
+from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from support.tds_server import Request, TdsServer, counted, error, rows, tds_server
+
+pytestmark = pytest.mark.usefixtures("odbc")
+
+_WAITS = SessionWaits(connect_seconds=5, answer_seconds=2, lock_seconds=1)
+
+
+@contextmanager
+def _session(server: TdsServer, waits: SessionWaits = _WAITS) -> Iterator[SqlServerSession]:
+    dsn = f"Server=127.0.0.1,{server.port};Database=nsb;Uid=u;Pwd=p;Encrypt=no"
+    with connect(dsn, waits) as session:
+        server.requests.clear()
+        yield session.named(
+            {"attempts": "[dbo].[a]", "journal": "[dbo].[j]", "delayed": "[dbo].[d]"}
+        )
+
+
+def _declared(server: TdsServer) -> Sequence[tuple[str, tuple[str, ...]]]:
+    return [
+        (one.text, tuple(each.declared for each in one.parameters))
+        for one in server.requests
+        if one.procedure == "sp_prepexec"
+    ]
+
+
+def _answered(request: Request) -> bytes | None:
+    return rows(["message_key", "attempts:int"]) if "SELECT" in request.text else counted(1)
+
+
+@pytest.mark.parametrize("keys", [("a", "b" * 100), ("b" * 100, "c" * 2_000), ("a", "é" * 3_999)])
+def test_statement_is_the_same_for_the_server_however_long_its_values_are(
+    keys: tuple[str, str],
+) -> None:
+    with tds_server(_answered) as server, _session(server) as session:
+        for key in keys:
+            session.rows("read_attempts", source="nsb", keys=key, separator="|")
+
+        first, second = _declared(server)
+        assert first == second
+        assert first[1] == ("nvarchar(4000)",) * 3
+
+
+def test_values_that_are_longer_than_a_column_may_be_have_one_more_declaration() -> None:
+    with tds_server(_answered) as server, _session(server) as session:
+        for length in (4_001, 50_000, 400_000):
+            session.rows("read_attempts", source="nsb", keys="k" * length, separator="|")
+
+        [(_, declared)] = set(_declared(server))
+        assert sorted(declared) == ["nvarchar(4000)", "nvarchar(4000)", "nvarchar(max)"]
+
+
+def test_day_of_small_ticks_has_few_statements_and_declarations() -> None:
+    with tds_server(_answered) as server, _session(server) as session:
+        for tick in range(288):
+            keys = "|".join(f"{number:08}" for number in range(1 + tick % 40))
+            session.rows("read_attempts", source="nsb", keys=keys, separator="|")
+
+        assert len(set(_declared(server))) == 1
+
+
+def test_server_that_sends_the_driver_on_to_another_port_is_watched_there() -> None:
+    with _node() as port, tds_server(redirects_to=port) as gateway, _session(gateway) as session:
+        assert gateway.logins == 1
+        with pytest.raises(SilentServiceError):
+            # The driver waits for the rest of the rows without any limit.
+            session.rows("read_attempts", source="nsb", keys="a", separator="|")
+
+
+@contextmanager
+def _node() -> Iterator[int]:
+    """The port of a server of another process, as both ends of a connection in one process are its
+    sockets. It sends the beginning of an answer to a statement, and falls silent.
+    """
+    command = [sys.executable, "-m", "support.tds_server"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "transient"),
+    [(596, True), (927, True), (3906, True), (40549, True), (916, False), (208, False)],
+)
+def test_error_of_the_server_passes_or_not_by_its_number(number: int, *, transient: bool) -> None:
+    def refuse(request: Request) -> bytes | None:
+        return error(number, "It is so.") if "attempts" in request.text else None
+
+    with tds_server(refuse) as server, _session(server) as session:
+        with pytest.raises(StoreError) as caught:
+            session.rows("read_attempts", source="nsb", keys="a", separator="|")
+
+        assert caught.value.transient is transient
+        assert f"({number})" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [206, 911, 916])
+def test_queue_is_at_fault_whatever_state_the_driver_makes_of_its_error(number: int) -> None:
+    def refuse(request: Request) -> bytes | None:
+        return error(number, "It is so.") if "SELECT" in request.text else None
+
+    with (
+        tds_server(refuse) as server,
+        _session(server) as session,
+        pytest.raises(DuesweepError) as caught,
+        destination_errors("Billing"),
+    ):
+        session._raw.execute("SELECT 1")  # noqa: SLF001 - as an insert does
+
+    assert type(caught.value) is DestinationError
+
+
+def test_defaults_open_a_session_too() -> None:
+    with tds_server() as server, _session(server, DEFAULT_TIMEOUTS.task) as session:
+        assert session.execute("clear_attempts", source="nsb", keys="a", separator="|") >= -1
