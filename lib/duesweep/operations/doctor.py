@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from duesweep.config import Config, has_pyspark, route_notice
-from duesweep.config.adapters import Needs, QueueConnection, Service, adapter, connections
+from duesweep.config.adapters import Needs, QueueConnection, adapter, connections
 from duesweep.config.adapters.context import sweep_context
 from duesweep.config.adapters.roles import (
     Wanted,
@@ -90,12 +90,16 @@ class Diagnosis(Result):
         return cls(endpoint, worst, found, code if error is None else error.exit_code, error)
 
 
+# The setting of a database or a broker, and the findings on it, made when they are read.
+_Service = tuple[str, Iterable[Finding]]
+
+
 @dataclass(frozen=True, slots=True)
 class Examination:
     """All that is to be examined. `routes` are findings that need no service."""
 
     context: SweepContext
-    services: Sequence[Service]
+    services: Sequence[_Service]
     routes: Sequence[Finding]
     needs: Needs
 
@@ -196,12 +200,12 @@ def examine_services(examined: Examination) -> tuple[list[Finding], str | None]:
     can.
     """
     context, findings = examined.context, [*examined.routes]
-    for service in examined.services:
-        logs.step(f"checks {service.setting}")
+    for setting, found in examined.services:
+        logs.step(f"checks {setting}")
         try:
-            findings += [replace(each, setting=service.setting) for each in service.findings()]
+            findings += [replace(each, setting=setting) for each in found]
         except DuesweepError as error:
-            findings.append(unreachable(service.setting, error))
+            findings.append(unreachable(setting, error))
     faults = [each for each in findings if each.severity == Severity.FAULT]
     try:
         probe_writable(context.ledger_root)
@@ -289,7 +293,7 @@ def examination(config: Config) -> Examination:
     )
 
 
-def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
+def _services(config: Config, required: Sequence[Wanted]) -> Iterator[_Service]:
     found = connections(config)
 
     @cache
@@ -324,12 +328,14 @@ def _services(config: Config, required: Sequence[Wanted]) -> Iterator[Service]:
 
     if not config.store.is_custom:
         beside = [connection for connection in found.values() if connection.is_beside]
-        yield adapter(config.store.dialect).service(config, None, partial(queues, *beside))
-        yield Service(_STORE, unrouted)
+        store = adapter(config.store.dialect)
+        yield _STORE, store.examine(config, None, partial(queues, *beside))
+        yield _STORE, unrouted()
     for connection in found.values():
         if not connection.is_beside:
+            setting = connection.server_setting if connection.dsn else connection.setting
             look = partial(queues, connection)
-            yield adapter(connection.kind).service(config, connection, look)
+            yield setting, adapter(connection.kind).examine(config, connection, look)
 
 
 def _unrouted(wanted: Iterable[Wanted]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duesweep.config.adapters import Needs, Service
+from duesweep.config.adapters import Needs
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -44,9 +44,8 @@ class _Context:
 
 
 def _examined(*findings: Finding, error: ConfigError | None = None) -> Any:
-    place = Service("store.dsn", lambda: findings)
     context: Any = _Context(error or ConfigError("It is not there", advice="make it"))
-    return examine_services(Examination(context, [place], [], Needs([])))
+    return examine_services(Examination(context, [("store.dsn", findings)], [], Needs([])))
 
 
 def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:

@@ -4,7 +4,7 @@ A kind's module is imported when it is needed: the driver of another kind may be
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module  # noqa: TID251 - of this package
@@ -80,14 +80,6 @@ class QueueConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """A database or broker. `findings` raises `DuesweepError` if it is out of reach."""
-
-    setting: str
-    findings: Callable[[], Iterable[Finding]]
-
-
-@dataclass(frozen=True, slots=True)
 class Needs:
     """The modules that every executor must import. `odbc_drivers` are named in dsns; "" is the
     driver that came with duesweep.
@@ -127,14 +119,15 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def service(
+    def examine(
         self,
         config: Config,
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
-    ) -> Service:
-        """The doctor's checks: of the store's database, or of `connection`'s. `queues` returns
-        the role and table of each queue there; it is called when the doctor checks.
+    ) -> Iterator[Finding]:
+        """The doctor's findings, made when they are read: on the store's database, or on
+        `connection`'s server. `queues` returns the role and table of each queue there. Raises
+        `DuesweepError` if it is out of reach.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, Needs, QueueConnection, Service, timeouts_of
+from duesweep.config.adapters import Adapter, Needs, QueueConnection, timeouts_of
 from duesweep.core.finding import Finding
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue
@@ -34,23 +34,23 @@ class RabbitMqAdapter(Adapter):
             brokers_of(connection), style, tuple(queues), f"{connection.setting}.url"
         )
 
-    def service(
+    def examine(
         self,
         config: Config,  # noqa: ARG002 - as for a database
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, str]]],
-    ) -> Service:
+    ) -> Iterator[Finding]:
+        # It loads a client of HTTP, which no sweep needs.
+        from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
+
         assert connection is not None  # a store is in a database
-        where, style = brokers_of(connection), Style(connection.section.topology)
-        url, needs_ladder = management_url_of(connection), connection.needs_ladder
-
-        def findings() -> Iterator[Finding]:
-            # It loads what asks over HTTP, which no sweep does.
-            from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
-
-            return examine(where, queues(), style, needs_ladder=needs_ladder, management_url=url)
-
-        return Service(connection.setting, findings)
+        yield from examine(
+            brokers_of(connection),
+            queues(),
+            Style(connection.section.topology),
+            needs_ladder=connection.needs_ladder,
+            management_url=management_url_of(connection),
+        )
 
     def needs(self, dsns: Sequence[str]) -> Needs:  # noqa: ARG002 - whatever they are
         return Needs(["pika"])

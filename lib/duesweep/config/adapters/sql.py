@@ -3,15 +3,15 @@ checks.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, QueueConnection, Service, named_by, timeouts_of
+from duesweep.config.adapters import Adapter, QueueConnection, named_by, timeouts_of
 from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
+from duesweep.core.finding import Finding
 from duesweep.drivers.servers import SERVERS
 from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import QueueTables
@@ -101,24 +101,21 @@ class SqlAdapter(Adapter):
             readable=tuple(queues) if connection.section.readable_body else (),
         )
 
-    def service(
+    def examine(
         self,
         config: Config,
         connection: QueueConnection | None,
         queues: Callable[[], Sequence[tuple[str, Any]]],
-    ) -> Service:
-        setting = connection.server_setting if connection else "store.dsn"
-        findings = partial(
-            examine,
+    ) -> Iterator[Finding]:
+        return examine(
             self.dialect,
             connection.server_dsn if connection else config.store.dsn.get_secret_value(),
-            setting,
+            connection.server_setting if connection else "store.dsn",
             lambda: [self.wanted(role, table) for role, table in queues()],
             queue_columns=self.columns,
             store=self.store(config) if connection is None else None,
             timeouts=timeouts_of(config),
         )
-        return Service(setting, findings)
 
     def refuse_without_server(self, connection: QueueConnection) -> None:
         """Raise `ConfigError` if queues of this kind cannot be on the store's server."""
