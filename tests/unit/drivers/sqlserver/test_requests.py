@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 
 import pytest
@@ -21,6 +23,7 @@ from support.tds_server import Request, TdsServer, counted, error, rows, tds_ser
 
 pytestmark = pytest.mark.usefixtures("odbc")
 
+_LATE_SECONDS = 20.0
 _WAITS = SessionWaits(connect_seconds=5, answer_seconds=2, lock_seconds=1)
 
 
@@ -78,26 +81,46 @@ def test_day_of_small_ticks_has_few_statements_and_declarations() -> None:
 
 
 def test_server_that_sends_the_driver_on_to_another_port_is_watched_there() -> None:
-    with _node() as port, tds_server(redirects_to=port) as gateway, _session(gateway) as session:
-        assert gateway.logins == 1
-        with pytest.raises(SilentServiceError):
+    with _node() as node:
+        port = int(node.stdout.readline() if node.stdout else "")
+        with tds_server(redirects_to=port) as gateway, _session(gateway) as session:
+            assert gateway.logins == 1
             # The driver waits for the rest of the rows without any limit.
-            session.rows("read_attempts", source="nsb", keys="a", separator="|")
+            ended = _in_a_thread(
+                lambda: session.rows("read_attempts", source="nsb", keys="a", separator="|")
+            )
+            wait([ended], _LATE_SECONDS)
+            is_ended = ended.done()
+            node.kill()
+            assert is_ended
+            assert type(ended.exception()) is SilentServiceError
 
 
 @contextmanager
-def _node() -> Iterator[int]:
-    """The port of a server of another process, as both ends of a connection in one process are its
-    sockets. It sends the beginning of an answer to a statement, and falls silent.
+def _node() -> Iterator["subprocess.Popen[str]"]:
+    """A server of another process, as both ends of a connection in one process are its sockets. It
+    prints its port, sends the beginning of an answer to a statement, and falls silent.
     """
     command = [sys.executable, "-m", "support.tds_server"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline())
+            yield process
         finally:
             process.kill()
+
+
+def _in_a_thread(work: Callable[[], object]) -> "Future[object]":
+    ended: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(work())
+        except DuesweepError as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return ended
 
 
 @pytest.mark.parametrize(
