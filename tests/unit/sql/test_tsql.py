@@ -3,7 +3,10 @@ break its rule.
 """
 
 import re
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -65,7 +68,28 @@ def _hints(text: str) -> list[set[str]]:
     ]
 
 
-def test_statement_parses_as_t_sql_with_ugly_names_and_names_these_tables_only() -> None:
+# The oldest version that duesweep supports, and the newest one.
+@pytest.mark.parametrize("version", ["2017", "2025"])
+def test_statements_fit_the_grammar_of_microsofts_own_parser(version: str, tmp_path: Path) -> None:
+    for kind in SQL_SERVER_KINDS:
+        for each in SQL_SERVER:
+            (tmp_path / f"{kind}_{each.name}.sql").write_text(_text(each.name, kind), "utf-8")
+    # So that silence means something: this one is wrong inside a block.
+    (tmp_path / "wrong.sql").write_text("BEGIN TRY CREATE NONCLUSTERD INDX x ON t (a) END TRY")
+
+    done = subprocess.run(
+        [Path(sys.executable).with_name("maxdop"), "--check", "--parser-version", version, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    refused = [line for line in done.stderr.splitlines() if "could not be parsed" in line]
+    assert [line for line in refused if "wrong.sql" not in line] == []
+    assert len(refused) == 1
+
+
+def test_statement_names_these_tables_only_whatever_their_names_are() -> None:
     def fault(each: SqlStatement) -> str | None:
         try:
             parsed = [part for text in _texts(each.name) for part in _parsed(text) or [None]]
