@@ -78,7 +78,13 @@ def test_statements_fit_the_grammar_of_microsofts_own_parser(version: str, tmp_p
     (tmp_path / "wrong.sql").write_text("BEGIN TRY CREATE NONCLUSTERD INDX x ON t (a) END TRY")
 
     done = subprocess.run(
-        [Path(sys.executable).with_name("maxdop"), "--check", "--parser-version", version, tmp_path],
+        [
+            Path(sys.executable).with_name("maxdop"),
+            "--check",
+            "--parser-version",
+            version,
+            tmp_path,
+        ],
         capture_output=True,
         text=True,
         check=False,
