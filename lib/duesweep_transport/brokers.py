@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from duesweep.config import Config
 from duesweep.config.adapters import QueueConnection, connections
-from duesweep.config.adapters.rabbitmq import ADAPTER, brokers_of, management_url_of
+from duesweep.config.adapters.rabbitmq import ADAPTER, brokers_of
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
@@ -22,10 +22,7 @@ def installer(config: Config, connection: str | None, endpoints: Sequence[str]) 
 
 def ladder_findings(config: Config, connection: str | None) -> Iterator[Finding]:
     """Findings on the delay ladder."""
-    from duesweep.queues.rabbitmq.checks import examine_ladder  # noqa: PLC0415 - no sweep
-
-    found = _connection(config, connection)
-    return examine_ladder(brokers_of(found), management_url_of(found))
+    return ADAPTER.examine(config, _connection(config, connection), lambda: ())
 
 
 def sender(config: Config, connection: str | None) -> AbstractContextManager[RabbitMqSender]:
@@ -47,7 +44,8 @@ def migration(config: Config, connection: str | None) -> Migration:
 
 def _connection(config: Config, name: str | None) -> QueueConnection:
     """The connection `name`; None: queues.default, or the only connection to RabbitMQ."""
-    found = {n: c for n, c in connections(config).items() if c.kind == "rabbitmq"}
+    every = connections(config, needs_ladder=True)
+    found = {n: c for n, c in every.items() if c.kind == "rabbitmq"}
     wanted = name or ("default" if "default" in found or len(found) != 1 else min(found))
     if wanted not in found:
         known = ", ".join(sorted(found)) or "none"

@@ -18,7 +18,7 @@ from duesweep.core.policy import BatchSize, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.drivers.rabbitmq.management import Management
 from duesweep.queues.base import Confirmation
-from duesweep.queues.rabbitmq.checks import examine_ladder
+from duesweep.queues.rabbitmq.checks import examine
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import RabbitMqSetup, Style
 from duesweep.stores import tombstone
@@ -317,7 +317,9 @@ _COMMANDS: dict[str, Callable[[str], object]] = {
     "setup": lambda url: RabbitMqSetup(_brokers(url), Style.CONVENTIONAL, ("New",), "url").install(
         rebind=False
     ),
-    "verify": lambda url: list(examine_ladder(_brokers(url), None)),
+    "verify": lambda url: list(
+        examine(_brokers(url), (), Style.DIRECT, needs_ladder=True, management_url=None)
+    ),
     "migrate": lambda url: Migration(_brokers(url), Style.CONVENTIONAL, "url", 10).count(),
     "gate": lambda url: queue_of(url, timeouts=_IMPATIENT).check("Billing"),
 }

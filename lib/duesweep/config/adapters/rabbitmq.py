@@ -44,12 +44,13 @@ class RabbitMqAdapter(Adapter):
         from duesweep.queues.rabbitmq.checks import examine  # noqa: PLC0415
 
         assert connection is not None  # a store is in a database
+        url = connection.section.management_url
         yield from examine(
             brokers_of(connection),
             queues(),
             Style(connection.section.topology),
             needs_ladder=connection.needs_ladder,
-            management_url=management_url_of(connection),
+            management_url=url.get_secret_value() if url else None,
         )
 
     def needs(self, dsns: Sequence[str]) -> Needs:  # noqa: ARG002 - whatever they are
@@ -70,9 +71,3 @@ def brokers_of(connection: QueueConnection) -> Brokers:
         section.client_key,
         timeouts_of(connection.config),
     )
-
-
-def management_url_of(connection: QueueConnection) -> str | None:
-    """The address at which its broker answers over HTTP, if that is set."""
-    url = connection.section.management_url
-    return url.get_secret_value() if url else None

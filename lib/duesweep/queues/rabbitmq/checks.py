@@ -63,12 +63,13 @@ def examine(
     management_url: str | None,
 ) -> Iterator[Finding]:
     """Findings on a connection's brokers. `endpoints`: the role of each in a sweep, and its name.
-    Raises `DuesweepError` if the broker is out of reach or refuses this user.
+    Without `management_url` AMQP alone is asked. Raises `DuesweepError` if the broker is out of
+    reach or refuses this user.
     """
+    setting = brokers.setting
     with RabbitMqConnection(brokers) as connection:
-        channel = Channel(connection)
-        if not needs_ladder:
-            yield ok(Check.SERVER_REACHABLE, brokers.setting, "This user can log in")
+        channel, version = Channel(connection), connection.server_version
+        yield ok(Check.SERVER_REACHABLE, setting, f"RabbitMQ {version} lets this user in")
         api = None if management_url is None else Management(management_url, brokers)
         for role, name in endpoints:
             absent = topology.find_missing(channel, topology.endpoint(style, name)).names
@@ -79,36 +80,33 @@ def examine(
             else:
                 queue = _is_durable(channel, name) if api is None else _ask_queue(api, name)
                 yield from _losses(name, queue)
-    if needs_ladder:
-        yield from examine_ladder(brokers, management_url)
+        if needs_ladder:
+            found = [*_ladder(setting, channel, version, api)]
+            yield from found
+            if not any(map(is_to_mend, found)):
+                text = "The ladder lets all out again"
+                yield ok(Check.LADDER_QUEUE, f"{topology.PREFIX}delay-…", text)
 
 
-def examine_ladder(brokers: Brokers, management_url: str | None) -> Iterator[Finding]:
-    """Findings on the delay ladder of a vhost; without `management_url`, only what AMQP tells.
-    Raises `DuesweepError` if the broker is out of reach or refuses this user.
-    """
-    setting, found = brokers.setting, list[Finding]()
-    with RabbitMqConnection(brokers) as connection:
-        channel, version = Channel(connection), connection.server_version
-        yield ok(Check.SERVER_REACHABLE, setting, f"RabbitMQ {version} lets this user in")
-        if management_url is None:
-            found += _version(setting, version)
-            found += _ladder_by_amqp(channel)
-            yield skipped(
-                Check.MANAGEMENT_API,
-                f"{setting}.management_url",
-                "It is not set. AMQP does not report bindings, endpoints that cannot "
-                "receive, policies and feature flags: these were not checked",
-            )
-        else:
-            vhost = _ask(Management(management_url, brokers), version)
-            found += broker_findings(setting, vhost)
-            found += ladder_findings(vhost)
-            found += delivery_findings(vhost)
-        found += _first_ladder(channel)
-    yield from found
-    if not any(map(is_to_mend, found)):
-        yield ok(Check.LADDER_QUEUE, f"{topology.PREFIX}delay-…", "The ladder lets all out again")
+def _ladder(
+    setting: str, channel: Channel, version: str, api: Management | None
+) -> Iterator[Finding]:
+    """Findings on the delay ladder of a vhost."""
+    if api is None:
+        yield from _version(setting, version)
+        yield from _ladder_by_amqp(channel)
+        yield skipped(
+            Check.MANAGEMENT_API,
+            f"{setting}.management_url",
+            "It is not set. AMQP does not report bindings, endpoints that cannot receive, policies "
+            "and feature flags: these were not checked",
+        )
+    else:
+        vhost = _ask(api, version)
+        yield from broker_findings(setting, vhost)
+        yield from ladder_findings(vhost)
+        yield from delivery_findings(vhost)
+    yield from _first_ladder(channel)
 
 
 def _ask(api: Management, version: str) -> Vhost:
