@@ -14,7 +14,7 @@ from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.stores.dialect import Indexed, Location, Tables, WantedIndex, WantedTable
 from duesweep.stores.kinds import TableKind
-from duesweep.stores.tables import missing_rights
+from duesweep.stores.tables import missing_rights, risky_hooks
 
 
 class SqlServerTables(Tables):
@@ -170,16 +170,13 @@ class SqlServerTables(Tables):
         return "\n".join(lines)
 
     def due_index(self, kind: TableKind, delayed: SqlServerTable) -> WantedIndex:
+        names = {"due": kind.names["due"], "index": bracket_name(kind.index)}
         return WantedIndex(
             kind.due,
             "every search for due messages reads the whole table, and a claim locks more of it",
-            f"CREATE NONCLUSTERED INDEX {bracket_name(kind.index)} ON {delayed.sql} "
-            f"({kind.names['due']})",
+            f"CREATE NONCLUSTERED INDEX {names['index']} ON {delayed.sql} ({names['due']})",
+            setup=creation("create_due_index", names, delayed=delayed),
         )
-
-    def index_creation(self, kind: TableKind, delayed: SqlServerTable) -> str:
-        columns = {"due": kind.names["due"], "index": bracket_name(kind.index)}
-        return creation("create_due_index", columns, delayed=delayed)
 
 
 SQL_SERVER_TABLES = SqlServerTables()
@@ -218,13 +215,15 @@ def _faults(session: SqlServerSession, wanted: WantedTable, row: Any) -> Iterato
         yield missing_rights(wanted, rights, [grant])
     if row.policies:
         yield from _hidden(session, [wanted.table])
-    # It cannot return the removed rows. One on a queue may add them itself.
-    if row.hook and "DELETE" in wanted.rights:
-        what = f"{wanted.name} does not run the statements of a sweep"
+    if row.hook and "DELETE" not in wanted.rights:
+        yield risky_hooks(wanted.name, [f"trigger {row.hook}"])
+    elif row.hook:
+        # It cannot return the removed rows.
         yield fault(
             Check.TABLE_TRIGGERS,
             wanted.name,
-            f"{what}, and the server raises no error: trigger {row.hook} drops it",
+            f"{wanted.name} does not run the statements of a sweep, and the server raises no "
+            f"error: trigger {row.hook} drops it",
             "let it return the row, or drop it",
             stops=True,
         )

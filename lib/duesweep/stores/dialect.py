@@ -118,13 +118,15 @@ Indexed = Collection[tuple[str, bool]]
 @dataclass(frozen=True, slots=True)
 class WantedIndex:
     """An index that begins with `column`. `harm` is what happens without it; `statement` creates
-    it. A `partial` one may leave rows out.
+    it. A `partial` one may leave rows out. `setup`: the text by which `setup` creates it on a table
+    that is there; None: it comes with the table, and sweeps do not report a missing one.
     """
 
     column: str
     harm: str
     statement: str
     partial: bool = False
+    setup: str | None = None
 
     def is_in(self, indexed: Indexed) -> bool:
         """Whether a table has such an index."""
@@ -241,12 +243,6 @@ class Tables(ABC):
     @abstractmethod
     def due_index(self, kind: TableKind, delayed: Any) -> WantedIndex:
         """The index on Due that a delayed table of a kind needs."""
-
-    def index_creation(self, kind: TableKind, delayed: Any) -> str | None:
-        """The text that creates that index; None: it comes with the table, and a missing one is not
-        reported.
-        """
-        return None
 
 
 class Dialect(ABC):

@@ -48,7 +48,8 @@ class SqlSetup:
         delayed = store.delayed if store else None
         creations = [texts for _, texts in self._creations(delayed)]
         if store is not None and store.kind.create is not None:
-            creations.append(_index_creation(store, delayed))
+            text = self.dialect.tables.due_index(store.kind, delayed).setup
+            creations.append([] if text is None else [text])
         return self.dialect.tables.script(self.dsn, creations)
 
     def grants(self, role: str) -> str:
@@ -165,15 +166,14 @@ def create_index(
     """Create the index on Due of a table that is there and lacks it. Yields the result; if
     this user may not create it, why not, and what to do: sweeps work without it.
     """
-    texts = _index_creation(store, delayed)
-    missing = missing_index(session, store, delayed) if texts and store.kind.create else None
-    if missing is None:
+    text = store.dialect.tables.due_index(store.kind, delayed).setup
+    missing = missing_index(session, store, delayed) if store.kind.create else None
+    if missing is None or text is None:
         return
     seconds = store.timeouts.plan_seconds(store.dialect.tables.estimate_rows(session, delayed))
     try:
         with session.wait_longer(seconds):
-            for text in texts:
-                session.script(text)
+            session.script(text)
     except StoreError as error:
         if error.transient:
             raise
@@ -183,11 +183,6 @@ def create_index(
         )
     else:
         yield IndexCreated(store.kind.index, delayed.sql)
-
-
-def _index_creation(store: Location, delayed: Any) -> Sequence[str]:
-    text = store.dialect.tables.index_creation(store.kind, delayed)
-    return () if text is None else (text,)
 
 
 def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:

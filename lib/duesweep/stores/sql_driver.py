@@ -72,7 +72,5 @@ class SqlDriver(OperatorDriver):
         )
 
     def table_notices(self) -> Sequence[Problem]:
-        if self._dialect.tables.index_creation(self._location.kind, self._delayed) is None:
-            return ()
         missing = missing_index(self._session, self._location, self._delayed)
         return () if missing is None else (missing,)

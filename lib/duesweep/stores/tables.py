@@ -38,6 +38,7 @@ from duesweep.stores.dialect import (
     Indexed,
     Location,
     Tables,
+    WantedIndex,
     WantedTable,
     journal_tables,
 )
@@ -330,16 +331,19 @@ def table_findings(
     if wanted.unicode in found.columns:
         yield from _narrow_headers(wanted, found.columns[str(wanted.unicode)])
     if wanted.is_journal and found.hooks:
-        text = f"It has {' and '.join(found.hooks)}, which could drop rows"
-        yield warning(Check.TABLE_TRIGGERS, name, text, "drop it, unless it keeps all rows")
+        yield risky_hooks(name, found.hooks)
     if "ledger_id" in wanted.columns and wanted.is_journal and not has_age(found.columns):
         text = "An earlier version made it: an older copy of ledger or database is not recognised"
         yield warning(Check.SETUP, name, text, "run the command `setup`")
     for index in wanted.indexes if indexed is not None else ():
         # If the column itself is missing, the finding on the columns says so.
         if index.column in found.columns and not index.is_in(indexed or ()):
-            text = f"No index that can be used begins with {index.column}: {index.harm}"
-            yield warning(Check.TABLE_INDEX, name, text, statements=[index.statement])
+            yield _lacking_index(name, index)
+
+
+def _lacking_index(name: str, index: WantedIndex) -> Finding:
+    text = f"No index that can be used begins with {index.column}: {index.harm}"
+    return warning(Check.TABLE_INDEX, name, text, statements=[index.statement])
 
 
 def has_age(columns: Collection[str]) -> bool:
@@ -392,6 +396,12 @@ def _narrow_headers(wanted: WantedTable, kind: str) -> Iterator[Finding]:
         )
 
 
+def risky_hooks(name: str, hooks: Sequence[str]) -> Finding:
+    """A table whose triggers or rules are not tried."""
+    text = f"It has {' and '.join(hooks)}, which could drop rows"
+    return warning(Check.TABLE_TRIGGERS, name, text, "drop it, unless it keeps all rows")
+
+
 def missing_rights(wanted: WantedTable, missing: Sequence[str], grants: Sequence[str]) -> Finding:
     """A table on which this user lacks rights, which `grants` give."""
     more = set(wanted.rights) - set(_READING_RIGHTS)
@@ -408,13 +418,17 @@ def missing_rights(wanted: WantedTable, missing: Sequence[str], grants: Sequence
 
 
 def missing_index(session: Session, location: Location, delayed: Any) -> Problem | None:
-    """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly."""
-    tables, wanted = location.dialect.tables, wanted_tables(location, delayed)[0]
-    found = tables.find(session, [WantedTable(delayed)]).get(delayed)
-    if found is None:
+    """The index on Due, if the delayed table is there and lacks it: sweeps work, but slowly. None
+    if the index comes with the table.
+    """
+    tables = location.dialect.tables
+    index = tables.due_index(location.kind, delayed)
+    found = None
+    if index.setup is not None:
+        found = tables.find(session, [WantedTable(delayed)]).get(delayed)
+    if found is None or index.is_in(tables.indexes(session, delayed, found)):
         return None
-    findings = table_findings(wanted, found, tables.indexes(session, delayed, found))
-    return next(notices(one for one in findings if one.check is Check.TABLE_INDEX), None)
+    return next(notices([_lacking_index(delayed.sql, index)]))
 
 
 def waiting_destinations(location: Location, most: int) -> Sequence[str]:

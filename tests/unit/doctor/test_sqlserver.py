@@ -175,7 +175,7 @@ def test_missing_rights_come_with_the_statement_that_grants_them(rights: Sequenc
 
 
 @pytest.mark.parametrize(("rights", "stops"), [(("SELECT", "DELETE"), True), (("INSERT",), False)])
-def test_trigger_in_place_of_a_removal_stops_sweeps_and_one_of_a_queue_is_its_own(
+def test_trigger_in_place_of_a_removal_stops_sweeps_and_one_of_a_queue_is_a_risk(
     rights: Sequence[str], *, stops: bool
 ) -> None:
     column = {"name": "Id", "type": "uniqueidentifier", "kind": "BASE TABLE", "mark": None}
@@ -187,7 +187,7 @@ def test_trigger_in_place_of_a_removal_stops_sweeps_and_one_of_a_queue_is_its_ow
 
     found = SQL_SERVER_TABLES.find(session, [WantedTable(table, rights=rights)])[table]
 
-    assert [each.check for each in found.faults] == [Check.TABLE_TRIGGERS] * stops
+    assert [(one.check, one.stops) for one in found.faults] == [(Check.TABLE_TRIGGERS, stops)]
 
 
 @pytest.mark.parametrize(
