@@ -141,8 +141,7 @@ def examine(
             advice = "run the command `setup` once"
             yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}: {names}", advice)
             wanted = [one for one in wanted if not one.is_journal]
-        examined = [(one, there.get(one.table)) for one in wanted]
-        yield from _findings(session, dialect, store, examined, with_indexes=True)
+        yield from _findings(session, dialect, store, wanted, there=there, with_indexes=True)
         store = store if store is not None and delayed in there else None
         if store is not None:
             yield from _empty_beside_full(session, store, delayed)
@@ -165,35 +164,26 @@ def _clock_skew(setting: str, server_time: Callable[[], datetime]) -> Iterator[F
         )
 
 
-# A table as it is wanted, and as it was found; None: this user sees no such table.
-_Examined = Iterable[tuple[WantedTable, FoundTable | None]]
-
-
 def _findings(
     session: Session,
     dialect: Dialect,
     location: Location | None,
-    examined: _Examined,
+    wanted: Sequence[WantedTable],
     *,
+    there: Mapping[Any, FoundTable] | None = None,
     with_indexes: bool = False,
 ) -> Iterator[Finding]:
+    """Findings on tables. `there`: the existing ones of them; None: they are looked up here."""
     tables = dialect.tables
-    for wanted, found in examined:
-        if found is None:
-            yield _missing(wanted, partial(tables.similar, session, wanted.table))
+    there = tables.find(session, wanted) if there is None else there
+    for one in wanted:
+        if (found := there.get(one.table)) is None:
+            yield _missing(one, partial(tables.similar, session, one.table))
             continue
-        indexed = tables.indexes(session, wanted.table, found) if with_indexes else None
-        yield from table_findings(wanted, found, indexed)
+        indexed = tables.indexes(session, one.table, found) if with_indexes else None
+        yield from table_findings(one, found, indexed)
         if found.hooks:
-            yield from tables.try_hooks(session, location, wanted, found)
-
-
-def _store_findings(
-    session: Session, location: Location, wanted: Sequence[WantedTable]
-) -> Iterator[Finding]:
-    there = location.dialect.tables.find(session, wanted)
-    examined = [(one, there.get(one.table)) for one in wanted]
-    return _findings(session, location.dialect, location, examined)
+            yield from tables.try_hooks(session, location, one, found)
 
 
 def check_tables(session: Session, location: Location, delayed: Any) -> None:
@@ -201,7 +191,7 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
     of another shape, or without rights for this user. A missing index only makes sweeps slow.
     """
     refuse(location.dialect.tables.check_session(session, "store.dsn", location))
-    refuse(_store_findings(session, location, wanted_tables(location, delayed)))
+    refuse(_findings(session, location.dialect, location, wanted_tables(location, delayed)))
 
 
 def check_reading(session: Session, location: Location, delayed: Any) -> None:
@@ -209,7 +199,7 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
     to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    found = list(_store_findings(session, location, to_read))
+    found = list(_findings(session, location.dialect, location, to_read))
     refuse(each for each in found if each.check in _OF_READERS)
     if unread := [each.about for each in found if each.stops and each.check is Check.TABLE_RIGHTS]:
         raise ConfigError(
