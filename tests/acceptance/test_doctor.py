@@ -288,7 +288,7 @@ def test_harm_is_the_one_finding_and_its_advice_mends_it(harm: Harm, healthy: En
     found = _diagnosed(harmed)
 
     assert (found.code, found.to_mend()) == (3, {(check, about): severity})
-    finding = found.of(check)
+    (finding,) = [each for each in found.all_of(check) if each["about"] == about]
     text = f"{finding['found']}\n{finding['advice']}"
     assert (finding["severity"], finding["about"]) == (severity, about)
     assert all(words.format(**names) in text for words in harm.words), text

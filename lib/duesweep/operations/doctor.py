@@ -123,7 +123,9 @@ def doctor(
         findings, unknown = examine_services(examined)
     spark, more, failure = _examine_spark(context, needs, is_wanted=with_spark)
     findings += more
-    if context is not None:
+    # A folder that cannot be written needs no trial.
+    is_known = any(f.check is Check.LEDGER and f.severity is Severity.FAULT for f in findings)
+    if context is not None and not is_known:
         logs.step("checks the ledger")
         root = context.ledger_root
         if spark is None and resolve_writer(context.ledger_writer, root) is LedgerWriter.SPARK:
