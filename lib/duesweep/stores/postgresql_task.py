@@ -19,7 +19,6 @@ from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import Move
-from duesweep.stores.sql_connection import begin_batch
 from duesweep.stores.sql_task import Locked, SqlTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
@@ -57,14 +56,16 @@ class PostgreSqlTask(SqlTask):
         left_alone: LeftAlone = NOBODY,  # noqa: ARG002 - each key has one message
     ) -> Selection:
         """By the plan alone."""
-        address_of = self._kind.address_of
-        return Selection([address_of(_known(group)) for group in groups], groups)
+        known = [(one.forward, one.keys) for one in groups if one.forward is not None]
+        if len(known) < len(groups):
+            raise UnusualBatchError("the destinations are not known")
+        return Selection([self._kind.address_of(forward) for forward, _ in known], known)
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
-        groups: Sequence[Forwarded] = selection.rest
+        groups: Sequence[tuple[str, Sequence[str]]] = selection.rest
         moves = [
-            Move.to(self._location, _known(group), address, tables[address])
-            for group, address in zip(groups, selection.addresses, strict=True)
+            Move.to(self._location, forward, address, tables[address])
+            for (forward, _), address in zip(groups, selection.addresses, strict=True)
         ]
         usual_wait = f"{self.statements.waits.lock_seconds * 1_000:.0f}"
         _, fence, _, *rows, [hooks], _ = self.statements.rows_of_each(
@@ -73,19 +74,19 @@ class PostgreSqlTask(SqlTask):
             ("fence", {"sweep_id": run.sweep_id}, {}),
             ("check_constraints_at_once", {}, {}),
             *(
-                (*_found(group.keys, run.horizon, move), {"queue": str(move.queue)})
-                for move, group in zip(moves, groups, strict=True)
+                (*_found(claim_keys, run.horizon, move), {"queue": str(move.queue)})
+                for move, (_, claim_keys) in zip(moves, groups, strict=True)
             ),
             ("find_delete_hooks", {"delayed": str(self._delayed)}, {}),
             ("set_lock_wait", {"wait": usual_wait}, {}),
         )
-        begun = begin_batch(self.statements, self.source, run, fence)
+        begun = self.begun(run, fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule changes the removed rows")
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
             moved.add(_moved(move, row))
-        keys = [key for group in groups for key in _keys(group.keys)]
+        keys = [key for _, claim_keys in groups for key in _keys(claim_keys)]
         if not set(keys).issuperset(moved.keys):
             raise UnusualBatchError("other messages are in the places of the planned ones")
         # The time after the move, which may have waited.
@@ -170,12 +171,6 @@ class PostgreSqlTask(SqlTask):
     def _store(self, message: NewMessage) -> str:
         due = message.due if message.instant_us is None else instant_text(message.instant_us)
         return self._location.store_row(self.statements, message, due)
-
-
-def _known(group: Forwarded) -> str:
-    if group.forward is None:
-        raise UnusualBatchError("the destinations are not known")
-    return group.forward
 
 
 def _moved(move: Move, row: Any) -> Tombstones:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
-from duesweep.core.errors import RefusedStatementError, SweepClosedError, SweepStoppedError
 from duesweep.core.policy import Pause
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.due import Horizon
 from duesweep.stores.summary import aware
-from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.tables import found_columns, has_age
 
 # More messages than any table has.
@@ -122,37 +120,3 @@ def read_pauses(statements: Session, source: str) -> Sequence[Pause]:
         )
         for row in statements.rows("read_pauses", source=source)
     ]
-
-
-def refuse_dropped(took: int, source: str) -> None:
-    """Raise `StoreError` if the journal took no row, and raised no error."""
-    if took == 0:
-        raise RefusedStatementError(
-            f"The journal of {source} did not take a row, and the server raised no error",
-            advice="look for a trigger or a rule on the tables duesweep_… that drops rows",
-        )
-
-
-class Begun(NamedTuple):
-    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
-
-    server_us: int
-    paused: tuple[str, ...]
-
-
-def begin_batch(statements: Session, source: str, run: SweepRun, fence: Sequence[Any]) -> Begun:
-    """Begin a batch of a sweep that is open, by the row of `fence`."""
-    refuse_closed(source, run, fence)
-    if fence[0].is_stopping:
-        raise SweepStoppedError(f"Sweep {run.sweep_id} of {source} is to stop")
-    pauses = read_pauses(statements, source) if fence[0].has_pauses else ()
-    return Begun(fence[0].server_us, tuple(pause.pattern for pause in pauses))
-
-
-def refuse_closed(source: str, run: SweepRun, fence: Sequence[Any]) -> None:
-    """Raise `SweepClosedError` if the sweep is closed."""
-    if not fence or not fence[0].is_open:
-        raise SweepClosedError(
-            f"Sweep {run.sweep_id} of {source} was closed by another process, which took "
-            "its driver for dead; the next sweep delivers the remaining messages"
-        )

@@ -10,7 +10,8 @@ from duesweep.core.errors import StoreError, make_storable
 from duesweep.drivers.statements import Session, retry_lost_transactions
 from duesweep.stores.dialect import batches_lock, sweep_lock
 from duesweep.stores.due import Horizon, Slices
-from duesweep.stores.sql_connection import SqlConnection, SqlPart, refuse_dropped
+from duesweep.stores.sql_connection import SqlConnection, SqlPart
+from duesweep.stores.sql_task import refuse_dropped
 from duesweep.stores.summary import planned_slices
 from duesweep.stores.sweeps import SweepRun, Sweeps
 

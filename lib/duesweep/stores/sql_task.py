@@ -9,13 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from duesweep.core.account import SliceEnd, end_as_values
 from duesweep.core.errors import (
     MessageError,
+    RefusedStatementError,
     StoreError,
+    SweepClosedError,
+    SweepStoppedError,
     UnusualBatchError,
     format_stack,
     make_storable,
@@ -26,13 +29,20 @@ from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.messages import NewMessage
-from duesweep.stores.sql_connection import Begun, begin_batch, refuse_closed, refuse_dropped
+from duesweep.stores.sql_connection import read_pauses
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Claim, LeftAlone, Moved, TaskSession
 from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
 _FEW_COUNTERS = 100
+
+
+class Begun(NamedTuple):
+    """A batch that has begun: the server's time in microseconds, and the patterns of pauses."""
+
+    server_us: int
+    paused: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +221,7 @@ class SqlTask(TaskSession):
     def end_slice(self, run: SweepRun, slice_number: int, end: SliceEnd) -> None:
         """Journal the end of a slice, in a transaction of its own."""
         with self.transaction():
-            refuse_closed(self.source, run, self._fence(run))
+            self._refuse_closed(run, self._fence(run))
             self.statements.execute(
                 "journal_slice",
                 sweep_id=run.sweep_id,
@@ -232,11 +242,26 @@ class SqlTask(TaskSession):
 
     def begin(self, run: SweepRun) -> Begun:
         """Begin a batch of a sweep that is open, and hold it open until this transaction ends."""
-        return begin_batch(self.statements, self.source, run, self._fence(run))
+        return self.begun(run, self._fence(run))
+
+    def begun(self, run: SweepRun, fence: Sequence[Any]) -> Begun:
+        """The batch that has begun, by the row of `fence`."""
+        self._refuse_closed(run, fence)
+        if fence[0].is_stopping:
+            raise SweepStoppedError(f"Sweep {run.sweep_id} of {self.source} is to stop")
+        pauses = read_pauses(self.statements, self.source) if fence[0].has_pauses else ()
+        return Begun(fence[0].server_us, tuple(pause.pattern for pause in pauses))
 
     def _fence(self, run: SweepRun) -> Sequence[Any]:
         lock = batches_lock(run.sweep_id)
         return self.statements.rows("fence", sweep_id=run.sweep_id, lock=lock)
+
+    def _refuse_closed(self, run: SweepRun, fence: Sequence[Any]) -> None:
+        if not fence or not fence[0].is_open:
+            raise SweepClosedError(
+                f"Sweep {run.sweep_id} of {self.source} was closed by another process, which took "
+                "its driver for dead; the next sweep delivers the remaining messages"
+            )
 
     def messages(self, rows: Sequence[Any], *, in_back_off: bool) -> list[Message]:
         """The messages in these rows, with those `in_back_off` or without."""
@@ -353,6 +378,15 @@ class SqlTask(TaskSession):
         if isinstance(message.headers, MessageError) and message.destination is None:
             return None
         return make_storable(self._endpoint if message.destination is None else message.destination)
+
+
+def refuse_dropped(took: int, source: str) -> None:
+    """Raise `StoreError` if the journal took no row, and raised no error."""
+    if took == 0:
+        raise RefusedStatementError(
+            f"The journal of {source} did not take a row, and the server raised no error",
+            advice="look for a trigger or a rule on the tables duesweep_… that drops rows",
+        )
 
 
 def storable_or_none(text: str | None) -> str | None:

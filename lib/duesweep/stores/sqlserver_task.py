@@ -31,8 +31,7 @@ from duesweep.stores.forward import split_headers
 from duesweep.stores.kinds import split_lock_key
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import Move
-from duesweep.stores.sql_connection import Begun, begin_batch
-from duesweep.stores.sql_task import Locked, SqlTask
+from duesweep.stores.sql_task import Begun, Locked, SqlTask
 from duesweep.stores.summary import packed
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
@@ -206,7 +205,7 @@ class SqlServerTask(SqlTask):
             ("set_span", span, {}),
             ("claim_span", {"most": dues.total() + 1}, {}),
         )
-        begun = begin_batch(self.statements, self.source, run, fence)
+        begun = self.begun(run, fence)
         claimed = Counter(row.due for row in rows)
         excluded = set(self._excluded_at(dues))
         if claimed - dues or not excluded.isdisjoint(row.message_key for row in rows):

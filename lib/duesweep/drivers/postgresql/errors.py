@@ -120,11 +120,12 @@ class SilenceError(psycopg.OperationalError):
 
 @contextmanager
 def map_errors(
-    what: str | None = None, grants: Callable[[str], str | None] = lambda _: None
+    describe: Callable[[], str | None] = lambda: None,
+    grants: Callable[[str], str | None] = lambda _: None,
 ) -> Iterator[None]:
     """Turn psycopg's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
 
-    `what` describes the statement: the server's texts about locks and time-outs name no table.
+    `describe` describes the statement: the server's texts about locks and time-outs name no table.
     `grants` returns what grants the right that the server's text misses.
     """
     try:
@@ -135,7 +136,7 @@ def map_errors(
         if error.sqlstate == _NO_RIGHT:
             advice = grants(str(error.diag.message_primary)) or _ASK_FOR_RIGHT
             raise MissingRightError(_sentence(error), advice=advice) from error
-        raise _service_error(error, _describe(error, what)) from error
+        raise _service_error(error, _describe(error, describe())) from error
 
 
 @contextmanager

@@ -326,14 +326,15 @@ class PostgreSqlSession(Session):
         # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
         names = {**self._text_names, **self.names, **more}
         escaped = {key: str(each).replace("%", "%%") for key, each in names.items()}
-        return text_of(name, escaped).encode()
+        return statement("postgresql", name).format(**escaped).encode()
 
     def _errors_of(self, name: str) -> AbstractContextManager[None]:
         """Maps the errors of the named statement."""
-        text = statement("postgresql", name)
         return map_errors(
-            describe_statement(name, text, self.names),
-            lambda refusal: grant_of(refusal, self._raw.info.user, text, self.names),
+            lambda: describe_statement(name, statement("postgresql", name), self.names),
+            lambda refusal: grant_of(
+                refusal, self._raw.info.user, statement("postgresql", name), self.names
+            ),
         )
 
 

@@ -3,7 +3,7 @@ SQLSTATE.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -67,15 +67,15 @@ _STAND_IN = 33557097
 
 
 @contextmanager
-def map_errors(what: str | None = None) -> Iterator[None]:
+def map_errors(describe: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """Turn pyodbc's errors into `StoreError`s, or `TransactionLostError` where a retry may help.
 
-    `what` describes the statement: the server's texts about locks and time-outs name no table.
+    `describe` describes the statement: the server's texts about locks and time-outs name no table.
     """
     try:
         yield
     except odbc().Error as error:
-        told = _describe(error, what)
+        told = _describe(error, describe())
         fault = _fault_of(error)
         if fault is Fault.TRANSACTION:
             raise TransactionLostError(told.text, advice=told.advice) from error

@@ -257,7 +257,7 @@ class SqlServerSession(Session):
     def _prepared(self, name: str, text: str) -> Iterator[Prepared]:
         """A kept cursor for one answer to the named statement, of which this is the text."""
         with (
-            map_errors(describe_statement(name, statement("sqlserver", name), self.names)),
+            map_errors(lambda: describe_statement(name, statement("sqlserver", name), self.names)),
             self._watch.watch_answer(),
             self._session.keep_cursor(text) as prepared,
         ):

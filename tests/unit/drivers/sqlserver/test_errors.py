@@ -190,7 +190,7 @@ def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, n
     names = {"sweeps": "[nsb].[dbo].[duesweep_sweeps]", "journal": "[a].[b].[c]"}
     what = describe_statement("fence", statement("sqlserver", "fence"), names)
 
-    with pytest.raises(StoreError) as caught, map_errors(what):
+    with pytest.raises(StoreError) as caught, map_errors(lambda: what):
         raise _error(state, number, "Lock request time out period exceeded.")
 
     text = str(caught.value)
@@ -199,7 +199,10 @@ def test_lock_or_time_out_says_which_statement_waited_and_for_what(state: str, n
 
 
 def test_error_that_names_what_it_is_about_is_left_as_it_is() -> None:
-    with pytest.raises(StoreError) as caught, map_errors("fence on [nsb].[dbo].[duesweep_sweeps]"):
+    with (
+        pytest.raises(StoreError) as caught,
+        map_errors(lambda: "fence on [nsb].[dbo].[duesweep_sweeps]"),
+    ):
         raise _error("42S02", 208, "Invalid object name 'x'.")
 
     assert str(caught.value) == "Invalid object name 'x'. (208)"
