@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from duesweep.core.errors import LedgerError
+from duesweep.core.errors import ExitCode, LedgerError
 from duesweep.core.world import Clock
 from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.operations import look
@@ -302,6 +302,9 @@ def test_cause_is_told_by_sweep_and_doctor(cause: Cause, endpoint: Endpoint[Any]
     else:
         told = [one for one in found.all_of(cause.check) if one["severity"] == cause.severity]
         assert any(cause.found in one["found"] for one in told), found.text
+        # A finding that stops a sweep is its refusal.
+        if cause.code == ExitCode.CONFIGURATION and cause.severity == "fault":
+            assert any(one["found"] in ran.told for one in told), (ran.told, told)
 
 
 @pytest.mark.parametrize("hold", [_held_by_a_session, _prepared])
