@@ -144,20 +144,14 @@ class SqlDue(SqlPart, Due):
 
     def _claim_keys_query(self, horizon: Horizon, ends: Sequence[Any] = (), most: int = ALL) -> str:
         bounds = self._dialect.bounds(self._kind, horizon.since, ends)
-        values = self._of_claim_keys(horizon, most)
-        return self._naming({"bounds": bounds}).query("plan_claim_keys", **values)
-
-    def _naming(self, names: dict[str, str]) -> Session:
-        return self._session.named({**self._session.names, **names})
-
-    def _of_claim_keys(self, horizon: Horizon, most: int = ALL) -> dict[str, object]:
-        return {
-            "source": self.source,
-            "horizon": horizon.before,
-            "paused": self._at.pausing(),
-            "most": str(most),
-            "chunk": str(_CHUNK_ROWS),
-        }
+        return self._session.named({**self._session.names, "bounds": bounds}).query(
+            "plan_claim_keys",
+            source=self.source,
+            horizon=horizon.before,
+            paused=self._at.pausing(),
+            most=most,
+            chunk=_CHUNK_ROWS,
+        )
 
 
 def next_due(statements: Session, since: datetime | None, zone: str) -> datetime | None:
