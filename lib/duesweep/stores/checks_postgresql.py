@@ -175,12 +175,6 @@ class PostgreSqlTables(Tables):
         rows = session.rows("similar_tables", ending=ending)
         return [TableName(row.schema, row.name) for row in rows]
 
-    def hidden_rows(
-        self, session: PostgreSqlSession, tables: Sequence[TableName]
-    ) -> Iterator[Finding]:
-        found = self.find(session, [WantedTable(table, rights=("SELECT",)) for table in tables])
-        yield from filter(None, (one.fault_by(Check.ROW_SECURITY) for one in found.values()))
-
     def try_hooks(
         self,
         session: PostgreSqlSession,

@@ -110,7 +110,7 @@ class SqlServerTables(Tables):
     def hidden_rows(
         self, session: SqlServerSession, tables: Sequence[SqlServerTable]
     ) -> Iterator[Finding]:
-        """As far as this user sees policies."""
+        """With one question for all tables, as far as this user sees policies."""
         rows = _describe(session, tables[0])
         if rows and rows[0].policies:
             yield from _hidden(session, tables)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.finding import Finding
+from duesweep.core.finding import Check, Finding
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, Session, expression
@@ -202,9 +202,10 @@ class Tables(ABC):
     def similar(self, session: Any, table: Any) -> Sequence[Any]:
         """Tables that may be meant if this one is missing."""
 
-    @abstractmethod
-    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Iterable[Finding]:
-        """Which of some tables of one schema have rows that this user may not see."""
+    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Iterator[Finding]:
+        """Findings on tables of one schema that have rows that this user may not see."""
+        found = self.find(session, [WantedTable(table, rights=("SELECT",)) for table in tables])
+        yield from filter(None, (one.fault_by(Check.ROW_SECURITY) for one in found.values()))
 
     def try_hooks(
         self, session: Any, location: Location | None, wanted: WantedTable, found: FoundTable
