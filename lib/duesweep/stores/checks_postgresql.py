@@ -166,9 +166,6 @@ class PostgreSqlTables(Tables):
         rows = session.rows("describe_indexes", schema=table.schema, table=table.table)
         return {(row.column_name, row.is_partial) for row in rows}
 
-    def estimate_rows(self, session: PostgreSqlSession, table: TableName) -> int:
-        return int(session.row("estimate_rows", schema=table.schema, table=table.table).rows)
-
     def similar(self, session: PostgreSqlSession, table: TableName) -> Sequence[TableName]:
         name = table.table
         ending = "." + name.rpartition(".")[2] if "." in name else name

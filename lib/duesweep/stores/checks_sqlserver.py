@@ -99,9 +99,6 @@ class SqlServerTables(Tables):
         written = {name.lower(): name for name in found.columns}
         return {(written[row.column_name.lower()], bool(row.is_partial)) for row in rows}
 
-    def estimate_rows(self, session: SqlServerSession, table: SqlServerTable) -> int:
-        return int(session.row("estimate_rows", table=table.sql).rows)
-
     def similar(self, session: SqlServerSession, table: SqlServerTable) -> Sequence[SqlServerTable]:
         ending = "." + table.table.rpartition(".")[2] if "." in table.table else table.table
         rows = _in(session, table).rows("similar_tables", ending=ending)

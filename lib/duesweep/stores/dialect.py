@@ -195,10 +195,6 @@ class Tables(ABC):
         """The indexes of a table."""
 
     @abstractmethod
-    def estimate_rows(self, session: Any, table: Any) -> int:
-        """About how many rows a table has."""
-
-    @abstractmethod
     def similar(self, session: Any, table: Any) -> Sequence[Any]:
         """Tables that may be meant if this one is missing."""
 

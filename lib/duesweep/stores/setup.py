@@ -13,6 +13,7 @@ from duesweep.stores.dialect import Dialect, Location, WantedTable, journal_tabl
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.tables import (
     AGE_COLUMNS,
+    estimated_rows,
     found_columns,
     missing_index,
     misspelt,
@@ -170,7 +171,7 @@ def create_index(
     missing = missing_index(session, store, delayed) if store.kind.create else None
     if missing is None or text is None:
         return
-    seconds = store.timeouts.plan_seconds(store.dialect.tables.estimate_rows(session, delayed))
+    seconds = store.timeouts.plan_seconds(estimated_rows(session, delayed))
     try:
         with session.wait_longer(seconds):
             session.script(text)

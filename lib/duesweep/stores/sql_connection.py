@@ -9,7 +9,7 @@ from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Location, journal_tables
 from duesweep.stores.due import Horizon
 from duesweep.stores.summary import aware
-from duesweep.stores.tables import found_columns, has_age
+from duesweep.stores.tables import estimated_rows, found_columns, has_age
 
 # More messages than any table has.
 ALL = 2**62
@@ -62,7 +62,7 @@ class SqlConnection:
 
     def estimated_rows(self) -> int:
         """About how many messages there are."""
-        return self.location.dialect.tables.estimate_rows(self.session, self.delayed)
+        return estimated_rows(self.session, self.delayed)
 
     def pages(self, query: str, key: str, first: object, most: int) -> Iterator[Sequence[Any]]:
         """The rows of a query in the order of `key`, a unique column; `first` sorts before all."""

@@ -277,11 +277,17 @@ def _empty_beside_full(session: Session, location: Location, delayed: Any) -> It
     """A warning of an empty delayed table if one with almost the same name has messages."""
     tables = location.dialect.tables
     near = [each for each in tables.similar(session, delayed) if is_near(delayed, each)]
-    full = [each for each in near if tables.estimate_rows(session, each)]
+    full = [each for each in near if estimated_rows(session, each)]
     if full and not session.named(location.names(delayed)).rows("doctor_waiting", most=1):
         text = f"It is empty, while {full[0].sql} has messages: that one may be the endpoint's"
         advice = f"correct {location.kind.settings.replace(' and ', ' or ')} if it is"
         yield warning(Check.TABLE_EXISTS, delayed.sql, text, advice)
+
+
+def estimated_rows(session: Session, table: Any) -> int:
+    """About how many rows a table has."""
+    values = {"schema": table.schema, "table": table.table, "name": table.sql}
+    return int(session.row("estimate_rows", **values).rows)
 
 
 def wrong_columns(wanted: Columns, found: Mapping[str, str]) -> dict[str, str | None]:

@@ -140,10 +140,11 @@ GROUP BY stored.destination
 ORDER BY messages DESC, stored.destination;
 
 -- name: estimate_rows
--- Returns about how many rows a table holds, by the counts that the server keeps.
+-- Returns about how many rows a table holds, by the counts that the server keeps. It needs the quoted name only, not
+-- @schema and @table.
 SELECT COALESCE(SUM(p.rows), 0) AS rows
 FROM sys.partitions p
-WHERE p.object_id = OBJECT_ID(@table) AND p.index_id IN (0, 1);
+WHERE p.object_id = OBJECT_ID(@name) AND p.index_id IN (0, 1);
 
 -- name: plan_bounds
 -- Returns the first Due and place (the key) of each slice and the last of all, and how many messages are eligible in
