@@ -610,7 +610,7 @@ GROUP BY oldest.destination
 ORDER BY messages DESC, oldest.destination;
 
 -- name: estimate_rows
--- table
+-- name
 SELECT COALESCE(SUM(p.rows), 0) AS rows
 FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
