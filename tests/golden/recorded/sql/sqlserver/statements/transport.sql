@@ -1,10 +1,10 @@
 -- without a name
 COMMIT TRANSACTION
 
--- name: DECLARE @Answer int; EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last;
--- $1 text, $2 text, $3 text, $4 text, $5 int
+-- name: DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -20,7 +20,7 @@ FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORC
 WHERE m.[Due] >= @First AND m.[Due] <= @Last;
 
 -- name: DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH ( message_key bigint '$.key', cut_at int '$.at', cut int '$.length' ) k ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); SELECT @@ROWCOUNT AS messages; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
--- $1 text, $2 text, $3 text, $4 int
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int
 DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body)
 SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body]
@@ -72,27 +72,29 @@ SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 SET XACT_ABORT OFF
 
 -- name: add_exhausted
--- $1 int, $2 int, $3 text
+-- $1 int, $2 int, $3 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps] SET exhausted = exhausted + ?, over_limit = over_limit + ?
 WHERE sweep_id = ?;
 
 -- name: await_batches
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 25000;
-SELECT @Answer AS answer, CASE WHEN s.closed_at IS NULL THEN 1 ELSE 0 END AS is_open
+SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS are_over
 FROM [nsb].[dbo].[duesweep_sweeps] s
-WHERE s.sweep_id = ?;
+WHERE s.sweep_id = ? AND s.closed_at IS NULL;
 
 -- name: bind
--- $1 text, $2 text, $3 text, $4 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
+UPDATE [nsb].[dbo].[duesweep_bindings] SET ledger_id = ?
+WHERE source = ? AND ledger_id = '<uuid>';
 INSERT INTO [nsb].[dbo].[duesweep_bindings] (source, delayed, ledger_id)
 SELECT ?, ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_bindings] b WITH (UPDLOCK, HOLDLOCK) WHERE b.source = ?);
 
 -- name: changes_pieces
--- $1 int, $2 text
+-- $1 int, $2 nvarchar(max)
 SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes,
@@ -109,8 +111,10 @@ GROUP BY m.piece
 ORDER BY m.piece;
 
 -- name: claim
--- $1 text, $2 text, $3 text, $4 text, $5 text, $6 none or text, $7 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max)
 SELECT d.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), d.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), d.due)) AS instant_us,
        d.headers, d.body, d.destination, d.attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.wanted
@@ -124,7 +128,7 @@ CROSS APPLY (
         FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
           AND (? = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
             WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
           ))
     ) l
@@ -141,7 +145,7 @@ CROSS APPLY (
 ) d;
 
 -- name: clear_attempts
--- $1 text, $2 text, $3 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 DELETE a
 FROM [nsb].[dbo].[duesweep_attempts] a
 JOIN STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
@@ -149,46 +153,48 @@ JOIN STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 WHERE a.source = ?;
 
 -- name: close_sweep
--- $1 int, $2 int, $3 none, $4 text
+-- $1 int, $2 int, $3 nvarchar(max), $4 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps]
 SET closed_at = SYSUTCDATETIME(), abandoned = ?, remaining = ?, reason = ?
 WHERE sweep_id = ?;
 
 -- name: count_arrived
--- $1 text, $2 int
+-- $1 nvarchar(max), $2 int
 SELECT COUNT_BIG(*) AS arrived
 FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (id uniqueidentifier '$') i ON i.id = q.Id
 WHERE q.RowVersion > ?;
 
 -- name: count_buckets
--- $1 nvarchar(max) or text
+-- $1 nvarchar(max)
 SELECT s.bucket, here.messages
 FROM (
-    SELECT TOP (2147483647) j.bucket,
-           CAST(CONVERT(datetime2(7), j.first, 121) AS datetime) AS first,
-           CAST(CONVERT(datetime2(7), j.last, 121) AS datetime) AS last
-    FROM OPENJSON(CONVERT(nvarchar(max), ?))
-        WITH (bucket int '$.bucket', first varchar(27) '$.first', last varchar(27) '$.last') j
+    SELECT TOP (2147483647) k.bucket, k.first, LEAD(k.first) OVER (ORDER BY k.bucket) AS next
+    FROM (
+        SELECT 0 AS bucket, CAST('17530101' AS datetime) AS first
+        UNION ALL
+        SELECT CONVERT(int, j.[key]) + 1, CAST(CONVERT(datetime2(7), j.[value], 121) AS datetime) FROM OPENJSON(CONVERT(nvarchar(max), ?)) j
+    ) k
 ) s
 CROSS APPLY (
     SELECT COUNT_BIG(*) AS messages
     FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
-    WHERE m.[Due] >= s.first AND m.[Due] <= s.last
+    WHERE m.[Due] >= s.first AND m.[Due] <= COALESCE(s.next, CAST('99991231 23:59:59.997' AS datetime))
+      AND (s.next IS NULL OR m.[Due] < s.next)
 ) here
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
 
 -- name: count_pending
--- $1 int, $2 text, $3 text, $4 text, $5 text, $6 text
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
 SELECT COUNT_BIG(*) AS pending
 FROM (
     SELECT TOP (?) 1 AS found
     FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
     WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-      AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+      AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
       AND (? = N'[]' OR NOT EXISTS (
-        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+        SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
@@ -199,7 +205,7 @@ FROM (
 ) eligible;
 
 -- name: count_some_waiting
--- $1 int, $2 text
+-- $1 int, $2 nvarchar(max)
 SELECT COUNT_BIG(*) AS waiting
 FROM (
     SELECT TOP (?) a.message_key
@@ -211,7 +217,7 @@ FROM (
 IF OBJECT_ID(N'[nsb].[dbo].[Own]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -233,17 +239,17 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[Own]_lock', @LockOwner = 'Session';
 END;
 
 -- name: create_subscriptions
 IF OBJECT_ID(N'[nsb].[dbo].[SubscriptionRouting]', 'U') IS NULL
 BEGIN
     DECLARE @Answer int;
-    EXEC @Answer = sp_getapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockMode = 'Exclusive',
+    EXEC @Answer = sys.sp_getapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockMode = 'Exclusive',
         @LockOwner = 'Session', @LockTimeout = 30000;
     IF @Answer < 0 THROW 50000, N'Another session has been creating this table for too long', 1;
     BEGIN TRY
@@ -258,27 +264,27 @@ BEGIN
         END
     END TRY
     BEGIN CATCH
-        EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
+        EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
         THROW;
     END CATCH;
-    EXEC sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
+    EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[SubscriptionRouting]_lock', @LockOwner = 'Session';
 END;
 
 -- name: delete_settled or delete_changes
--- $1 text
+-- $1 nvarchar(max)
 DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_journal] WHERE sweep_id = ?;
 
 -- name: delete_sweep
--- $1 text
+-- $1 nvarchar(max)
 DELETE FROM [nsb].[dbo].[duesweep_sweeps] WHERE sweep_id = ?;
 
 -- name: describe_catalog
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 SELECT CASE WHEN DB_ID(?) IS NULL THEN 0 ELSE 1 END AS found,
        COALESCE(HAS_DBACCESS(?), 0) AS is_open;
 
 -- name: describe_indexes
--- $1 text
+-- $1 nvarchar(max)
 SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
 FROM [nsb].sys.indexes i
 JOIN [nsb].sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
@@ -287,18 +293,23 @@ WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AN
 GROUP BY i.index_id, c.name;
 
 -- name: describe_rights
--- $1 text, $2 text
-SELECT r.[value] AS name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.[value]) AS is_granted
-FROM STRING_SPLIT(?, ',') r;
+-- $1 nvarchar(max)
+SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
 
 -- name: describe_server
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
 -- name: describe_session
-SELECT CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability;
+SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
+       CONVERT(nvarchar(60), DATABASEPROPERTYEX(DB_NAME(), 'Updateability')) AS updateability,
+       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
+       d.delayed_durability_desc AS delayed_durability
+FROM (SELECT 1 AS one) s
+LEFT JOIN sys.databases d ON d.name = DB_NAME();
 
 -- name: describe_table
--- $1 text, $2 text, $3 text, $4 text, $5 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT t.TABLE_TYPE
         FROM [nsb].INFORMATION_SCHEMA.TABLES t
@@ -306,33 +317,17 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT CONVERT(nvarchar(200), p.[value])
         FROM [nsb].sys.extended_properties p
         WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
-          AND p.name = N'duesweep.format') AS mark
+          AND p.name = N'duesweep.format') AS mark,
+       (SELECT COUNT(*) FROM [nsb].sys.objects o WHERE o.type = 'SP') AS policies,
+       (SELECT MAX(g.name)
+        FROM [nsb].sys.triggers g
+        WHERE g.parent_id = OBJECT_ID(?, 'U') AND g.is_instead_of_trigger = 1 AND g.is_disabled = 0) AS hook
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
 
 -- name: doctor_clock
 SELECT SYSUTCDATETIME() AS now;
-
--- name: doctor_json
--- $1 text
-SELECT STRING_AGG(j.[value], N',') AS joined FROM OPENJSON(?) j;
-
--- name: doctor_lock_escalation
--- $1 text
-SELECT t.lock_escalation_desc AS lock_escalation FROM [nsb].sys.tables t WHERE t.object_id = OBJECT_ID(?);
-
--- name: doctor_right
--- $1 text, $2 text
-SELECT HAS_PERMS_BY_NAME(?, 'OBJECT', ?) AS is_granted;
-
--- name: doctor_server
-SELECT CONVERT(nvarchar(128), SERVERPROPERTY('ProductVersion')) AS version, DB_NAME() AS database_name,
-       d.compatibility_level, d.is_read_committed_snapshot_on AS is_read_committed_snapshot,
-       d.snapshot_isolation_state_desc AS snapshot_isolation, USER_NAME() AS grantee,
-       DATEDIFF(minute, GETUTCDATE(), GETDATE()) AS minutes_ahead
-FROM sys.databases d
-WHERE d.database_id = DB_ID();
 
 -- name: doctor_waiting
 -- $1 int
@@ -342,7 +337,7 @@ WHERE m.[Due] IS NOT NULL
 ORDER BY m.[Due];
 
 -- name: drop_old_pauses
--- $1 text
+-- $1 nvarchar(max)
 DELETE p FROM [nsb].[dbo].[duesweep_pauses] p WITH (READPAST, READCOMMITTEDLOCK) WHERE p.source = ? AND p.until_at <= SYSUTCDATETIME();
 
 -- name: dropped_sources
@@ -352,13 +347,13 @@ WHERE OBJECT_ID(b.delayed, 'U') IS NULL
 ORDER BY b.source;
 
 -- name: estimate_rows
--- $1 text
+-- $1 nvarchar(max)
 SELECT COALESCE(SUM(p.rows), 0) AS rows
 FROM sys.partitions p
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
 -- name: exhausted_pieces
--- $1 int, $2 text
+-- $1 int, $2 nvarchar(max)
 SELECT MIN(m.id) AS first_id, MAX(m.id) AS last_id, COUNT_BIG(*) AS rows, MAX(m.bytes) AS longest
 FROM (
     SELECT s.id, s.bytes,
@@ -376,7 +371,7 @@ GROUP BY m.piece
 ORDER BY m.piece;
 
 -- name: explain_unclaimed
--- $1 text, $2 text, $3 text, $4 text, $5 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max)
 SELECT t.due, here.present, failures.waiting, failures.failed_since
 FROM (
     SELECT TOP (2147483647) j.due, CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick
@@ -402,7 +397,7 @@ CROSS APPLY (
 ) failures;
 
 -- name: failure_reasons
--- $1 int, $2 text, $3 text
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max)
 SELECT TOP (CONVERT(int, ?)) f.reason, COUNT(*) AS messages, MIN(f.destination) AS destination
 FROM (
     SELECT LEFT(j.error_text, 500) AS reason, LEFT(j.destination, 400) AS destination
@@ -419,9 +414,9 @@ GROUP BY f.reason
 ORDER BY messages DESC, f.reason;
 
 -- name: fence
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open,
        CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping,
@@ -432,8 +427,10 @@ FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK)
 WHERE s.sweep_id = ?;
 
 -- name: fetch_next_due
--- $1 text
+-- $1 nvarchar(max)
 SELECT TOP (1) l.message_key, CONVERT(varchar(27), CONVERT(datetime2(7), l.due), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
     SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
@@ -451,8 +448,10 @@ WHERE NOT EXISTS (
 ORDER BY l.due;
 
 -- name: find
--- $1 int, $2 text, $3 text
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max)
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CASE WHEN ? = 1 THEN m.[Body] END AS body,
        CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts,
        COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
@@ -463,7 +462,7 @@ WHERE m.[RowVersion] IN (
 );
 
 -- name: find_gone_attempts
--- $1 text
+-- $1 nvarchar(max)
 SELECT CASE WHEN EXISTS (
     SELECT 1
     FROM [nsb].[dbo].[duesweep_attempts] a
@@ -474,12 +473,12 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: find_pending
--- $1 text, $2 text, $3 text, $4 text
-SELECT TOP (1) CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
+SELECT TOP (1) CONVERT(datetime2(7), m.[Due]) AS due
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
 WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
   AND (? = N'[]' OR NOT EXISTS (
-    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
+    SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
@@ -489,22 +488,24 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
   )
 ORDER BY m.[Due];
 
--- name: find_table
--- $1 text
-SELECT CASE WHEN OBJECT_ID(?, 'U') IS NULL THEN 0 ELSE 1 END AS found;
-
 -- name: find_triggers
--- $1 text
+-- $1 nvarchar(max)
 SELECT t.name
 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (name nvarchar(max) '$') t
 WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
 
 -- name: forget_attempts
--- $1 text
+-- $1 nvarchar(max)
 DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_attempts] WHERE source = ?;
 
+-- name: free
+-- $1 nvarchar(max)
+UPDATE [nsb].[dbo].[duesweep_bindings]
+SET ledger_id = '<uuid>', settled_sweep = NULL, settled_at = NULL
+WHERE source = ?;
+
 -- name: gone_counters
--- $1 int, $2 text
+-- $1 int, $2 nvarchar(max)
 SELECT TOP (?) a.message_key
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
 WHERE a.source = ? AND NOT EXISTS (
@@ -514,9 +515,11 @@ WHERE a.source = ? AND NOT EXISTS (
 ORDER BY a.message_key;
 
 -- name: hold
--- $1 text
+-- $1 nvarchar(max)
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key,
-       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers,
+       CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+       DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us, m.Headers AS headers,
        m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
 FROM (
     SELECT TOP (2147483647) CAST(CONVERT(datetime2(7), j.due, 121) AS datetime) AS tick, j.message_key
@@ -527,14 +530,14 @@ FROM (
 JOIN [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Due] = t.tick AND m.[RowVersion] = t.message_key;
 
 -- name: horizon
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), GETUTCDATE()), 121) AS horizon;
+SELECT CONVERT(datetime2(7), GETUTCDATE()) AS horizon;
 
 -- name: insert_recoverable_message
 -- $1 nvarchar(max), $2 nvarchar(max), $3 varbinary(max)
 INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) VALUES (?, 1, ?, ?);
 
 -- name: journal_batch
--- $1 text, $2 int, $3 int, $4 int, $5 int, $6 int, $7 bytes, $8 bytes or none
+-- $1 nvarchar(max), $2 int, $3 int, $4 int, $5 int, $6 int, $7 varbinary(max), $8 nvarchar(max) or varbinary(max)
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
     sweep_id, slice, kind, dispatched, failed, body_bytes, attempts_changed, lateness_ms, outcomes
 ) VALUES (
@@ -543,7 +546,7 @@ INSERT INTO [nsb].[dbo].[duesweep_journal] (
 );
 
 -- name: journal_cancelled
--- $1 text, $2 int, $3 text, $4 text, $5 text, $6 text, $7 int, $8 int, $9 int, $10 text, $11 text, $12 bytes
+-- $1 nvarchar(max), $2 int, $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 varbinary(max)
 INSERT INTO [nsb].[dbo].[duesweep_changes] (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
     attempts, body_bytes, headers, headers_text, body
@@ -553,17 +556,17 @@ INSERT INTO [nsb].[dbo].[duesweep_changes] (
 );
 
 -- name: journal_changes
--- $1 text, $2 text, $3 int, $4 text, $5 text, $6 text, $7 text, $8 int or none, $9 int or none, $10 none or text, $11 none or text, $12 none or text, $13 int, $14 int
+-- $1 nvarchar(max), $2 nvarchar(max), $3 int, $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 int or nvarchar(max), $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 int, $13 int
 INSERT INTO [nsb].[dbo].[duesweep_changes] (
     sweep_id, change, changed_us, message_key, message_id, message_type, destination, due_before_us,
-    due_after_us, queue, [of], new_key, attempts, body_bytes
+    due_after_us, [of], new_key, attempts, body_bytes
 ) VALUES (
     ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?
 );
 
 -- name: journal_exhausted
--- $1 text, $2 int, $3 text, $4 none or text, $5 none or text, $6 none or text, $7 text, $8 int, $9 int, $10 int, $11 text, $12 text, $13 int, $14 text, $15 text, $16 text, $17 none or text, $18 text, $19 bytes
+-- $1 nvarchar(max), $2 int, $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 int, $9 int, $10 int, $11 nvarchar(max), $12 nvarchar(max), $13 int, $14 nvarchar(max), $15 nvarchar(max), $16 nvarchar(max), $17 nvarchar(max), $18 nvarchar(max), $19 varbinary(max)
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
     sweep_id, slice, kind, message_key, message_id, message_type, destination, queue, due_us,
     dispatched_us, attempts, first_failed_us, error_class, error_text, stack, headers, headers_text,
@@ -579,58 +582,103 @@ SELECT ?, ?, 'exhausted', ?, ?, ?, ?, ?,
        ?, ?, ?, ?, ?, CONVERT(varbinary(max), ?);
 
 -- name: journal_slice
--- $1 text, $2 int, $3 int, $4 int, $5 int, $6 int, $7 int, $8 int, $9 int, $10 none, $11 none
+-- $1 nvarchar(max), $2 int, $3 int, $4 int, $5 int, $6 int, $7 int, $8 int, $9 int, $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max)
 INSERT INTO [nsb].[dbo].[duesweep_journal] (
-    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers
+    sweep_id, slice, kind, given, claimed, skipped, gone, later, held, [left], reason, breakers, error_text
 ) VALUES (
-    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, 'slice', ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    ?
 );
+
+-- name: keep_place
+-- $1 nvarchar(max), $2 nvarchar(max)
+UPDATE [nsb].[dbo].[duesweep_bindings] SET place = ? WHERE source = ?;
 
 -- name: last_message
 SELECT COALESCE(MAX(q.RowVersion), 0) AS number FROM [nsb].[dbo].[Billing] q WITH (READPAST, READCOMMITTEDLOCK);
 
 -- name: lateness
--- $1 text
+-- $1 nvarchar(max)
 SELECT j.lateness_ms
 FROM [nsb].[dbo].[duesweep_journal] j
 WHERE j.sweep_id = ? AND j.kind = 'batch' AND j.outcomes IS NOT NULL
 ORDER BY j.id;
 
 -- name: list_subscribers
--- $1 text
+-- $1 nvarchar(max)
 SELECT DISTINCT QueueAddress AS queue_address FROM [nsb].[dbo].[SubscriptionRouting] WHERE Topic = ?;
 
 -- name: lock_sweep_counters
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
 SELECT @Answer AS answer, s.exhausted FROM [nsb].[dbo].[duesweep_sweeps] s WHERE s.sweep_id = ?;
 
+-- name: locked_rows
+-- $1 nvarchar(max), $2 nvarchar(max)
+SELECT everything.messages - visible.messages AS messages, CONVERT(datetime2(7), everything.due) AS due,
+       NULL AS holder, NULL AS since
+FROM (
+    SELECT COUNT_BIG(*) AS messages, MIN(m.due) AS due
+    FROM (
+        SELECT TOP (10000) m.[Due] AS due FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK) WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Due]
+    ) m
+) everything
+CROSS JOIN (
+    SELECT COUNT_BIG(*) AS messages
+    FROM (
+        SELECT TOP (10000) m.[Due] AS due FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+        WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+        ORDER BY m.[Due]
+    ) m
+) visible;
+
 -- name: look
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS due_us,
+DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), m.[Due])) AS instant_us,
        m.Headers AS headers, CONVERT(varbinary(max), NULL) AS body, CONVERT(nvarchar(200), NULL) AS destination,
        0 AS attempts, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK)
-WHERE m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-  AND m.[Due] <= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+  AND m.[Due] <= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('99991231 23:59:59.997' AS datetime))
+  AND (CAST(CONVERT(datetime2(7), ?, 121) AS datetime) IS NULL OR m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime))
 ORDER BY m.[Due]
 OPTION (FAST 1000);
 
+-- name: name_journal
+-- $1 nvarchar(max), $2 nvarchar(max)
+UPDATE [nsb].[dbo].[duesweep_bindings] SET journal_id = ? WHERE source = ? AND journal_id IS NULL;
+
 -- name: next_due
--- $1 text
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), MIN(d.[Due])), 121) AS due
-FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK)
-WHERE d.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
+-- $1 nvarchar(max), $2 nvarchar(max)
+SELECT CONVERT(datetime2(7), MIN(m.[Due])) AS due,
+       (SELECT COUNT(*) FROM (
+            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[Sales.Orders.Delayed] e WITH (NOLOCK) WHERE e.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+        ) earlier) AS has_earlier
+FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
+
+-- name: note_settled
+-- $1 nvarchar(max)
+UPDATE b
+SET settled_sweep = s.sweep_id, settled_at = s.closed_at
+FROM [nsb].[dbo].[duesweep_bindings] b
+JOIN [nsb].[dbo].[duesweep_sweeps] s ON s.source = b.source
+WHERE s.sweep_id = ?
+  AND (b.settled_at IS NULL OR b.settled_at <= s.closed_at)
+  AND (s.command IS NULL OR EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_changes] c WHERE c.sweep_id = s.sweep_id));
 
 -- name: open_command
--- $1 text, $2 text, $3 text, $4 text, $5 text, $6 none or text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max)
 INSERT INTO [nsb].[dbo].[duesweep_sweeps] (sweep_id, source, horizon, command, given_by, given_reason)
 VALUES (?, ?, CONVERT(datetime2(7), ?, 121), ?, ?, ?);
 
 -- name: open_sweep
--- $1 text, $2 text, $3 text, $4 text, $5 int
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int
 INSERT INTO [nsb].[dbo].[duesweep_sweeps] (sweep_id, source, horizon, engine, attempts_changed)
 VALUES (?, ?, CONVERT(datetime2(7), ?, 121), ?, ?);
 
@@ -644,7 +692,7 @@ FROM (
 WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = j.sweep_id);
 
 -- name: pause
--- $1 text, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text, $10 text, $11 text, $12 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max), $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_pauses] WITH (UPDLOCK, HOLDLOCK)
 SET paused_at = SYSUTCDATETIME(), until_at = CONVERT(datetime2(3), ?, 121), given_by = ?,
     reason = ?
@@ -662,48 +710,14 @@ FROM (
     SELECT TOP (?) RowVersion FROM [nsb].[dbo].[Own] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 ) AS Waiting;
 
--- name: plan_bounds
--- $1 int, $2 int, $3 int, $4 int, $5 int, $6 int, $7 text, $8 text, $9 text, $10 text, $11 text
-SELECT CONVERT(varchar(27), CONVERT(datetime2(7), sliced.due), 121) AS due,
-       CONVERT(nvarchar(250), sliced.message_key) AS id, sliced.total
-FROM (
-    SELECT useful.due, useful.message_key, useful.position, useful.total,
-           CASE WHEN useful.slices < (useful.total - 1) / ? + 1
-                THEN (useful.total - 1) / ? + 1 ELSE useful.slices END AS slices
-    FROM (
-        SELECT pending.due, pending.message_key, pending.position, pending.total,
-               CASE WHEN ? < (pending.total - 1) / ? + 1
-                    THEN ? ELSE (pending.total - 1) / ? + 1 END AS slices
-        FROM (
-            SELECT m.[Due] AS due, m.[RowVersion] AS message_key,
-                   ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position,
-                   COUNT_BIG(*) OVER () AS total
-            FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-            WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-              AND m.[Due] >= CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
-              AND (? = N'[]' OR NOT EXISTS (
-                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$.fits') p
-                WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-              ))
-              AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
-                WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
-                  AND a.next_attempt_at > SYSUTCDATETIME()
-              )
-        ) pending
-    ) useful
-) sliced
-WHERE sliced.position % ((sliced.total - 1) / sliced.slices + 1) = 0
-ORDER BY sliced.position;
-
 -- name: postpone_attempts
--- $1 text, $2 text, $3 text, $4 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_attempts]
-SET next_attempt_at = CONVERT(datetime2(7), ?, 121), due_at = CONVERT(datetime2(7), ?, 121)
+SET next_attempt_at = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), due_at = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
 WHERE source = ? AND message_key = ?;
 
 -- name: progress
--- $1 text
+-- $1 nvarchar(max)
 SELECT COUNT_BIG(CASE WHEN j.kind = 'batch' THEN 1 END) AS batches,
        COALESCE(SUM(CONVERT(bigint, j.dispatched)), 0) AS dispatched,
        COALESCE(SUM(CONVERT(bigint, j.failed)), 0)
@@ -746,7 +760,7 @@ HAVING COUNT(CASE
 END) = 5;
 
 -- name: raise_attempts
--- $1 int, $2 none or text, $3 text, $4 int, $5 int, $6 text, $7 text, $8 text, $9 text, $10 text, $11 text, $12 none or text, $13 none or text, $14 text, $15 int, $16 int, $17 int, $18 text, $19 text
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max), $4 int, $5 int, $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max), $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 nvarchar(max), $14 nvarchar(max), $15 int, $16 int, $17 int, $18 nvarchar(max), $19 nvarchar(max)
 SET NOCOUNT ON;
 UPDATE [nsb].[dbo].[duesweep_attempts]
 SET attempts = ?,
@@ -771,8 +785,15 @@ INSERT INTO [nsb].[dbo].[duesweep_attempts] (
 );
 SET NOCOUNT OFF;
 
+-- name: read_age
+-- $1 nvarchar(max)
+SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
+FROM [nsb].[dbo].[duesweep_bindings] b
+WHERE b.source = ?;
+
 -- name: read_attempts
--- $1 text, $2 text, $3 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 SELECT a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
@@ -780,7 +801,7 @@ JOIN [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
   ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: read_batches
--- $1 text, $2 int, $3 text, $4 int, $5 int
+-- $1 nvarchar(max), $2 int, $3 nvarchar(max), $4 int, $5 int
 SELECT j.id, j.outcomes
 FROM (
     SELECT b.id, b.outcomes, ROW_NUMBER() OVER (ORDER BY b.id) AS position
@@ -796,11 +817,13 @@ WHERE j.position <= CASE WHEN l.longest > 0 AND ? / l.longest > 1 THEN ? / l.lon
 ORDER BY j.id;
 
 -- name: read_binding
--- $1 text
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id FROM [nsb].[dbo].[duesweep_bindings] b WHERE b.source = ?;
+-- $1 nvarchar(max)
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+FROM [nsb].[dbo].[duesweep_bindings] b
+WHERE b.source = ?;
 
 -- name: read_command
--- $1 text
+-- $1 nvarchar(max)
 SELECT s.command, s.given_by, s.given_reason, CASE WHEN EXISTS (
     SELECT 1 FROM [nsb].[dbo].[duesweep_changes] c
     WHERE c.sweep_id = s.sweep_id AND c.attempts > 0 AND c.change IN ('cancelled', 'rescheduled')
@@ -809,22 +832,20 @@ FROM [nsb].[dbo].[duesweep_sweeps] s
 WHERE s.sweep_id = ? AND s.command IS NOT NULL;
 
 -- name: read_failures
--- $1 text, $2 text, $3 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 SELECT a.message_key, a.attempts,
-       CONVERT(varchar(27), CONVERT(datetime2(7), a.next_attempt_at), 121) AS next_attempt_at,
-       a.error_text
+       a.next_attempt_at, a.error_text
 FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 JOIN [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
   ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
 -- name: read_lists
--- $1 text, $2 text
-SELECT s.[value] FROM STRING_SPLIT(?, ',') s
-UNION ALL
-SELECT j.[value] FROM OPENJSON(?) j;
+-- $1 nvarchar(max), $2 nvarchar(max)
+SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(?, ',')) AS words
+FROM OPENJSON(?) j;
 
 -- name: read_page
--- $1 int, $2 int or text
+-- $1 int, $2 int or nvarchar(max)
 SELECT TOP (?) * FROM (
 SELECT a.message_key, a.message_id, a.destination, a.attempts,
        DATEDIFF_BIG(microsecond, '19700101', a.first_failed_at) AS first_failed_at,
@@ -836,7 +857,7 @@ WHERE a.source = N'nsb/Sales.Orders.Delayed'
 ) AS page WHERE message_key > ? ORDER BY message_key;
 
 -- name: read_pauses
--- $1 text
+-- $1 nvarchar(max)
 SELECT p.pattern, p.paused_at, p.until_at, p.given_by, p.reason
 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK)
 WHERE p.source = ? AND (p.until_at IS NULL OR p.until_at > SYSUTCDATETIME())
@@ -844,53 +865,58 @@ ORDER BY p.pattern;
 
 -- name: read_slice
 SELECT claim_keys, sizes, total FROM (
-SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total
-FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'19')), (1, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'19'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
+SELECT s.slice, chunk.claim_keys, chunk.sizes, chunk.total, chunk.chunk
+FROM (VALUES (0, CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'), CAST(CONVERT(datetime2(7), N'9999-12-31 23:59:59.997', 121) AS datetime), CONVERT(bigint, N'-9223372036854775808'))) AS s (slice, first_due, first_key, end_due, end_key)
 OUTER APPLY (
     SELECT STRING_AGG(CONVERT(varchar(max), CONVERT(varchar(27), CONVERT(datetime2(7), k.due), 121)), ',')
                WITHIN GROUP (ORDER BY k.position) AS claim_keys,
            STRING_AGG(CONVERT(varchar(max), k.bytes), ',')
                WITHIN GROUP (ORDER BY k.position) AS sizes,
-           SUM(COUNT_BIG(*)) OVER () AS total
+           SUM(COUNT_BIG(*)) OVER () AS total,
+           k.position / CONVERT(bigint, N'1000') AS chunk
     FROM (
-        SELECT m.[Due] AS due,
-               COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes,
-               ROW_NUMBER() OVER (ORDER BY m.[Due], m.[RowVersion]) - 1 AS position
-        FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-        WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime)
-          AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
-          AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
-          AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
-          AND (N'[{"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%"}, {"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"}]' = N'[]' OR NOT EXISTS (
-            SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), N'[{"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%"}, {"fits": "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"}]')) WITH (fits nvarchar(max) '$.fits') p
-            WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
-          ))
-          AND NOT EXISTS (
-            SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
-            WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
-              AND a.next_attempt_at > SYSUTCDATETIME()
-          )
+        SELECT pending.due, pending.bytes,
+               ROW_NUMBER() OVER (ORDER BY pending.due, pending.message_key) - 1 AS position
+        FROM (
+            SELECT TOP (CONVERT(bigint, N'50000')) m.[Due] AS due, m.[RowVersion] AS message_key,
+                   COALESCE(DATALENGTH(m.Headers), 0) + COALESCE(DATALENGTH(m.[Body]), 0) AS bytes
+            FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+            WHERE m.[Due] < CAST(CONVERT(datetime2(7), N'<time>', 121) AS datetime)
+              AND m.[Due] >= s.first_due AND m.[Due] <= s.end_due
+              AND (m.[Due] > s.first_due OR m.[RowVersion] >= s.first_key)
+              AND (m.[Due] < s.end_due OR m.[RowVersion] < s.end_key)
+              AND (N'["%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%", "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"]' = N'[]' OR NOT EXISTS (
+                SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), N'["%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping\"%", "%\"NServiceBus.SqlServer.ForwardDestination\":\"Shipping@%"]')) WITH (fits nvarchar(max) '$') p
+                WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
+              ))
+              AND NOT EXISTS (
+                SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+                WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+                  AND a.next_attempt_at > SYSUTCDATETIME()
+              )
+        ) pending
     ) k
-    GROUP BY k.position / 1000
+    GROUP BY k.position / CONVERT(bigint, N'1000')
 ) chunk
-) AS due_messages WHERE slice = 1;
+) AS due_messages WHERE slice = 0 ORDER BY chunk;
 
 -- name: read_slice_ends
--- $1 text
-SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers
+-- $1 nvarchar(max)
+SELECT slice, given, claimed, skipped, gone, later, held, [left], reason, breakers,
+       error_text AS careful_batches
 FROM [nsb].[dbo].[duesweep_journal]
 WHERE sweep_id = ? AND kind = 'slice'
 ORDER BY id;
 
 -- name: read_some_attempts
--- $1 int, $2 text
+-- $1 int, $2 nvarchar(max)
 SELECT TOP (?) a.message_key, a.attempts,
        CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = ?;
 
 -- name: read_sweep
--- $1 text
+-- $1 nvarchar(max)
 SELECT LOWER(CONVERT(varchar(36), sweep_id)) AS sweep_id, source, started_at, closed_at,
        CONVERT(datetime2(3), horizon) AS horizon, planned, over_limit, attempts_changed, abandoned,
        remaining, reason, engine, stop_at
@@ -913,7 +939,7 @@ WHERE q.RowVersion = (
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: remove
--- $1 text
+-- $1 nvarchar(max)
 DELETE d
 FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
@@ -922,7 +948,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
 
 -- name: reschedule
--- $1 text
+-- $1 nvarchar(max)
 UPDATE d
 SET [Due] = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
 FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
@@ -932,7 +958,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
 
 -- name: reserve
--- $1 float, $2 text, $3 text, $4 text, $5 text, $6 text, $7 text, $8 text, $9 text
+-- $1 float, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max)
 DECLARE @Now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
 DECLARE @Length bigint = CONVERT(bigint, CONVERT(float, ?) * 1000000);
 INSERT INTO [nsb].[dbo].[duesweep_limits] (source, pattern, free_us)
@@ -949,17 +975,17 @@ FROM [nsb].[dbo].[duesweep_limits] l
 WHERE l.source = ? AND l.pattern = ?;
 
 -- name: resume
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ? AND pattern = ?;
 
 -- name: seal
--- $1 text
+-- $1 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps]
 SET sealed_at = SYSUTCDATETIME()
 WHERE sweep_id = ? AND sealed_at IS NULL AND closed_at IS NOT NULL;
 
 -- name: send_later
--- $1 int, $2 int, $3 int, $4 int, $5 int, $6 text, $7 bytes
+-- $1 int, $2 int, $3 int, $4 int, $5 int, $6 nvarchar(max), $7 varbinary(max)
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
@@ -974,7 +1000,7 @@ VALUES (?, CAST(? AS varbinary(max)), @Due);
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
 -- name: send_recoverable
--- $1 none, $2 none, $3 text, $4 text, $5 bytes
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 varbinary(max)
 DECLARE @Nocount varchar(3) = 'OFF';
 IF ((512 & @@OPTIONS) = 512) SET @Nocount = 'ON';
 SET NOCOUNT ON;
@@ -986,20 +1012,30 @@ VALUES (
 );
 IF @Nocount = 'OFF' SET NOCOUNT OFF;
 
+-- name: server_identity
+SELECT CONCAT(CONVERT(nvarchar(128), SERVERPROPERTY('ServerName')), N'/', DB_NAME()) AS [identity];
+
 -- name: set_planned
--- $1 text, $2 text, $3 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 UPDATE [nsb].[dbo].[duesweep_sweeps] SET planned = ?, horizon = CONVERT(datetime2(7), ?, 121)
 WHERE sweep_id = ? AND closed_at IS NULL;
 
+-- name: similar_tables
+-- $1 nvarchar(max), $2 nvarchar(max)
+SELECT TOP (1000) t.TABLE_SCHEMA AS [schema], t.TABLE_NAME AS name
+FROM [nsb].INFORMATION_SCHEMA.TABLES t
+WHERE t.TABLE_TYPE = 'BASE TABLE' AND RIGHT(t.TABLE_NAME, LEN(?)) = ?
+ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME;
+
 -- name: stop_sweep
--- $1 int, $2 text, $3 int
+-- $1 int, $2 nvarchar(max), $3 int
 UPDATE [nsb].[dbo].[duesweep_sweeps]
 SET stop_at = DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME())
 WHERE sweep_id = ? AND closed_at IS NULL
   AND (stop_at IS NULL OR stop_at > DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME()));
 
 -- name: store_message
--- $1 text, $2 bytes, $3 text
+-- $1 nvarchar(max), $2 varbinary(max), $3 nvarchar(max)
 INSERT INTO [nsb].[dbo].[Sales.Orders.Delayed] (Headers, Body, Due)
 OUTPUT inserted.RowVersion AS message_key
 VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
@@ -1008,7 +1044,7 @@ VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK);
 
 -- name: subscribe
--- $1 text, $2 text, $3 text
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 DECLARE @Address nvarchar(200) = ?, @Endpoint nvarchar(200) = ?,
     @Topic nvarchar(200) = ?;
 UPDATE [nsb].[dbo].[SubscriptionRouting] WITH (UPDLOCK, SERIALIZABLE, ROWLOCK) SET QueueAddress = @Address
@@ -1018,7 +1054,7 @@ IF @@ROWCOUNT = 0
     VALUES (@Address, @Endpoint, @Topic);
 
 -- name: total_batches
--- $1 text
+-- $1 nvarchar(max)
 SELECT slice,
        SUM(CONVERT(bigint, COALESCE(dispatched, 0))) AS dispatched,
        SUM(CONVERT(bigint, COALESCE(failed, 0))) AS failed,
@@ -1030,22 +1066,22 @@ WHERE sweep_id = ? AND kind <> 'slice'
 GROUP BY slice;
 
 -- name: try_lock
--- $1 text
+-- $1 nvarchar(max)
 DECLARE @Answer int;
-EXEC @Answer = sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
+EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
     @LockTimeout = 0;
 SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
 
 -- name: unbind or forget_pauses or forget_limits
--- $1 text
-DELETE FROM [nsb].[dbo].[duesweep_bindings] WHERE source = ?;
+-- $1 nvarchar(max)
+DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ?;
 
 -- name: unlock
--- $1 text
-EXEC sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
+-- $1 nvarchar(max)
+EXEC sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
--- $1 text
+-- $1 nvarchar(max)
 SELECT LOWER(CONVERT(varchar(36), s.sweep_id)) AS sweep_id, s.started_at,
        CASE WHEN s.closed_at IS NULL THEN 0 ELSE 1 END AS is_closed, s.sealed_at, s.command
 FROM [nsb].[dbo].[duesweep_sweeps] s
@@ -1053,5 +1089,5 @@ WHERE s.source = ?
 ORDER BY s.started_at;
 
 -- name: unsubscribe
--- $1 text, $2 text
+-- $1 nvarchar(max), $2 nvarchar(max)
 DELETE FROM [nsb].[dbo].[SubscriptionRouting] WITH (ROWLOCK) WHERE Endpoint = ? AND Topic = ?;
