@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from support.simulation.rules import RULES
+from support.simulation.rules import RULES, settings_for
 from support.simulation.run import Settings, Simulation, shrink
 
 # Each takes about 50 ms.
 _RUNS = 300
-# Enough to notice each rule that is missing; most need one of ten.
+# Enough to notice each rule that is missing; most need ten.
 _RUNS_OF_A_RULE = 1_000
 
 
@@ -24,7 +24,7 @@ def test_no_promise_is_broken_whatever_fails_in_which_order(first: int) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_simulation_notices_a_rule_that_is_missing(rule: str) -> None:
     with RULES[rule]():
-        results = (Simulation(Settings.of(seed)).run() for seed in range(_RUNS_OF_A_RULE))
+        results = (Simulation(settings_for(rule, seed)).run() for seed in range(_RUNS_OF_A_RULE))
 
         assert any(result.broken is not None for result in results)
 

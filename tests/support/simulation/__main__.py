@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
-from support.simulation.rules import RULES
+from support.simulation.rules import RULES, settings_for
 from support.simulation.run import Result, Settings, Simulation, shrink
 
 # The runs of a rule that was taken out, at most.
@@ -98,9 +98,9 @@ def rules() -> int:
     for rule, taken_out in RULES.items():
         began = time.monotonic()
         with taken_out():
-            found = next(
-                (each for each in map(run_seed, range(_MOST_RUNS_OF_A_RULE)) if each.broken), None
-            )
+            settings = (settings_for(rule, seed) for seed in range(_MOST_RUNS_OF_A_RULE))
+            results = (Simulation(each).run() for each in settings)
+            found = next((each for each in results if each.broken), None)
         seconds = time.monotonic() - began
         missed += found is None
         text = "none" if found is None else str(found.broken).partition(": ")[2]

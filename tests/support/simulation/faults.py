@@ -1,6 +1,6 @@
 """Which fault happens at a step: an error, a lost connection, a frozen or a killed process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
@@ -61,14 +61,34 @@ class Faults:
                 connection.lose()
                 raise error(f"The connection was lost at {what}")
             case Fault.FROZEN:
-                self.freeze(actor.process, seconds)
+                self._freeze(actor.process, seconds)
+                self.scheduler.step("is frozen")
             case Fault.KILLED:
                 self.scheduler.kill(actor.process)
                 raise KilledError
 
-    def freeze(self, process: Process, seconds: float) -> None:
-        """Freeze the current process, as SIGSTOP does. Its connections stay, but for ones that the
-        server ends.
+    def harm(self, processes: Sequence[Process]) -> None:
+        """Let a fault happen to a process that may be waiting: it loses a connection, is frozen or
+        killed.
+        """
+        living = [each for each in processes if not each.is_dead]
+        kind = self._chance.choice((Fault.LOST, Fault.FROZEN, Fault.KILLED))
+        seconds = self._chance.choice(_FREEZES)
+        if self.is_over or not living or len(self.happened) >= self.most:
+            return
+        process = self._chance.choice(living)
+        self.happened.append(f"{self.scheduler.time:.3f} {process.name}: {kind}")
+        match kind:
+            case Fault.LOST if process.connections:
+                self._chance.choice(process.connections).lose()
+            case Fault.FROZEN:
+                self._freeze(process, seconds)
+            case Fault.KILLED:
+                self.scheduler.kill(process)
+
+    def _freeze(self, process: Process, seconds: float) -> None:
+        """Freeze a process, as SIGSTOP does. Its connections stay, but for ones that the server
+        ends.
         """
         thaws = self.scheduler.time + seconds
         process.frozen_until = thaws
@@ -78,7 +98,6 @@ class Faults:
             if connection.is_in_transaction or is_forgotten:
                 ends = self.scheduler.time + (1.0 if is_forgotten else _TRANSACTION_SECONDS)
                 self.scheduler.at(ends, lambda lost=connection: self._end_if_frozen(lost, thaws))
-        self.scheduler.step("is frozen")
 
     def _end_if_frozen(self, connection: Connection, thaws: float) -> None:
         if connection.process.frozen_until == thaws > self.scheduler.time:

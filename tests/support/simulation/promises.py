@@ -115,28 +115,16 @@ class Promises:
         changes = Counter(
             row["message_key"] for row in rows.get("changes", ()) if row["change"] == "cancelled"
         )
+        returned = [row for row in rows.get("changes", ()) if row["new_key"] is not None]
+        ids = Counter((row["message_key"], row["of"]) for row in returned)
+        if twice := [key for (key, _), count in ids.items() if count > 1]:
+            _break(f"{twice[0]} was put back twice")
+        keys = {*self.stored, *(row["new_key"] for row in returned)}
         for (key, outcome), count in outcomes.items():
             if count > 1:
                 _break(f"{key} has {count} tombstones of {outcome}")
-        for key in self.stored:
-            places = {
-                "the store": int(key in store.rows),
-                "its queue": int(self.arrived[key] > 0 or key in self.moved),
-                "errors": errors[key],
-                "cancelled": changes[key],
-            }
-            dispatched, arrived = outcomes[key, "dispatched"], self.arrived[key]
-            if self.may_double:
-                # A message that arrived before its COMMIT was lost is still in the store.
-                is_right = sum(places.values()) > 0 and dispatched <= min(1, arrived)
-            else:
-                is_right = sum(places.values()) == 1 and dispatched == arrived
-            if not is_right:
-                _break(
-                    f"{key} is in {places}, has {dispatched} tombstones, arrived {arrived} times"
-                )
-            if errors[key] != outcomes[key, "exhausted"]:
-                _break(f"{key} is {errors[key]} times among the errors, without its tombstone")
+        for key in sorted(keys):
+            self._check_place(key, outcomes, errors[key], changes[key])
         retries = {row["message_key"]: row["attempts"] for row in rows["retries"]}
         if retries != {key: one.attempts for key, one in store.attempts.items()}:
             _break(f"the ledger's retries are {retries}, the store's {store.attempts}")
@@ -145,6 +133,26 @@ class Promises:
         for key, attempts in failures.items():
             if attempts > self.refusals[key]:
                 _break(f"{key} has {attempts} failures, and was refused {self.refusals[key]} times")
+
+    def _check_place(
+        self, key: str, outcomes: Counter[tuple[str, str]], errors: int, cancelled: int
+    ) -> None:
+        places = {
+            "the store": int(key in self.store.rows),
+            "its queue": int(self.arrived[key] > 0 or key in self.moved),
+            "errors": errors,
+            "cancelled": cancelled,
+        }
+        dispatched, arrived = outcomes[key, "dispatched"], self.arrived[key]
+        if self.may_double:
+            # A message that arrived before its COMMIT was lost is still in the store.
+            is_right = sum(places.values()) > 0 and dispatched <= min(1, arrived)
+        else:
+            is_right = sum(places.values()) == 1 and dispatched == arrived
+        if not is_right:
+            _break(f"{key} is in {places}, has {dispatched} tombstones, arrived {arrived} times")
+        if errors != outcomes[key, "exhausted"]:
+            _break(f"{key} is {errors} times among the errors, without its tombstone")
 
     def _check_sweeps(
         self, sweeps: Sequence[Mapping[str, Any]], outcomes: Counter[tuple[str, str]]

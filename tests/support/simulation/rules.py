@@ -4,7 +4,7 @@ code.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,12 +14,14 @@ from duesweep.core.errors import RefusedMessageError
 from duesweep.core.message import Faulty, Stays, Why
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
+from duesweep.operations import change
 from duesweep.sweep import settle
 from duesweep.sweep.batch import Batches
-from duesweep_testing.memory_driver import MemoryJournal, MemorySweeps
+from duesweep_testing.memory_driver import MemoryJournal, MemoryPeople, MemorySweeps
 from duesweep_testing.memory_ledger import MemoryTable
 from duesweep_testing.memory_queue import MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
+from support.simulation.run import Settings
 from support.simulation.services import SimulatedQueueSession
 
 _FENCE, _CLAIM, _FINISH = (
@@ -143,6 +145,15 @@ def _without_due() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_order() -> Iterator[None]:
+    with (
+        patch.object(MemoryPeople, "one_at_a_time", lambda _: nullcontext()),
+        patch.object(change, "_refuse_unsettled", lambda *_: None),
+    ):
+        yield
+
+
 # Each rule, and how to take it out.
 RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "a batch begins only while its sweep is open": _replaced(
@@ -182,7 +193,25 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "each change of an operator is journalled": _replaced(
         MemoryChangeSession, "_journal", lambda *_: None
     ),
+    "a command that puts messages back runs alone, and after all others": _without_order,
     "a sweep is settled after it was closed": _replaced(MemorySweeps, "close", _leave_open),
     "a table takes each sweep once": _replaced(MemoryTable, "has", lambda *_: False),
     "the journal forgets what the ledger has": _replaced(settle, "_settle", _forget_first),
 }
+
+# Few runs have what breaks a promise without these rules.
+_NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "a sweep is closed after its batches in flight": {"has_executors": True, "rarity": 20},
+    "a claim tests the Due again, and so does the delivery": {"roles": ("operator",), "rarity": 20},
+    "what a lost transaction sent is not confirmed later": {"may_double": True, "rarity": 20},
+    "a command that puts messages back runs alone, and after all others": {
+        "roles": ("operator", "returner"),
+        "rarity": 200,
+    },
+    "a sweep exhausts no more than it may": {"roles": ("weather", "producer"), "slices": 3},
+}
+
+
+def settings_for(rule: str, seed: int) -> Settings:
+    """The settings of a run that may show that a rule is missing."""
+    return replace(Settings.of(seed), **_NEEDED.get(rule, {}))

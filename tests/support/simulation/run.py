@@ -5,9 +5,10 @@ and processes are simulated. After a time without faults all that is due has to 
 each promise is checked.
 """
 
+import gc
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -22,14 +23,16 @@ from uuid import UUID
 from duesweep.core.account import SweepReport
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, RefusedMessageError
+from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.policy import BatchSize, BreakerTimes, Retry, Slicing
 from duesweep.core.times import Moment
 from duesweep.core.world import Clock, SettableClock, World
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.change import cancel, reschedule
+from duesweep.operations.replay import choose_cancelled, replay, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Job, SweepContext
-from duesweep.sweep.slice import ClaimKeys, dispatch_slice, read_claim_keys
+from duesweep.sweep.slice import ClaimKeys, Slice, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -44,7 +47,7 @@ from support.simulation.services import Kind, SimulatedQueue, SimulatedStore, Si
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = DUE + timedelta(hours=1)
 _QUEUES = ("Billing", "Shipping")
-ROLES = ("producer", "mover", "operator", "pauses", "weather", "storage", "backup")
+ROLES = ("producer", "mover", "operator", "pauses", "weather", "storage", "backup", "returner")
 # The time with faults, and the longest time after it until all is delivered, in seconds.
 _FAULTY_SECONDS, _CALM_SECONDS = 60.0, 3_600.0
 # The runs of a slice whose executors are lost, as on Spark.
@@ -97,6 +100,7 @@ class Settings:
     sweepers: int
     watchers: int
     slices: int
+    sessions: int
     batch_rows: int
     rarity: int
     kind: str
@@ -116,6 +120,7 @@ class Settings:
             sweepers=chance.choice((1, 2, 3)),
             watchers=chance.choice((0, 0, 1, 2)),
             slices=chance.choice((1, 2, 3)),
+            sessions=chance.choice((1, 2)),
             batch_rows=chance.choice((1, 3, 10)),
             rarity=chance.choice((20, 60, 200)),
             kind=chance.choice([*Kind]).value,
@@ -145,7 +150,7 @@ class Settings:
                 yield replace(self, **{name: False})
 
 
-_LEAST = {"most_faults": 0, "messages": 1, "watchers": 0, "sweepers": 1, "slices": 1}
+_LEAST = {"most_faults": 0, "messages": 1, "watchers": 0, "sweepers": 1, "slices": 1, "sessions": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +180,26 @@ class SimulatedEngine:
     def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
         simulation = self.simulation
         keys = [read_claim_keys(due.claim_keys(plan, n)) for n in range(len(plan.planned))]
-        slices = [_RunningSlice(simulation, job, n, each) for n, each in enumerate(keys)]
-        simulation.scheduler.wait_for(lambda: all(each.is_over() for each in slices))
-        errors = [each.actor.error for each in slices if each.actor.error is not None]
+        if simulation.settings.has_executors:
+            slices = [_OnExecutors(simulation, job, n, each) for n, each in enumerate(keys)]
+            simulation.scheduler.wait_for(lambda: all(each.is_over() for each in slices))
+            actors = [each.actor for each in slices]
+        else:
+            actors = [
+                actor
+                for number, each in enumerate(keys)
+                for actor in simulation.in_process(job, number, each)
+            ]
+            simulation.scheduler.wait_for(lambda: all(each.is_over for each in actors))
+        errors = [each.error for each in actors if each.error is not None]
         for error in errors:
             if isinstance(error, ConfigError):
                 return CutShort(str(error), is_lasting=True)
         return CutShort(str(errors[0])) if errors else None
 
 
-class _RunningSlice:
-    """A slice. If its executor dies, it runs again on another one."""
+class _OnExecutors:
+    """A slice in processes of its own, as on Spark: if one dies, the next one runs it again."""
 
     def __init__(
         self, simulation: "Simulation", job: Job, number: int, claim_keys: ClaimKeys
@@ -205,9 +219,8 @@ class _RunningSlice:
     def _start(self) -> Actor:
         self._runs += 1
         name = f"{self._driver.name} slice {self._number}"
-        process = self._driver
-        if self._simulation.settings.has_executors:
-            process = Process(f"{name} run {self._runs}")
+        process = Process(f"{name} run {self._runs}")
+        self._simulation.note(process)
         return self._simulation.scheduler.spawn(process, name, self._work)
 
 
@@ -243,6 +256,16 @@ class Simulation:
         self._processes: list[Process] = []
         self.sweeps = 0
 
+    def in_process(self, job: Job, number: int, claim_keys: ClaimKeys) -> Sequence[Actor]:
+        """A slice whose sessions take their batches from one list, in the driver's process."""
+        process = self.scheduler.current.process
+        of_slice = Slice(job, number, claim_keys, self.settings.sessions)
+        name = f"{process.name} slice {number}"
+        return [
+            self.scheduler.spawn(process, f"{name} session {session}", of_slice.work)
+            for session in range(of_slice.sessions)
+        ]
+
     def run(self) -> Result:
         """Run to the end, or to the first broken promise."""
         broken = None
@@ -251,7 +274,10 @@ class Simulation:
             patch("duesweep_testing.memory_driver.uuid4", lambda: _uuid(ids)),
             patch("duesweep.ledger.ledger.ThreadPoolExecutor", _InOneThread),
             patch("duesweep.drivers.statements.Clock", partial(ProcessClock, self.scheduler, 0.0)),
+            patch("uuid.uuid4", lambda: _uuid(ids)),
             patch("duesweep.operations.change.command_ledger", _ledger),
+            patch("duesweep.operations.replay.command_ledger", _ledger),
+            patch("duesweep.operations.exhausted.command_ledger", _ledger),
         ):
             try:
                 self._run()
@@ -259,6 +285,8 @@ class Simulation:
                 broken = f"{type(error).__name__}: {error}"
             finally:
                 self._end()
+                # Greenlets and their frames are circles, which a slice lets stay for long.
+                gc.collect()
         trace = self.scheduler.trace or []
         faults = self.faults.happened
         return Result(self.settings, broken, self.sweeps, self.scheduler.steps, faults, trace)
@@ -272,6 +300,9 @@ class Simulation:
             self._begin(f"watcher {number}", partial(self._sweep_again_and_again, repeats=True))
         for role in settings.roles:
             self._begin(role, getattr(self, f"_{role}"))
+        if "returner" in settings.roles:
+            self._begin("other returner", self._returner)
+        self._harm_later()
         self.scheduler.run(_FAULTY_SECONDS)
         self._calm_down()
         last = self._begin("last sweeper", self._sweep_until_all_is_done, again=False)
@@ -287,6 +318,14 @@ class Simulation:
             self.scheduler.kill(process)
         self.scheduler.end()
 
+    def _harm_later(self) -> None:
+        def harm() -> None:
+            self.faults.harm(self._processes)
+            self._harm_later()
+
+        seconds = self._chance.uniform(0.0, self.settings.rarity / 4)
+        self.scheduler.at(self.scheduler.time + seconds, harm)
+
     def _calm_down(self) -> None:
         """The end of all faults. Frozen processes stay so, or die."""
         self.faults.is_over = True
@@ -298,10 +337,14 @@ class Simulation:
             if not (is_frozen and self._chance.random() < 0.8):
                 self.scheduler.kill(process)
 
+    def note(self, process: Process) -> None:
+        """A process that has begun."""
+        self._processes.append(process)
+
     def _begin(self, name: str, work: Any, *, again: bool = True) -> Actor:
         """Start a process. If it is killed, a new one begins after some time."""
         process = Process(name)
-        self._processes.append(process)
+        self.note(process)
         actor = self.scheduler.spawn(process, name, work)
         if again:
             self._look_after(process, name, work)
@@ -335,7 +378,8 @@ class Simulation:
 
     def _sweep(self, context: MemoryContext) -> SweepReport:
         self.sweeps += 1
-        stop = Stop(clock=context.world.clock)
+        is_limited = not self.faults.is_over and self._chance.random() < 0.2
+        stop = Stop(most=5 if is_limited else None, clock=context.world.clock)
         report = sweep(SimulatedEngine(self), context, stop=stop)
         self.promises.check_report(report)
         return report
@@ -431,6 +475,23 @@ class Simulation:
                     later = timedelta(seconds=self._chance.choice((-5, 5, 30)))
                     to = Moment(self.store.now + later)
                     reschedule(endpoint, wanted, to=to, reason="a test", stop=stop)
+            except DuesweepError:
+                continue
+
+    def _returner(self) -> None:
+        """Puts cancelled and exhausted messages back into the store."""
+        context = self._context()
+        endpoint: Any = SimpleNamespace(context=context, source=context.store.source, spark=None)
+        while True:
+            self.scheduler.sleep(self._chance.uniform(0.0, 15.0))
+            stop = Stop(clock=context.world.clock)
+            try:
+                if self._chance.random() < 0.5:
+                    keys = self._chance.sample(sorted(self.promises.stored), 3)
+                    cancelled = choose_cancelled(endpoint, keys)
+                    restore(endpoint, cancelled, reason="a test", stop=stop)
+                else:
+                    replay(endpoint, ErrorFilter(), reason="a test", everything=True, stop=stop)
             except DuesweepError:
                 continue
 
