@@ -21,7 +21,14 @@ def test_no_promise_is_broken_whatever_fails_in_which_order(first: int) -> None:
         assert result.broken is None, result.settings
 
 
-@pytest.mark.parametrize("rule", RULES)
+# The ledger is asked in each of its runs, which takes a minute in all.
+_LONG = "a command that puts messages back runs alone, and after all others"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(each, marks=pytest.mark.long if each == _LONG else ()) for each in RULES],
+)
 def test_simulation_notices_a_rule_that_is_missing(rule: str) -> None:
     with RULES[rule]():
         results = (Simulation(settings_for(rule, seed)).run() for seed in range(_RUNS_OF_A_RULE))
