@@ -7,8 +7,8 @@ import pytest
 from support.simulation.rules import RULES, settings_for
 from support.simulation.run import Settings, Simulation, shrink
 
-# Each takes about 50 ms.
-_RUNS = 300
+# Each takes about 0.1 s.
+_RUNS = 150
 # Enough to notice each rule that is missing; most need ten.
 _RUNS_OF_A_RULE = 1_000
 

@@ -5,7 +5,6 @@ and processes are simulated. After a time without faults all that is due has to 
 each promise is checked.
 """
 
-import gc
 import json
 import uuid
 from collections.abc import Iterator, Sequence
@@ -285,8 +284,6 @@ class Simulation:
                 broken = f"{type(error).__name__}: {error}"
             finally:
                 self._end()
-                # Greenlets and their frames are circles, which a slice lets stay for long.
-                gc.collect()
         trace = self.scheduler.trace or []
         faults = self.faults.happened
         return Result(self.settings, broken, self.sweeps, self.scheduler.steps, faults, trace)
