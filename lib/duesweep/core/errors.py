@@ -200,8 +200,6 @@ class RefusedStatementError(StoreError):
 class MissingRightError(RefusedStatementError):
     """The server refused a statement, because this user lacks a right."""
 
-    exit_code = ExitCode.CONFIGURATION
-
 
 class SilentServiceError(StoreError):
     """The service accepted the request, and did not answer in time. It may still act on it."""

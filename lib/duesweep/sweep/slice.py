@@ -249,7 +249,7 @@ class _Worker:
             unusual=self._unusual,
         )
         try:
-            self._run_all()
+            self._run_batches()
         except SweepStoppedError:
             self._leave_all()
         reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
@@ -276,8 +276,8 @@ class _Worker:
             )
         return SliceEnd(account, reason or None, tuple(reports), careful)
 
-    def _run_all(self) -> None:
-        self._run(self._batches.careful, self._in_hand)
+    def _run_batches(self) -> None:
+        self._run_form(self._batches.careful, self._in_hand)
         for batch in self._to_do:
             self._run_batch(batch)
             if self._destinations.left:
@@ -323,14 +323,14 @@ class _Worker:
         if not self._room(len(batch)):
             raise SweepStoppedError("The slice has claimed its share")
         for form in self._batches.forms():
-            if self._run(form, groups):
+            if self._run_form(form, groups):
                 return
 
     def _give_turns(self, turns: Iterator[Turn]) -> None:
         """Run batches that waited for their destination, as far as the slice may."""
         for turn in turns:
             with self._destinations.giving(turn):
-                self._run(self._batches.careful, [Forwarded(None, turn.claim_keys)])
+                self._run_form(self._batches.careful, [Forwarded(None, turn.claim_keys)])
 
     def _wait_for_turn(self, seconds: float) -> None:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""
@@ -343,7 +343,7 @@ class _Worker:
             if (left := end - self._clock.seconds()) > 0:
                 self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _LONGEST_REST_SECONDS))
 
-    def _run(self, form: Form, batch: Sequence[Forwarded]) -> bool:
+    def _run_form(self, form: Form, batch: Sequence[Forwarded]) -> bool:
         """Run a batch in one of its forms. Messages that it released get a batch of their own.
         Returns whether the form suits it.
         """
