@@ -379,7 +379,7 @@ class SqlServerTask(SqlTask):
         self.statements.require_transaction()
         if self._kind.has_indexed_key:
             keys = Keys(message.key for message in messages)
-            return self.statements.execute("remove_by_id", keys=keys)
+            return int(self.statements.row("remove_by_id", keys=keys).messages)
         gone, claimed = self._by_due(m.key for m in messages), self._by_due(self._claimed)
         few: list[tuple[str, str]] = []
         removed = 0
@@ -413,7 +413,7 @@ class SqlServerTask(SqlTask):
     def _remove_by_key(self, messages: Sequence[tuple[str, str]]) -> int:
         if not messages:
             return 0
-        return self.statements.execute("remove", messages=_places(messages))
+        return int(self.statements.row("remove", messages=_places(messages)).messages)
 
     # One message at a time, and operators' commands. Dues are UTC's, whatever the zone.
 
@@ -466,7 +466,7 @@ class SqlServerTask(SqlTask):
         ticks = {message.key: bound_text(due) for message, due in messages}
         if self._kind.has_indexed_key:
             changed = sum(
-                self.statements.execute("reschedule_by_id", message_key=key, new_due=tick)
+                self.statements.row("reschedule_by_id", message_key=key, new_due=tick).messages
                 for key, tick in ticks.items()
             )
         else:
@@ -474,7 +474,7 @@ class SqlServerTask(SqlTask):
                 {"due": self.claim_key(message), "key": message.key, "new_due": ticks[message.key]}
                 for message, _ in messages
             ]
-            changed = self.statements.execute("reschedule", messages=json.dumps(places))
+            changed = self.statements.row("reschedule", messages=json.dumps(places)).messages
         instants = {key: micros(due_of(tick)) for key, tick in ticks.items()}
         return instants if changed == len(messages) else {}
 

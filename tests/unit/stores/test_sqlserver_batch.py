@@ -41,7 +41,9 @@ class Server:
     def named(self, _: object) -> "Server":
         return self
 
-    def row(self, name: str, /, **_: Any) -> Any:
+    def row(self, name: str, /, **given: Any) -> Any:
+        if name == "remove":
+            return SimpleNamespace(messages=self._remove(given["messages"]))
         values = {
             "describe_server": {"deletes_expressions": 1},
             "count_some_waiting": {"waiting": 0},
@@ -71,9 +73,8 @@ class Server:
         rows = [_row(key) for key in self.stored if key not in self.excluded]
         return rows[: due["wanted"]], True
 
-    def execute(self, name: str, /, **values: Any) -> int:
-        assert name == "remove"
-        wanted = {place["key"] for place in json.loads(values["messages"])}
+    def _remove(self, places: str) -> int:
+        wanted = {place["key"] for place in json.loads(places)}
         before = len(self.stored)
         self.stored = [key for key in self.stored if key not in wanted]
         return before - len(self.stored)

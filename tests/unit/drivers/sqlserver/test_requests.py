@@ -33,7 +33,10 @@ def _session(server: TdsServer, waits: SessionWaits = _WAITS) -> Iterator[SqlSer
     with connect(dsn, waits) as session:
         server.requests.clear()
         yield session.named(
-            {"attempts": "[dbo].[a]", "journal": "[dbo].[j]", "delayed": "[dbo].[d]"}
+            {
+                **{"attempts": "[dbo].[a]", "delayed": "[dbo].[d]"},
+                **{"due": "Due", "key": "RowVersion", "key_type": "bigint"},
+            }
         )
 
 
@@ -153,6 +156,16 @@ def test_queue_is_at_fault_whatever_state_the_driver_makes_of_its_error(number: 
         session._raw.execute("SELECT 1")  # noqa: SLF001 - as an insert does
 
     assert type(caught.value) is DestinationError
+
+
+def test_count_of_a_trigger_is_not_taken_for_the_statements_own() -> None:
+    counts = counted(5) + counted(3) + rows(["messages:int"], [3])
+
+    with (
+        tds_server(lambda one: counts if one.procedure == "sp_prepexec" else None) as server,
+        _session(server) as session,
+    ):
+        assert session.row("remove", messages="[]").messages == 3
 
 
 def test_defaults_open_a_session_too() -> None:

@@ -191,14 +191,15 @@ SET NOCOUNT OFF;
 SELECT g.message_key FROM @Gone g;
 
 -- name: remove
--- Removes claimed messages, whose locks this transaction holds, by Dues and keys. The key is not indexed, so
--- all messages with that Due are looked at for each.
+-- Removes claimed messages, whose locks this transaction holds, by Dues and keys, and returns how many. The key
+-- is not indexed, so all messages with that Due are looked at for each. The driver would return a trigger's count.
 DELETE d
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key'
 ) k
   ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: set_span
 -- Declares the Dues from and to which the next statements of the same batch go. A variable serves the index.
@@ -250,9 +251,11 @@ FROM OPENJSON(CONVERT(nvarchar(max), @tables)) WITH (name nvarchar(max) '$') t
 WHERE EXISTS (SELECT 1 FROM sys.triggers g WHERE g.parent_id = OBJECT_ID(t.name) AND g.is_disabled = 0);
 
 -- name: remove_by_id
--- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed.
+-- Removes claimed messages, whose locks this transaction holds, by their keys, which are indexed, and returns
+-- how many.
 DELETE FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {key} IN {{typed_keys}};
+SELECT @@ROWCOUNT AS messages;
 
 -- name: clear_attempts
 -- Deletes the retry counters of messages that leave the store, whose locks this transaction holds.

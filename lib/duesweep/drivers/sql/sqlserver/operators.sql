@@ -112,7 +112,8 @@ INSERT INTO {changes} (
 );
 
 -- name: reschedule
--- Gives messages, whose locks this transaction holds, a new Due. Each is found by its Due and its key.
+-- Gives messages, whose locks this transaction holds, a new Due, and returns how many. Each is found by its Due
+-- and its key.
 UPDATE d
 SET {due} = {{tick: k.new_due}}
 FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
@@ -120,12 +121,15 @@ JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key', new_due varchar(27) '$.new_due'
 ) k
   ON d.{due} = {{tick: k.due}} AND d.{key} = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reschedule_by_id
--- Gives a message, whose lock this transaction holds, a new Due. It is found by its key, which is indexed.
+-- Gives a message, whose lock this transaction holds, a new Due, and returns how many it found. It is found by
+-- its key, which is indexed.
 UPDATE {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET {due} = {{tick: @new_due}}
 WHERE {key} = CONVERT({key_type}, @message_key){collate};
+SELECT @@ROWCOUNT AS messages;
 
 -- name: postpone_attempts
 -- Lets a message in back-off be tried again at its new Due.

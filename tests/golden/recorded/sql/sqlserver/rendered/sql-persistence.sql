@@ -477,6 +477,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key uniqueidentifier '$.key'
 ) k
   ON d.[Time] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[Id] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_by_id
 -- keys, separator
@@ -485,6 +486,7 @@ WHERE [Id] IN (
     SELECT CONVERT(uniqueidentifier, k.[value])
     FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
+SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_first
 -- due, rows, source, kept
@@ -526,12 +528,14 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key uniqueidentifier '$.key', new_due varchar(27) '$.new_due'
 ) k
   ON d.[Time] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[Id] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reschedule_by_id
 -- new_due, message_key
 UPDATE [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET [Time] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
 WHERE [Id] = CONVERT(uniqueidentifier, ?);
+SELECT @@ROWCOUNT AS messages;
 
 -- name: stored_destinations
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages

@@ -1407,6 +1407,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key'
 ) k
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_by_id
 -- keys, separator
@@ -1415,6 +1416,7 @@ WHERE [RowVersion] IN (
     SELECT CONVERT(bigint, k.[value])
     FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
+SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_first
 -- due, rows, source, kept
@@ -1456,12 +1458,14 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key', new_due varchar(27) '$.new_due'
 ) k
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reschedule_by_id
 -- new_due, message_key
 UPDATE [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET [Due] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
 WHERE [RowVersion] = CONVERT(bigint, ?);
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reserve
 -- seconds, source, pattern, source, pattern, source, pattern, source, pattern
