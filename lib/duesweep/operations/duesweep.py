@@ -99,6 +99,7 @@ class Duesweep(Endpoint):
     gets the progress.
     """
 
+    # Each is the function of that name in that file, whose first argument is this endpoint.
     sweep = _run.sweep
     plan = _look.plan
     handover = _handover.handover

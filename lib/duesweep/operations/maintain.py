@@ -22,7 +22,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.stores.leftovers import DroppedSource
-from duesweep.sweep.settle import settle_leftovers, settle_one
+from duesweep.sweep.settle import settle_dead, settle_one
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def _settle(session: OperatorDriver, ledger: Ledger) -> int:
     """How many sweeps and commands of dead drivers were settled."""
     unsettled = [one.sweep_id for one in session.journal.unsettled()]
     left = {sweep_id for sweep_id in unsettled if not session.journal.still_alive(sweep_id)}
-    settle_leftovers(session, ledger, Patience(_LOCK_SECONDS))
+    settle_dead(session, ledger, Patience(_LOCK_SECONDS))
     return len(left - {one.sweep_id for one in session.journal.unsettled()})
 
 

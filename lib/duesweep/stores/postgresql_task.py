@@ -74,7 +74,7 @@ class PostgreSqlTask(SqlTask):
             ("fence", {"sweep_id": run.sweep_id}, {}),
             ("check_constraints_at_once", {}, {}),
             *(
-                (*_found(claim_keys, run.horizon, move), {"queue": str(move.queue)})
+                (*_move_statement(claim_keys, run.horizon, move), {"queue": str(move.queue)})
                 for move, (_, claim_keys) in zip(moves, groups, strict=True)
             ),
             ("find_delete_hooks", {"delayed": str(self._delayed)}, {}),
@@ -85,7 +85,7 @@ class PostgreSqlTask(SqlTask):
             raise UnusualBatchError("a trigger or a rule changes the removed rows")
         moved = Tombstones()
         for move, [row] in zip(moves, rows, strict=True):
-            moved.add(_moved(move, row))
+            moved.add(_tombstones(move, row))
         keys = [key for _, claim_keys in groups for key in _keys(claim_keys)]
         if not set(keys).issuperset(moved.keys):
             raise UnusualBatchError("other messages are in the places of the planned ones")
@@ -173,7 +173,7 @@ class PostgreSqlTask(SqlTask):
         return self._location.store_row(self.statements, message, due)
 
 
-def _moved(move: Move, row: Any) -> Tombstones:
+def _tombstones(move: Move, row: Any) -> Tombstones:
     """The messages of the row that the statement `move` returned.
 
     Raises `UnusualBatchError` if one of them, or the queue, is unusual.
@@ -201,7 +201,7 @@ def _keys(claim_keys: Sequence[str]) -> list[str]:
     return [claim_key[:_KEY_LENGTH] for claim_key in claim_keys]
 
 
-def _found(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str, Values]:
+def _move_statement(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str, Values]:
     """The statement that moves these messages, and its values."""
     values = {
         **_claim_values(horizon),

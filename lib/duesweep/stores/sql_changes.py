@@ -1,4 +1,6 @@
-"""A session for an operator's command on a relational store."""
+"""A session for an operator's command on a relational store: it journals each change, and a task's
+session of its dialect makes it, by statements of operators.sql and batch.sql.
+"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

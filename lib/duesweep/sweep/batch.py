@@ -90,7 +90,7 @@ class Batches:
         """The forms to try for a batch, one after the other; the last one never returns None."""
         if self._can_move and self._destinations.all_closed:
             if self._unusual.total() < MOST_UNUSUAL:
-                yield self._moved
+                yield self.moved
             else:
                 self._unusual[max(self._unusual, key=self._unusual.__getitem__)] += 1
         yield self.careful
@@ -208,9 +208,10 @@ class Batches:
         size = 2 * len(message.headers_text) + message.body_bytes
         return KeptMessage(self._store.claim_key(message), message.key, size)
 
-    def _moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
+    def moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""
         try:
+            # Its end is the COMMIT.
             with self._store.transaction():
                 return self._move_all(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:

@@ -70,7 +70,7 @@ def settle_first(
     Raises that error where the journal holds too much already, or belongs to no ledger yet.
     """
     try:
-        settle_leftovers(session, ledger, patience, seconds)
+        settle_dead(session, ledger, patience, seconds)
     except LedgerError as error:
         if session.binding.ledger() is None:
             raise
@@ -97,7 +97,7 @@ def settle_last(
         _check_tables(session, ledger, patience)
         with settling(session.journal, patience):
             summary = _settle(session, ledger, sweep_id, patience, tally=tally)
-            _settle_dead(session, ledger, patience, seconds)
+            _settle_each_dead(session, ledger, patience, seconds)
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     if summary is None:
@@ -141,7 +141,7 @@ def _report(known: SweepSummary, ledger_error: str | None = None) -> SweepReport
     return SweepReport(**values, ledger_error=ledger_error, sweep_ids=(known.sweep_id,))
 
 
-def settle_leftovers(
+def settle_dead(
     session: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE, seconds: float = inf
 ) -> None:
     """Settle dead sweeps and commands; begin none after `seconds`, or after a stop. Ones
@@ -150,10 +150,10 @@ def settle_leftovers(
     check_binding(session, ledger, patience)
     if any(not session.journal.still_alive(one.sweep_id) for one in session.journal.unsettled()):
         with settling(session.journal, patience):
-            _settle_dead(session, ledger, patience, seconds)
+            _settle_each_dead(session, ledger, patience, seconds)
 
 
-def _settle_dead(
+def _settle_each_dead(
     session: DriverSession, ledger: Ledger, patience: Patience, seconds: float
 ) -> None:
     """Ask for unsettled sweeps once the settle lock is held: another process may have settled some
