@@ -40,6 +40,7 @@ from duesweep.sweep.job import Job
 
 # After this many in a slice the careful form alone is cheaper: an unusual batch is run twice.
 MOST_UNUSUAL = 3
+_AFTER_OTHERS = "not tried, after others that could not be moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Batches:
             if self._unusual.total() < MOST_UNUSUAL:
                 yield self.moved
             else:
-                self._unusual[max(self._unusual, key=self._unusual.__getitem__)] += 1
+                self._unusual[_AFTER_OTHERS] += 1
         yield self.careful
 
     def careful(self, groups: Sequence[Forwarded]) -> BatchEnd:
