@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -42,7 +42,8 @@ class PostgreSql(Dialect):
         are open: a row that an UPDATE or VACUUM FULL moves is still in a slice.
         """
         inner = [(row.due, row.place) for row in ends[1:-1]]
-        start = "-infinity" if since is None else since.isoformat()
+        # A type without a zone would leave out the zone of a text.
+        start = "-infinity" if since is None else since.astimezone(UTC).isoformat()
         bounds = [(start, _FIRST_PLACE), *inner, ("infinity", _LAST_PLACE)]
         begun = Counter(row.due for row in ends[:-1] if row.has_ranges)
         page_bounds = [0, *(_page(place) for _, place in inner), ends[-1].pages if ends else 0]

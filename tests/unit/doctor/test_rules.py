@@ -24,6 +24,7 @@ SEQUENCE = {
     "sequence": "s",
     "last": 1_000,
     "most": 2**31 - 1,
+    "is_hidden": False,
 }
 QUEUE = TableName("public", "Billing")
 WANTED = WantedTable(
@@ -201,6 +202,7 @@ def test_replica_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
         (dict(SEQUENCE, last=1_932_735_283), [FAULT]),
         (dict(SEQUENCE, last=1_932_735_282), [WARNING]),
         (dict(SEQUENCE, last=2**40, most=2**63 - 1), []),
+        (dict(SEQUENCE, last=None, is_hidden=True), [SKIPPED]),
     ],
 )
 def test_headroom_of_seq(

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from math import ceil
 from time import monotonic
@@ -170,7 +170,7 @@ class PostgreSqlSession(Session):
 
     def query(self, name: str, /, **literals: object) -> str:
         texts = {
-            key: value.isoformat() if isinstance(value, datetime) else str(value)
+            key: value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
             for key, value in literals.items()
         }
         quoted = {key: literal(text) for key, text in texts.items()}

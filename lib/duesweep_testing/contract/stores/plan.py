@@ -1,6 +1,6 @@
 """Tests of the driver's session: how far it looks, and the slices of its plans."""
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 from itertools import product
 
 import pytest
@@ -27,7 +27,9 @@ class PlanContract:
         with subject.store.open_driver() as session:
             now = session.due.horizon()
             from_now = now.cut_off(now.server_time)
-            in_two_hours = now.cut_off(now.server_time + 2 * _HOUR)
+            # An instant is the same in each zone.
+            elsewhere = timezone(-5 * _HOUR)
+            in_two_hours = now.cut_off((now.server_time + 2 * _HOUR).astimezone(elsewhere))
             reaches = {
                 "now": now,
                 "two hours": now.looking_ahead(2 * _HOUR),
@@ -37,16 +39,19 @@ class PlanContract:
             }
             found = {}
             for name, reach in reaches.items():
-                planned = session.due.plan(reach, Slicing(2)).found
-                found[name] = (planned, session.due.count_pending(reach))
+                plan = session.due.plan(reach, Slicing(2))
+                slices = range(len(plan.planned))
+                keys = [read_claim_keys(session.due.claim_keys(plan, n)).keys for n in slices]
+                read = sum(map(len, keys))
+                found[name] = (plan.found, read, session.due.count_pending(reach))
             stored = session.due.count_stored(None), session.due.count_stored(in_two_hours.since)
 
         assert found == {
-            "now": (1, 1),
-            "two hours": (2, 2),
-            "two hours, without those due now": (1, 1),
-            "ten years, from two hours on": (2, 2),
-            "ten years": (4, 4),
+            "now": (1, 1, 1),
+            "two hours": (2, 2, 2),
+            "two hours, without those due now": (1, 1, 1),
+            "ten years, from two hours on": (2, 2, 2),
+            "ten years": (4, 4, 4),
         }
         assert stored == (4, 2)
 

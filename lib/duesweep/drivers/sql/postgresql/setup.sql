@@ -349,8 +349,8 @@ FROM (
 ) AS offsets;
 
 -- name: doctor_sequences
--- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or this role may
--- not read it), and the highest number that both it and its column can hold.
+-- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or it is hidden, as
+-- this role may not read it), and the highest number that both it and its column can hold.
 WITH queue_tables AS (
     SELECT c.oid, n.nspname AS schema, c.relname AS table
     {{from_queue_tables: c.oid, n.nspname, c.relname}}
@@ -359,7 +359,8 @@ SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrel
        least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
-       END AS last
+       END AS last,
+       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum

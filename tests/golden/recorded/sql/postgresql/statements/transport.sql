@@ -482,7 +482,8 @@ SELECT q.schema, q.table, format_type(a.atttypid, NULL) AS column_type, s.seqrel
        least(s.seqmax, CASE WHEN a.attlen > 0 THEN 2::numeric ^ (8 * a.attlen - 1) - 1 END)::bigint AS most,
        CASE
            WHEN has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') THEN pg_sequence_last_value(s.seqrelid)
-       END AS last
+       END AS last,
+       NOT has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS is_hidden
 FROM queue_tables q
 JOIN pg_attribute a ON a.attrelid = q.oid AND a.attname = 'seq'
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = q.oid AND d.refobjsubid = a.attnum
