@@ -95,13 +95,14 @@ class SqlSweeps(SqlPart, Sweeps):
         with self._session.transaction():
             if not self._await_batches(sweep_id, waits=waits):
                 return False
-            self._session.execute(
+            took = self._session.execute(
                 "close_sweep",
                 sweep_id=sweep_id,
                 abandoned=abandoned,
                 remaining=self._remaining(sweep_id, remaining),
                 reason=reason and make_storable(reason),
             )
+            refuse_dropped(took, self.source)
         return True
 
     def _await_batches(self, sweep_id: UUID, *, waits: bool) -> bool:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from duesweep.core.errors import StoreError
+from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
 from duesweep.drivers.postgresql import session as driver
@@ -72,6 +72,26 @@ def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: DelayedTable
     assert not failure.value.transient
     assert subject.waiting() == set(keys)
     assert subject.journal(run) == []
+
+
+def test_sweep_whose_end_a_trigger_drops_is_not_closed_and_says_so(
+    subject: DelayedTableUnderTest,
+) -> None:
+    endpoint = subject.endpoint
+    sweeps = endpoint.delayed.replace("Sales.Orders.Delayed", "duesweep_sweeps")
+    endpoint.execute(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
+    )
+    endpoint.execute(
+        f"CREATE TRIGGER keep BEFORE UPDATE ON {sweeps} FOR EACH ROW EXECUTE FUNCTION keep()"
+    )
+
+    with subject.store.open_driver() as session:
+        run = session.sweeps.open(session.due.horizon())
+        with pytest.raises(StoreError, match="did not take a row") as failure:
+            session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
+
+    assert failure.value.exit_code is ExitCode.CONFIGURATION
 
 
 def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(
