@@ -40,11 +40,7 @@ class TdsListener:
     port: int = 0
 
     def serve(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
+        for connection in arriving(listener):
             with connection, suppress(OSError, IndexError, struct.error):
                 connection.settimeout(20)
                 self._talk(connection)
@@ -103,6 +99,13 @@ class _Tunnel:
         sent = self._out.read()
         if sent:
             self._connection.sendall(wrap(sent) if callable(wrap) else sent)
+
+
+def arriving(listener: socket.socket) -> Iterator[socket.socket]:
+    """Connections, until the listener is closed."""
+    with suppress(OSError):
+        while True:
+            yield listener.accept()[0]
 
 
 @contextmanager

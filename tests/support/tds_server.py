@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.tds_listener import packet, prelogin, read_message
+from support.tds_listener import arriving, packet, prelogin, read_message
 
 _BATCH, _RPC, _ATTENTION, _TRANSACTION = 1, 3, 6, 14
 _NOT_SUPPORTED = 0x02
@@ -81,11 +81,7 @@ class TdsServer:
     _handle: int = 0
 
     def serve(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
+        for connection in arriving(listener):
             threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
 
     def _serve_one(self, connection: socket.socket) -> None:

@@ -74,10 +74,8 @@ def _jdbc(spark: SparkSession, store: Store) -> Iterator[Finding]:
 
 def _executors(spark: SparkSession, needs: Needs) -> Iterator[Finding]:
     """Whether each machine loads the modules and drivers of a task."""
-    check, tasks = (
-        Check.EXECUTOR_DRIVERS,
-        min(SparkEngine(spark).tasks * _TASKS_PER_CORE, _MOST_TASKS),
-    )
+    check = Check.EXECUTOR_DRIVERS
+    tasks = min(SparkEngine(spark).tasks * _TASKS_PER_CORE, _MOST_TASKS)
     # Not by Arrow, which may be missing there.
     ask = F.udf(question(needs, duesweep.__version__, _TASK_SECONDS), "string", useArrow=False)
     answers_df = spark.range(0, tasks, 1, tasks).select(ask("id").alias("answer"))

@@ -121,6 +121,8 @@ class MovingSession(MemoryTaskSession):
         claim_keys = [key for group in groups for key in group.keys]
         self._counts.moved.append(len(claim_keys))
         claim = super().claim(run, claim_keys, left_alone)
+        if claim.skipped:
+            raise UnusualBatchError("other sessions hold messages")
         unreadable, to_move = group_by_destination(claim.messages)
         if unreadable:
             raise UnusualBatchError(str(unreadable[0].error))

@@ -251,7 +251,7 @@ class Simulation:
         self._queue = SimulatedQueue(
             *(*_QUEUES, ERROR_QUEUE), own_transaction=settings.may_double, store=self.store
         )
-        self._tables = SimulatedTables(self.scheduler, self.faults, self.promises)
+        self._tables = SimulatedTables(self.scheduler, self.faults)
         self._processes: list[Process] = []
         self.sweeps = 0
 

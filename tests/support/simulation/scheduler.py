@@ -35,7 +35,7 @@ class Connection:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.is_lost = False
+        self.is_lost = self.is_in_transaction = False
         process.connections.append(self)
 
     def lose(self) -> None:

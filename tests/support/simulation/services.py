@@ -52,7 +52,6 @@ class Steps(Connection):
     def __init__(self, scheduler: Scheduler, faults: Faults, lose: Callable[[], None]) -> None:
         super().__init__(scheduler.current.process)
         self._scheduler, self._faults, self._lose = scheduler, faults, lose
-        self.is_in_transaction = False
 
     def lose(self) -> None:
         if not self.is_lost:
@@ -222,7 +221,6 @@ class SimulatedDriver(MemoryDriverSession):
     def __init__(self, store: "SimulatedStore") -> None:
         super().__init__(store)
         self.steps = Steps(store.scheduler, store.faults, self._end)
-        store.promises.note_session(self, self.steps)
         self._own_journal = self.journal
         parts: Any = self
         for name in ("journal", "due", "sweeps", "binding", "people"):
@@ -330,9 +328,9 @@ class SimulatedQueueSession(MemoryQueueSession):
 class SimulatedTables(MemoryTables):
     """The tables of the ledger. Its storage may be out of order."""
 
-    def __init__(self, scheduler: Scheduler, faults: Faults, promises: Promises) -> None:
+    def __init__(self, scheduler: Scheduler, faults: Faults) -> None:
         super().__init__()
-        self._scheduler, self._faults, self._promises = scheduler, faults, promises
+        self._scheduler, self._faults = scheduler, faults
         self.is_down = False
 
     def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:

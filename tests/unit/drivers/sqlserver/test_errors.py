@@ -106,6 +106,21 @@ def test_fault_of_a_service_costs_no_message_an_attempt(state: str, number: int)
     assert error.transient
 
 
+# As SqlClient does by default, without time-outs of its own and deadlocks:
+# SqlConfigurableRetryFactory.BaselineTransientErrors.
+_TRIED_AGAIN_BY_MICROSOFT = (
+    *(1204, 1222, 49918, 49919, 49920, 4060, 4221, 40143, 40613, 40501, 40540, 40197),
+    *(42108, 42109, 10929, 10928, 10060),
+)
+
+
+@pytest.mark.parametrize("number", _TRIED_AGAIN_BY_MICROSOFT)
+def test_error_that_microsofts_client_tries_again_passes(number: int) -> None:
+    with pytest.raises(StoreError) as caught, map_errors():
+        raise _error("HY000", number)
+    assert caught.value.transient
+
+
 @pytest.mark.parametrize("number", [1205, 3960])
 def test_victim_of_a_deadlock_has_lost_its_transaction(number: int) -> None:
     assert type(_destination("40001", number)) is TransactionLostError
