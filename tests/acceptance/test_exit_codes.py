@@ -35,11 +35,6 @@ def _set(**settings: object) -> Callable[[Endpoint], Endpoint]:
     return lambda endpoint: endpoint.having(**settings)
 
 
-def _sockets(endpoint: Endpoint) -> Endpoint:
-    (row,) = endpoint.fetch("SHOW unix_socket_directories")
-    return _connecting(STORE, host=row.unix_socket_directories)(endpoint)
-
-
 READ_ONLY = {"options": "-c default_transaction_read_only=on"}
 # The harm to an endpoint that is set up, the code and the sentence.
 REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
@@ -60,7 +55,6 @@ REFUSED: dict[str, tuple[Callable[[Endpoint], Endpoint], int, str]] = {
         "queues.default.dsn opens is read-only. Connect to the primary"),
     "unknown time zone": (
         _set(store__writer_time_zone="Mars/Olympus"), 2, "store.writer_time_zone is"),
-    "socket that JDBC cannot use": (_sockets, 2, "JDBC cannot use"),
     "queues on a server that does not answer": (_set(**{QUEUES: NOWHERE}), 4, "127.0.0.1:1/"),
     "queues in an absent database": (
         _connecting(QUEUES, dbname="absent"), 2, '"absent" does not exist'),
@@ -97,6 +91,15 @@ def _assert_refused(endpoint: Endpoint, code: int, expected: str) -> None:
     assert (ran.code, ran.out, expected in sentence) == (code, "", True), ran
     assert not (endpoint.folder / "ledger").exists()
     assert endpoint.fetch(catalog) == before
+
+
+def test_store_that_only_this_process_reaches_is_swept_in_it(endpoint: Endpoint) -> None:
+    """JDBC knows no Unix sockets, and only Spark reads by it."""
+    endpoint.set_up("Billing").delay()
+    (row,) = endpoint.fetch("SHOW unix_socket_directories")
+    by_socket = _connecting(STORE, host=row.unix_socket_directories)(endpoint)
+
+    assert by_socket.document("sweep")["dispatched"] == 1
 
 
 def test_nothing_due_is_0_and_writes_nothing(endpoint: Endpoint) -> None:

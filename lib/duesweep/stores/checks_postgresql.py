@@ -89,25 +89,6 @@ class PostgreSqlTables(Tables):
                 "connect to the primary server, with a role that may write",
                 stops=True,
             )
-        if not about.is_synced:
-            yield warning(
-                Check.DURABILITY,
-                setting,
-                "fsync is off: a crash of the server's machine loses or damages messages that were "
-                "reported as delivered",
-                "set fsync = on in the server's configuration, and reload it",
-            )
-        sslmode = session.tls.get("sslmode", "")
-        if session.is_encrypted and sslmode in _UNCHECKED:
-            yield warning(
-                Check.SERVER_CERTIFICATE,
-                setting,
-                f"The session is encrypted, but the {_UNCHECKED[sslmode]} is not checked "
-                f"(sslmode {sslmode}): another server could take this one's place, and be sent "
-                "messages and the password",
-                f"set sslmode=verify-full in {setting}, and sslrootcert to the file of its "
-                "authority, or to system for the machine's authorities",
-            )
         if about.encoding == "SQL_ASCII":
             yield fault(
                 Check.TEXT_ENCODING,
@@ -116,14 +97,6 @@ class PostgreSqlTables(Tables):
                 "be no text at all",
                 _MOVE,
                 stops=True,
-            )
-        if about.encoding.startswith(WIDE_ENCODINGS):
-            yield warning(
-                Check.TEXT_ENCODING,
-                setting,
-                f"Text is {about.encoding}: headers with a character that has no equivalent in "
-                "UTF-8 would stop all messages",
-                _MOVE,
             )
         zone = None if location is None else location.writer_time_zone
         if zone is not None and _is_unknown(session, zone):
@@ -214,6 +187,34 @@ class PostgreSqlTables(Tables):
         store: Location | None,
         queue_columns: Columns,
     ) -> Iterator[Finding]:
+        about = session.row("describe_session")
+        if not about.is_synced:
+            yield warning(
+                Check.DURABILITY,
+                setting,
+                "fsync is off: a crash of the server's machine loses or damages messages that were "
+                "reported as delivered",
+                "set fsync = on in the server's configuration, and reload it",
+            )
+        sslmode = session.tls.get("sslmode", "")
+        if session.is_encrypted and sslmode in _UNCHECKED:
+            yield warning(
+                Check.SERVER_CERTIFICATE,
+                setting,
+                f"The session is encrypted, but the {_UNCHECKED[sslmode]} is not checked "
+                f"(sslmode {sslmode}): another server could take this one's place, and be sent "
+                "messages and the password",
+                f"set sslmode=verify-full in {setting}, and sslrootcert to the file of its "
+                "authority, or to system for the machine's authorities",
+            )
+        if about.encoding.startswith(WIDE_ENCODINGS):
+            yield warning(
+                Check.TEXT_ENCODING,
+                setting,
+                f"Text is {about.encoding}: headers with a character that has no equivalent in "
+                "UTF-8 would stop all messages",
+                _MOVE,
+            )
         if store is not None and store.kind.time_zone is None:
             yield from _zones(session, setting, store)
         yield from _headroom(

@@ -11,7 +11,7 @@ from duesweep.core.finding import Check, Finding, fault, warning
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.drivers.statements import FoundTable, Session
+from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.stores.dialect import Indexed, Location, Tables, WantedIndex, WantedTable
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import missing_rights, risky_hooks
@@ -30,7 +30,6 @@ class SqlServerTables(Tables):
         location: Location | None = None,  # noqa: ARG002 - no setting of a store is the server's
     ) -> Iterator[Finding]:
         about = session.row("describe_session")
-        database = f"ALTER DATABASE {bracket_name(about.database_name)} SET"
         if about.updateability == "READ_ONLY":
             yield fault(
                 Check.SERVER_WRITABLE,
@@ -50,9 +49,19 @@ class SqlServerTables(Tables):
                 f"The database that {setting} names cannot read lists and JSON ({error}): SQL "
                 f"Server {about.version}, compatibility level {about.compatibility_level}",
                 "use SQL Server 2017 or newer, and run "
-                f"{database} COMPATIBILITY_LEVEL = 130 or more",
+                f"{_alter(about.database_name)} COMPATIBILITY_LEVEL = 130 or more",
                 stops=True,
             )
+
+    def more_findings(
+        self,
+        session: SqlServerSession,
+        setting: str,
+        store: Location | None,  # noqa: ARG002 - no setting of a store is the server's
+        queue_columns: Columns,  # noqa: ARG002 - its numbers have 64 bits
+    ) -> Iterator[Finding]:
+        about = session.row("describe_session")
+        database = _alter(about.database_name)
         if about.delayed_durability == "FORCED":
             yield warning(
                 Check.DURABILITY,
@@ -177,6 +186,11 @@ class SqlServerTables(Tables):
 
 
 SQL_SERVER_TABLES = SqlServerTables()
+
+
+def _alter(database: str) -> str:
+    """The beginning of a statement that changes a database."""
+    return f"ALTER DATABASE {bracket_name(database)} SET"
 
 
 def _in(session: SqlServerSession, table: SqlServerTable) -> SqlServerSession:

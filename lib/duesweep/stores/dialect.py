@@ -174,14 +174,14 @@ class Tables(ABC):
     def check_session(
         self, session: Any, setting: str, location: Location | None
     ) -> Iterator[Finding]:
-        """Findings on a session, of which one stops a sweep if the session cannot sweep; `setting`
-        names the database.
-        """
+        """The findings by which a session cannot sweep; `setting` names the database."""
 
     def more_findings(
         self, session: Any, setting: str, store: Location | None, queue_columns: Columns
     ) -> Iterator[Finding]:
-        """The doctor's findings on a server and its store; queue tables have these columns."""
+        """The doctor's findings on a server and its store, with which sweeps start; queue tables
+        have these columns.
+        """
         return iter(())
 
     @abstractmethod

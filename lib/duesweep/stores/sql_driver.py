@@ -48,7 +48,6 @@ class SqlDriver(OperatorDriver):
 
     def check(self) -> None:
         check_tables(self._session, self._location, self._delayed)
-        self.due.jdbc()
 
     def check_sight(self) -> None:
         refuse_hidden_rows(self._session, self._location, self._delayed)

@@ -318,22 +318,31 @@ def _missing(wanted: WantedTable, others: Callable[[], Iterable[Any]]) -> Findin
 def table_findings(
     wanted: WantedTable, found: FoundTable, indexed: Indexed | None = None
 ) -> Iterator[Finding]:
-    """Findings on a table that is there. `indexed` None: indexes are not looked at."""
-    name = wanted.name
+    """Findings on a table that is there. `indexed` None: only findings by which a sweep may be
+    refused; else also the doctor's.
+    """
     yield from _shape(wanted, found)
     yield from found.faults
-    if found.fault_by(Check.TABLE_RIGHTS) is None:
-        yield ok(Check.TABLE_RIGHTS, name, f"This user has {', '.join(wanted.rights)}")
     if wanted.unicode in found.columns:
         yield from _narrow_headers(wanted, found.columns[str(wanted.unicode)])
+    if indexed is not None:
+        yield from _doctors_findings(wanted, found, indexed)
+
+
+def _doctors_findings(
+    wanted: WantedTable, found: FoundTable, indexed: Indexed
+) -> Iterator[Finding]:
+    name = wanted.name
+    if found.fault_by(Check.TABLE_RIGHTS) is None:
+        yield ok(Check.TABLE_RIGHTS, name, f"This user has {', '.join(wanted.rights)}")
     if wanted.is_journal and found.hooks:
         yield risky_hooks(name, found.hooks)
     if "ledger_id" in wanted.columns and wanted.is_journal and not has_age(found.columns):
         text = "An earlier version made it: an older copy of ledger or database is not recognised"
         yield warning(Check.SETUP, name, text, "run the command `setup`")
-    for index in wanted.indexes if indexed is not None else ():
+    for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
-        if index.column in found.columns and not index.is_in(indexed or ()):
+        if index.column in found.columns and not index.is_in(indexed):
             yield _lacking_index(name, index)
 
 

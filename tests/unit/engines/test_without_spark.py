@@ -79,6 +79,29 @@ def test_spark_whose_own_driver_cannot_read_the_store_is_no_reason_to_move_nothi
     assert "Could not read SSL key file" in str(run.without_spark)
 
 
+_NO_JDBC = ConfigError("The dsn names a Unix socket, which JDBC cannot use", advice="give a host")
+
+
+@pytest.mark.parametrize("spark_from", [2, 0], ids=["Spark may sweep", "Spark has to sweep"])
+def test_store_that_jdbc_cannot_read_is_refused_only_if_spark_has_to_read_it(
+    spark_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "open_spark", SimpleNamespace)
+    monkeypatch.setattr(Due, "jdbc", Mock(side_effect=_NO_JDBC))
+    store = MemoryStore([delayed_row("Billing") for _ in range(3)])
+    settings = {"ledger_writer": LedgerWriter.DELTA_RS, "spark_from": spark_from}
+    context = context_of(store, MemoryQueue("Billing"), store.clock, **settings)
+
+    if spark_from:
+        run = sweep_seen(context, _LOOK, Stop(), on_spark=True)
+        assert (run.exit_code, run.report and run.report.dispatched) == (ExitCode.DONE, 3)
+        assert _NO_JDBC.text in str(run.without_spark)
+    else:
+        with pytest.raises(ConfigError, match="which JDBC cannot use"):
+            sweep_seen(context, _LOOK, Stop(), on_spark=True)
+        assert len(store.rows) == 3
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"spark_from": 0}, {"ledger_writer": LedgerWriter.SPARK}],
