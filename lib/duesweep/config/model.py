@@ -214,11 +214,6 @@ class StoreConfig(Section):
         """
         return self.kind not in {"msmq", SQL_PERSISTENCE}
 
-    @property
-    def schema_name(self) -> str:
-        """The schema of the endpoint's tables."""
-        return self.db_schema or self.server.schema
-
 
 class QueueConfig(Section):
     """A connection to queues. Without a dsn or url: the store's server, in the store's transaction.

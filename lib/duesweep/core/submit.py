@@ -40,15 +40,11 @@ class SubmitOptions:
     def all_of(self, name: str) -> list[str]:
         return [value for given, value in self.given if given == name]
 
-    def setting(self, key: str) -> str | None:
-        """The value of a setting of Spark, None if it was not given."""
-        return self.settings.get(key)
-
     @property
     def master(self) -> str | None:
         """The master, None if none was given."""
         named = self.all_of("--master")
-        return named[-1] if named else self.setting("spark.master")
+        return named[-1] if named else self.settings.get("spark.master")
 
     @property
     def settings(self) -> Mapping[str, str]:

@@ -64,7 +64,7 @@ def launch(options: SubmitOptions, master: str = DEFAULT_MASTER) -> Launch:
     else:
         python = "./environment/bin/python3"
         joined["--archives"] = [f"{_printed_by('build_environment.py')}#environment"]
-    python = options.setting("spark.pyspark.python") or python
+    python = options.settings.get("spark.pyspark.python") or python
     # If tasks run on this process's own Python, the package is there: on a zip in `sys.path`
     # each task would spend 0.3 s, since Spark lets Python forget the contents of zips at the start
     # of a task.

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache, partial, wraps
 from importlib.resources import files
 from textwrap import dedent
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar
 
 from duesweep.core.address import TableName
 from duesweep.core.errors import TransactionLostError
@@ -234,23 +234,24 @@ def describe_statement(name: str, text: str, names: Names) -> str:
     return f"{name} on {', '.join(tables)}" if tables else name
 
 
-@cache
-def journal_keys(dialect: str) -> Mapping[str, str]:
-    """The columns of the primary key of each of duesweep's own tables."""
-    found = _TABLE.findall(statement(dialect, "create_journal"))
-    keys = {table: _KEY.search(columns) for table, columns in found}
-    return {table: key[1] or key[2] for table, key in keys.items() if key is not None}
-
-
-@cache
-def journal_columns(dialect: str) -> Mapping[str, Mapping[str, str]]:
-    """The columns and their types, as the catalog writes them, of each of duesweep's own tables:
-    the ones that `create_journal` creates.
+class OwnTable(NamedTuple):
+    """One of duesweep's own tables: its columns with their types, as the catalog writes them, and
+    the columns of its primary key.
     """
-    return {
-        table: {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(columns)}
-        for table, columns in _TABLE.findall(statement(dialect, "create_journal"))
-    }
+
+    columns: Mapping[str, str]
+    key: str | None
+
+
+@cache
+def own_tables(dialect: str) -> Mapping[str, OwnTable]:
+    """duesweep's own tables: the ones that `create_journal` creates."""
+    found = {}
+    for table, columns in _TABLE.findall(statement(dialect, "create_journal")):
+        kinds = {name: _TYPES.get(kind, kind) for name, kind in _COLUMN.findall(columns)}
+        key = _KEY.search(columns)
+        found[table] = OwnTable(kinds, key and (key[1] or key[2]))
+    return found
 
 
 # Names of columns, and the types that each may have; none: any type.

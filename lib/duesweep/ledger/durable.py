@@ -182,11 +182,7 @@ def _commits(log: Path, last: int) -> Iterator[Path]:
 
 
 def _commit(log: Path, version: int) -> Path:
-    return log / _name(version)
-
-
-def _name(version: int) -> str:
-    return f"{version:020}.json"
+    return log / f"{version:020}.json"
 
 
 def _data_of(table: Path, commits: Iterable[Path]) -> Iterator[Path]:
@@ -226,7 +222,7 @@ def _torn(table: Path, last: int) -> list[Path]:
         return []
     commits = list(_commits(log, last))
     beyond = last + len(commits) + 2
-    after_gap = [f"{log}/{_name(each)}" for each in range(beyond, beyond + _MOST_UNSYNCED)]
+    after_gap = [f"{log}/{each:020}.json" for each in range(beyond, beyond + _MOST_UNSYNCED)]
     # Hundreds of names a sweep, most of them of no file: as a `Path` each takes 30 times as long.
     commits += [Path(name) for name in after_gap if os.path.exists(name)]  # noqa: PTH110
     added: list[dict[str, int]] = []

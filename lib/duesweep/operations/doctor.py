@@ -354,7 +354,7 @@ def _needs(config: Config) -> Needs:
     if not config.store.is_custom:
         dsns[config.store.dialect] = [config.store.dsn.get_secret_value()]
     for connection in connections(config).values():
-        own = [connection.dsn.get_secret_value()] if connection.dsn else []
+        own = [connection.dsn] if connection.dsn else []
         dsns.setdefault(connection.kind, []).extend(own)
     found = [adapter(kind).needs(own) for kind, own in dsns.items()]
     modules = ["duesweep", "pyarrow", *(name for needs in found for name in needs.modules)]

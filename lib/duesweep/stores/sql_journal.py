@@ -96,22 +96,20 @@ class SqlJournal(SqlPart, Journal):
     def summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
         _, messages = read_progress(self._session, sweep_id)
         with self._at.patient(messages):
-            return self._summary(sweep_id)
-
-    def _summary(self, sweep_id: UUID) -> tuple[SweepSummary, bool]:
-        rows = self._session.rows("read_sweep", sweep_id=sweep_id)
-        if not rows:
-            raise SweepClosedError(
-                f"Another process has settled sweep {sweep_id} of {self.source}; the ledger has it"
-            )
-        (row,) = rows
-        totals = self._session.rows("total_batches", sweep_id=sweep_id)
-        ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
-        changed = row.attempts_changed or any(total.attempts_changed for total in totals)
-        lateness = self._dialect.lateness(self._session, sweep_id)
-        summary = summary_of(row, totals, ends, lateness)
-        if summary.failed or summary.exhausted:
-            summary = replace(summary, failures=self._failure_reasons(sweep_id))
+            rows = self._session.rows("read_sweep", sweep_id=sweep_id)
+            if not rows:
+                raise SweepClosedError(
+                    f"Another process has settled sweep {sweep_id} of {self.source}; the ledger "
+                    "has it"
+                )
+            (row,) = rows
+            totals = self._session.rows("total_batches", sweep_id=sweep_id)
+            ends = self._session.rows("read_slice_ends", sweep_id=sweep_id)
+            changed = row.attempts_changed or any(total.attempts_changed for total in totals)
+            lateness = self._dialect.lateness(self._session, sweep_id)
+            summary = summary_of(row, totals, ends, lateness)
+            if summary.failed or summary.exhausted:
+                summary = replace(summary, failures=self._failure_reasons(sweep_id))
         return summary, bool(changed)
 
     def _failure_reasons(self, sweep_id: UUID) -> tuple[FailureReason, ...]:

@@ -30,8 +30,7 @@ from duesweep.drivers.statements import (
     Columns,
     FoundTable,
     Session,
-    journal_columns,
-    journal_keys,
+    own_tables,
 )
 from duesweep.stores.dialect import (
     Dialect,
@@ -86,12 +85,15 @@ def wanted_tables(location: Location, delayed: Any) -> Sequence[WantedTable]:
 
 def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
     """duesweep's own tables next to a delayed table."""
-    columns, keys = journal_columns(dialect.statements), journal_keys(dialect.statements)
+    created = own_tables(dialect.statements)
     return [
         WantedTable(
             table,
             "journal table",
-            columns={c: _ALIKE.get(kind, frozenset({kind})) for c, kind in columns[name].items()},
+            columns={
+                column: _ALIKE.get(kind, frozenset({kind}))
+                for column, kind in created[name].columns.items()
+            },
             rights=_JOURNAL_RIGHTS,
             create="run the command `setup` once",
             reshape=(
@@ -99,7 +101,7 @@ def wanted_journals(dialect: Dialect, beside: Any) -> Sequence[WantedTable]:
                 "the tables duesweep_…, and run the command `setup`"
             ),
             is_journal=True,
-            key=keys.get(name),
+            key=created[name].key,
         )
         for name, table in journal_tables(beside).items()
     ]

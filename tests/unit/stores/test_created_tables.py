@@ -11,14 +11,17 @@ import sqlglot
 from sqlglot import exp
 
 from duesweep.config import load
-from duesweep.drivers.statements import journal_columns, statement
+from duesweep.drivers.statements import own_tables, statement
 from duesweep.queues import postgresql as postgresql_queues
 from duesweep.queues import sqlserver as sqlserver_queues
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.stores.kinds import POSTGRESQL_KINDS, SQL_SERVER_KINDS, TableKind
 
 READ = {"postgresql": "postgres", "sqlserver": "tsql"}
-JOURNALS = {dialect: journal_columns(dialect) for dialect in READ}
+JOURNALS = {
+    dialect: {name: table.columns for name, table in own_tables(dialect).items()}
+    for dialect in READ
+}
 KINDS: dict[str, Mapping[str, TableKind]] = {
     "postgresql": POSTGRESQL_KINDS,
     "sqlserver": SQL_SERVER_KINDS,

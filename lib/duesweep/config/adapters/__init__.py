@@ -6,17 +6,14 @@ A kind's module is imported when it is needed: the driver of another kind may be
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module  # noqa: TID251 - of this package
 from typing import TYPE_CHECKING, Any
-
-from pydantic import SecretStr
 
 from duesweep.config import Config, QueueConfig
 from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
-from duesweep.drivers.servers import SERVERS
 from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
@@ -28,33 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueConnection:
-    """A section [queues.<name>] of a configuration, with its defaults. `needs_ladder`: it has to
-    hold messages until they are due.
+    """A section [queues.<name>] of a configuration, with its defaults. `kind`: of its server;
+    `dsn`: of its own database, None if it has none. `needs_ladder`: it has to hold messages until
+    they are due.
     """
 
     config: Config
     name: str
+    section: QueueConfig
+    kind: str
+    dsn: str | None = field(repr=False)
     needs_ladder: bool
-
-    @property
-    def section(self) -> QueueConfig:
-        """Its settings."""
-        return self.config.connections[self.name]
-
-    @property
-    def kind(self) -> str:
-        """The kind of its server: by default the store's."""
-        return self.section.kind or self.config.store.dialect
-
-    @property
-    def dsn(self) -> SecretStr | None:
-        """The dsn of its own database; None: it has none."""
-        return self.section.dsn
 
     @property
     def server_dsn(self) -> str:
         """The dsn of the database that its queue tables are in: its own, else the store's."""
-        return (self.dsn or self.config.store.dsn).get_secret_value()
+        return self.dsn or self.config.store.dsn.get_secret_value()
 
     @property
     def server_setting(self) -> str:
@@ -69,14 +55,6 @@ class QueueConnection:
     @property
     def setting(self) -> str:
         return f"queues.{self.name}"
-
-    def schema_in(self, dialect: str) -> str:
-        """The schema of addresses without one: the section's, else the store's if that has this
-        dialect or is custom, else the dialect's default.
-        """
-        store = self.config.store
-        is_shared = store.is_custom or store.dialect == dialect
-        return self.section.db_schema or (is_shared and store.db_schema) or SERVERS[dialect].schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +124,18 @@ def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, Queu
     `needs_ladder`: connections to RabbitMQ have to hold messages until they are due.
     """
     ahead = needs_ladder or bool(config.sweep.look_ahead_seconds)
-    return {name: QueueConnection(config, name, ahead) for name in config.connections}
+    dialect = config.store.dialect
+    return {
+        name: QueueConnection(
+            config,
+            name,
+            section,
+            section.kind or dialect,
+            section.dsn.get_secret_value() if section.dsn else None,
+            ahead,
+        )
+        for name, section in config.connections.items()
+    }
 
 
 @contextmanager

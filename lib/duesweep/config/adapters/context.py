@@ -57,12 +57,13 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
     root = ledger_root(config.ledger.root)
+    batch_rows = config.sweep.batch_rows or config.store.server.batch_rows
     return SweepContext(
         store=swept,
         queue=queues,
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
-        batch_size=_batch_size(config),
+        batch_size=BatchSize(batch_rows, config.sweep.batch_bytes),
         retry=_retry(config),
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
@@ -77,11 +78,6 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         objective_seconds=config.slo.lateness_seconds,
         tracing=tracing(),
     )
-
-
-def _batch_size(config: Config) -> BatchSize:
-    rows = config.sweep.batch_rows or config.store.server.batch_rows
-    return BatchSize(rows, config.sweep.batch_bytes)
 
 
 def _spark_from(config: Config) -> int | None:

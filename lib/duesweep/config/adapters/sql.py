@@ -41,18 +41,22 @@ class SqlAdapter(Adapter):
         """How an endpoint's addresses are read, in a schema of the database that a dsn means."""
 
     def addresses(self, connection: QueueConnection) -> Addresses:
-        """How the addresses on a connection are read."""
-        endpoint = connection.config.store.endpoint
-        schema = connection.schema_in(self.dialect.statements)
+        """How the addresses on a connection are read. Without a schema of the connection's, they
+        are in the store's if that has this dialect or is custom, else in the dialect's own.
+        """
+        store, dialect = connection.config.store, self.dialect.statements
+        shared = store.db_schema if store.is_custom or store.dialect == dialect else None
+        schema = connection.section.db_schema or shared or SERVERS[dialect].schema
         with named_by(f"store.endpoint or {connection.setting}.schema"):
-            return self.addresses_in(endpoint, schema, connection.server_dsn)
+            return self.addresses_in(store.endpoint, schema, connection.server_dsn)
 
     def store(self, config: Config) -> SqlStore:
         """It has candidates for its delayed table: an older version's has another name."""
         settings, dsn = config.store, config.store.dsn.get_secret_value()
         kind = self.kinds[settings.kind]
+        schema = settings.db_schema or settings.server.schema
         with named_by("store.endpoint or store.schema"):
-            addresses = self.addresses_in(settings.endpoint, settings.schema_name, dsn)
+            addresses = self.addresses_in(settings.endpoint, schema, dsn)
         setting = "endpoint" if settings.delayed_table is None else "delayed_table"
         names = kind.table_names(settings.endpoint, settings.table_prefix)
         if settings.delayed_table is not None:
@@ -82,7 +86,7 @@ class SqlAdapter(Adapter):
         return self.tables(
             self.addresses(connection),
             store.dsn.get_secret_value(),
-            connection.dsn.get_secret_value() if connection.dsn else None,
+            connection.dsn,
             setting=connection.setting,
             holds_own_queue=not connection.config.route and store.knows_own_queue,
             timeouts=timeouts_of(connection.config),
