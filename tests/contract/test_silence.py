@@ -14,6 +14,7 @@ from duesweep.core.errors import DestinationError, SilentServiceError, StoreErro
 from duesweep.core.policy import SessionWaits, Timeouts
 from duesweep.drivers.postgresql import session as postgresql
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
+from duesweep.drivers.statements import UndoneError
 from support.endpoint import Endpoint
 from support.proxy import Moment, Proxy, Way, proxied
 from support.rabbitmq.sessions import connections, queue_of, sent, session_of
@@ -126,6 +127,7 @@ _PEERS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Peer]
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     with _PEERS[request.param](request) as peer:
         yield peer
+        _begun.clear()
 
 
 def _case(name: str, *values: object, called: str = "") -> Any:
@@ -182,8 +184,18 @@ def _ask_in_transaction(session: Any) -> None:
         _ask_database(session)
 
 
+# The transactions that have begun, by their sessions.
+_begun: dict[Any, AbstractContextManager[None]] = {}
+
+
 def _begin(session: Any) -> None:
-    session.begin()
+    transaction = session.transaction()
+    transaction.__enter__()
+    _begun[session] = transaction
+
+
+def _commit(session: Any) -> None:
+    _begun.pop(session).__exit__(None, None, None)
 
 
 def _hold(proxy: Proxy) -> None:
@@ -209,7 +221,7 @@ _DATABASE = {
     "statement within a savepoint": Wait(_ask_in_transaction),
     "script": Wait(lambda session: session.script("SELECT 1")),
     "BEGIN": Wait(_begin),
-    "COMMIT": Wait(lambda session: session.commit(), _begin),
+    "COMMIT": Wait(_commit, _begin),
     "rows": Wait(lambda session: _many(session).rows("list_subscribers", topic="t"), silence=_hold),
 }
 _SQL_SERVER = _DATABASE | {
@@ -262,7 +274,7 @@ def test_end_of_a_transaction_and_of_its_session_are_not_waited_for(
     peer: Peer, *, is_rolled_back: bool
 ) -> None:
     with in_time(), peer.open(_BRIEF) as session:
-        session.begin()
+        _begin(session)
         _ask_database(session)
         peer.proxy.fall_silent(hides_ends=True)
         if is_rolled_back:
@@ -271,7 +283,7 @@ def test_end_of_a_transaction_and_of_its_session_are_not_waited_for(
 
 def _roll_back(session: Any) -> None:
     try:
-        session.rollback()
+        _begun.pop(session).__exit__(UndoneError, UndoneError(), None)
     except SilentServiceError:
         # PostgreSQL's driver says so. SQL Server's does not: a session that is gone has no more
         # transaction.
@@ -388,7 +400,7 @@ def test_server_that_is_slow_is_not_called_silent(peer: Peer, refusal: str) -> N
         held = peer.held
         holder.script(f"CREATE TABLE {held} (id int)")
         holder.script(f"INSERT INTO {held} VALUES (1)")
-        holder.begin()
+        _begin(holder)
         holder.script(f"UPDATE {held} SET id = 2")
         with pytest.raises(StoreError, match=refusal):
             waiter.script(f"UPDATE {held} SET id = 3")
@@ -435,7 +447,7 @@ def test_session_that_was_closed_has_ended_on_the_server(peer: Peer) -> None:
     with peer.open(_BRIEF) as session:
         held = peer.held
         session.script(f"CREATE TABLE {held} (id int)")
-        session.begin()
+        _begin(session)
         session.script(f"INSERT INTO {held} VALUES (1)")
 
     _drop_held(peer)

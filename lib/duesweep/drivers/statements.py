@@ -146,6 +146,10 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+class UndoneError(Exception):
+    """Raised in the block of a transaction to roll it back."""
+
+
 class Session(ABC):
     """One session with a database, with a limit on each wait, closed at the end of its `with`. It
     runs the named statements of its dialect. `names` replace the braces; values are
@@ -153,9 +157,8 @@ class Session(ABC):
     fewer values than another dialect's statement. Raises `StoreError`.
     """
 
-    def __init__(self, waits: SessionWaits, names: Names) -> None:
-        self.waits = waits
-        self.names = names
+    waits: SessionWaits
+    names: Names
 
     def __enter__(self) -> Self:
         return self
@@ -196,18 +199,6 @@ class Session(ABC):
 
         Raises `TransactionLostError` if the server has rolled back more than the savepoint.
         """
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin a transaction that `commit` or `rollback` ends, unless one is under way."""
-
-    @abstractmethod
-    def commit(self) -> None:
-        """Commit the transaction."""
-
-    @abstractmethod
-    def rollback(self) -> None:
-        """Roll back the transaction, if any."""
 
     @abstractmethod
     def pages(

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.servers import SERVERS
-from duesweep.drivers.statements import FoundTable, Session
+from duesweep.drivers.statements import FoundTable, Session, UndoneError
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.sql_task import SqlTask
@@ -52,6 +52,8 @@ class QueueTableSession(QueueSession, Generic[Connection]):
         self._addresses = addresses
         self._own_transaction = own_transaction
         self._known: set[Destination] = set()
+        # Its own one, if it has begun.
+        self._transaction: AbstractContextManager[None] | None = None
 
     def resolve(self, address: str | None) -> Destination:
         table = self._addresses.parse(address)
@@ -64,17 +66,23 @@ class QueueTableSession(QueueSession, Generic[Connection]):
         self, destination: Destination, messages: Sequence[Message]
     ) -> dict[str, MessageError]:
         """Deliver the group. If a row is refused, deliver by halves: only that row fails."""
-        if self._own_transaction:
-            self._connection.begin()
+        if self._own_transaction and self._transaction is None:
+            transaction = self._connection.transaction()
+            transaction.__enter__()
+            self._transaction = transaction
         return self._deliver(destination, messages)
 
     def commit(self) -> None:
-        if self._own_transaction:
-            self._connection.commit()
+        self._end_transaction(None)
 
     def rollback(self) -> None:
-        if self._own_transaction:
-            self._connection.rollback()
+        self._end_transaction(UndoneError())
+
+    def _end_transaction(self, error: Exception | None) -> None:
+        """Commit the transaction of its own, if it has begun; roll it back for an error."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            transaction.__exit__(type(error) if error else None, error, None)
 
     @abstractmethod
     def read_tables(self) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.quantities import count_text
 from duesweep.drivers.postgresql.session import PostgreSqlSession, text_of
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
-from duesweep.drivers.statements import Columns, FoundTable, Keys, Session
+from duesweep.drivers.statements import Columns, FoundTable, Keys, Session, UndoneError
 from duesweep.stores.dialect import (
     Indexed,
     Location,
@@ -158,27 +159,19 @@ class PostgreSqlTables(Tables):
         """
         if found.fault_by(Check.TABLE_RIGHTS) is not None:
             return []
-        session.begin()
-        try:
-            # A trigger that waits for the end of a transaction would never run in one that is
-            # undone.
-            session.script("SET CONSTRAINTS ALL IMMEDIATE")
-            return [*_try_hooks(session, location, wanted, found)]
-        except (RefusedMessageError, StoreError) as error:
-            if isinstance(error, StoreError) and error.transient:
-                raise
-            hooks = " and ".join(found.hooks)
-            return [
-                fault(
-                    Check.TABLE_TRIGGERS,
-                    wanted.name,
-                    f"A sweep's statement on {wanted.name} fails: {error.text}. It has {hooks}",
-                    "let that accept and return the row, or drop it",
-                    stops=True,
-                )
-            ]
-        finally:
-            session.rollback()
+        findings: list[Finding] = []
+        with suppress(UndoneError), session.transaction():
+            try:
+                # A trigger that waits for the end of a transaction would never run in one that is
+                # undone.
+                session.script("SET CONSTRAINTS ALL IMMEDIATE")
+                findings += _try_hooks(session, location, wanted, found)
+            except (RefusedMessageError, StoreError) as error:
+                if isinstance(error, StoreError) and error.transient:
+                    raise
+                findings.append(_refusing_hooks(wanted, found, error.text))
+            raise UndoneError
+        return findings
 
     def more_findings(
         self,
@@ -336,6 +329,17 @@ def _faults(wanted: WantedTable, row: Any) -> Iterator[Finding]:
     elif not row.has_key and wanted.key is not None:
         text = "It has no primary key: to find messages by their keys reads the whole table"
         yield warning(Check.TABLE_INDEX, name, text, statements=[add_key])
+
+
+def _refusing_hooks(wanted: WantedTable, found: FoundTable, text: str) -> Finding:
+    hooks = " and ".join(found.hooks)
+    return fault(
+        Check.TABLE_TRIGGERS,
+        wanted.name,
+        f"A sweep's statement on {wanted.name} fails: {text}. It has {hooks}",
+        "let that accept and return the row, or drop it",
+        stops=True,
+    )
 
 
 def _try_hooks(

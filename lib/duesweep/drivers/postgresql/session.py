@@ -140,14 +140,13 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 class PostgreSqlSession(Session):
-    """See `Session`. It is in UTC, and commits each statement by itself, unless a transaction was
-    begun.
-    """
+    """See `Session`. It is in UTC. Outside of a transaction each statement commits by itself."""
 
     def __init__(
         self, raw: BoundedConnection, waits: SessionWaits, names: Names, start: SessionStart
     ) -> None:
-        super().__init__(waits, names)
+        self.waits = waits
+        self.names = names
         self._raw = raw
         self.start = start
         self._text_names = start.text_names()
@@ -242,19 +241,6 @@ class PostgreSqlSession(Session):
     def transaction(self) -> Iterator[None]:
         with map_errors(), self._raw.transaction():
             yield
-
-    def begin(self) -> None:
-        if self._raw.info.transaction_status == TransactionStatus.IDLE:
-            with map_errors():
-                self._raw.execute("BEGIN")
-
-    def commit(self) -> None:
-        with map_errors():
-            self._raw.execute("COMMIT")
-
-    def rollback(self) -> None:
-        with map_errors():
-            self._raw.rollback()
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:

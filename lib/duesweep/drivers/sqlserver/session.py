@@ -112,12 +112,13 @@ class RawSession:
 
 
 class SqlServerSession(Session):
-    """See `Session`. It commits each statement by itself, unless a transaction was begun."""
+    """See `Session`. Outside of a transaction each statement commits by itself."""
 
     def __init__(
         self, session: RawSession, dsn: OdbcDsn, waits: SessionWaits, names: Names
     ) -> None:
-        super().__init__(waits, names)
+        self.waits = waits
+        self.names = names
         self._session = session
         self._raw = session.raw
         self._watch = session.watch
@@ -271,35 +272,24 @@ class SqlServerSession(Session):
             with self._savepoint():
                 yield
             return
-        self.begin()
+        # A statement that was cut short may have left it on, and rows would go uncounted.
+        self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
+        self._session.depth = 1
         try:
             yield
-            self.commit()
+            self._session.depth = 0
+            self._run("COMMIT TRANSACTION")
         except BaseException:
-            self.rollback()
+            self._session.depth = 0
+            # A session that is gone has rolled it back already.
+            with suppress(StoreError):
+                self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
             raise
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether a transaction has been begun, and neither committed nor rolled back."""
+        """Whether this is in the block of a transaction."""
         return self._session.depth > 0
-
-    def begin(self) -> None:
-        if not self._session.depth:
-            # A statement that was cut short may have left it on, and rows would go uncounted.
-            self._run("SET NOCOUNT OFF; BEGIN TRANSACTION")
-            self._session.depth = 1
-
-    def commit(self) -> None:
-        if self._session.depth:
-            self._session.depth = 0
-            self._run("COMMIT TRANSACTION")
-
-    def rollback(self) -> None:
-        """Roll back an open transaction; a session that is gone has done so already."""
-        self._session.depth = 0
-        with suppress(StoreError):
-            self._run("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
 
     def require_transaction(self) -> None:
         """Raise `TransactionLostError` where a transaction was begun but is not open any more: the
