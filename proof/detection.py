@@ -153,8 +153,7 @@ def _place(item: pytest.Item) -> tuple[Path, str | None]:
     function = getattr(item, "function", None)
     module = sys.modules.get(getattr(function, "__module__", ""))
     file = inspect.getsourcefile(module) if module else None
-    # Tests that Hypothesis makes of a state machine are in none of our files.
-    if function is None or file is None or "site-packages" in file:
+    if function is None or file is None:
         return item.path, None
     return Path(file), function.__name__
 

@@ -145,7 +145,11 @@ TIMEOUTS = {
     "no table of timeouts": Harm(
         "DROP TABLE {delayed}", "fault table-exists {delayed}", words=(ADVICE,)
     ),
-    "type of time": Harm('ALTER TABLE {delayed} ALTER "Time" TYPE timestamptz', WRONG_DELAYED),
+    "type of time": Harm(
+        'ALTER TABLE {delayed} ALTER "Time" TYPE timestamptz',
+        WRONG_DELAYED,
+        words=("Time is timestamp with time zone, not timestamp without",),
+    ),
     "no destination": Harm('ALTER TABLE {delayed} DROP COLUMN "Destination"', WRONG_DELAYED),
 }
 NARROW = "ALTER COLUMN Headers varchar(max)"

@@ -49,6 +49,8 @@ def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: End
 
     with pytest.raises(DuesweepError, match="all messages"):
         opened.cancel(MessageFilter(), reason="a test")
+    with pytest.raises(DuesweepError, match="all messages"):
+        opened.choose(lambda _: MessageFilter())
     with pytest.raises(DuesweepError, match="No reason"):
         opened.cancel(MessageFilter(), everything=True)
     with pytest.raises(DuesweepError, match="either `to` or `by`"):
@@ -102,14 +104,6 @@ def test_choice_is_refused_by_another_endpoint_than_that_it_was_made_in(
         other.restore(opened.choose_cancelled(command=cancelled.command_id))
 
     assert [opened.error_groups().open, len(endpoint.waiting())] == [1, 1]
-
-
-def test_filter_that_is_a_function_needs_everything_to_mean_all(endpoint: Endpoint) -> None:
-    endpoint.set_up()
-    endpoint.delay_many(2, due_in_seconds=HOUR)
-
-    with pytest.raises(DuesweepError, match="all messages"):
-        _opened(endpoint).choose(lambda _: MessageFilter())
 
 
 def test_what_was_cancelled_is_seen_and_restored_and_a_pause_ends(endpoint: Endpoint) -> None:

@@ -7,12 +7,8 @@ import pytest
 from duesweep.queues.base import Confirmation
 from duesweep.queues.rabbitmq import link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
-from duesweep_transport.migration import POISON_QUEUE
 from support.proxy import Proxy, proxied
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.broker_server import BrokerServer
-from support.rabbitmq.commands import run
-from support.rabbitmq.migrations import counts, create_first_ladder
 from support.rabbitmq.sessions import connections
 from support.waiting import until
 
@@ -58,22 +54,3 @@ def billing(broker: Broker) -> Broker:
 def proxy(broker: Broker) -> Iterator[Proxy]:
     with proxied(broker.server.amqp) as proxy:
         yield proxy
-
-
-@pytest.fixture(scope="package")
-def shared(broker_server: "BrokerServer") -> Iterator[Broker]:
-    """A vhost with both ladders and endpoint Billing; `_empty_ladders` empties it after a test."""
-    broker = Broker(broker_server, "migrated")
-    create_first_ladder(broker)
-    broker.channel.confirm_delivery()
-    assert run(broker, "endpoint", "create", "Billing").code == 0
-    yield broker
-    broker.close()
-
-
-@pytest.fixture
-def _empty_ladders(shared: Broker) -> Iterator[None]:
-    yield
-    for name in counts(shared):
-        shared.channel.queue_purge(name)
-    shared.channel.queue_delete(POISON_QUEUE)

@@ -37,6 +37,25 @@ from support.waiting import until
 pytestmark = pytest.mark.usefixtures("_empty_ladders")
 
 
+@pytest.fixture(scope="module")
+def shared(broker_server: BrokerServer) -> Iterator[Broker]:
+    """A vhost with both ladders and endpoint Billing; `_empty_ladders` empties it after a test."""
+    broker = Broker(broker_server, "migrated")
+    create_first_ladder(broker)
+    broker.channel.confirm_delivery()
+    assert run(broker, "endpoint", "create", "Billing").code == 0
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def _empty_ladders(shared: Broker) -> Iterator[None]:
+    yield
+    for name in counts(shared):
+        shared.channel.queue_purge(name)
+    shared.channel.queue_delete(POISON_QUEUE)
+
+
 def test_results_are_the_recorded_ones(shared: Broker) -> None:
     """Two and a quarter seconds after they were sent, as when NServiceBus's own tool moved them."""
     recorded = migrated_messages()
@@ -246,8 +265,6 @@ def test_messages_that_come_meanwhile_are_moved_but_not_for_ever(shared: Broker)
                 delay(shared, "Billing")
                 self.sent += 1
 
-    # So that each is in its queue before the migration counts new ones.
-    shared.channel.confirm_delivery()
     for _ in range(10):
         delay(shared, "Billing")
     report, sender = MigrationReport(), Sender()
@@ -311,16 +328,6 @@ def test_missing_second_ladder_is_created_first(broker: Broker) -> None:
 
 _COUNT, _IN_FLIGHT, _SECONDS = 8_000, 100, 100_000
 _FIRST, _SECOND = first_name(16), topology.level_name(16)
-
-
-@pytest.fixture(scope="module")
-def shared(broker_server: BrokerServer) -> Iterator[Broker]:
-    """A vhost with both ladders and endpoint Billing."""
-    broker = Broker(broker_server, "interrupted")
-    create_first_ladder(broker)
-    assert run(broker, "endpoint", "create", "Billing").code == 0
-    yield broker
-    broker.close()
 
 
 def _brokers(broker: Broker) -> Brokers:

@@ -76,17 +76,6 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
     )
 
 
-def test_other_table_is_refused_with_what_it_lacks(subject: DelayedTableUnderTest) -> None:
-    endpoint = subject.endpoint
-    endpoint.execute(f'ALTER TABLE {endpoint.delayed} ALTER "Time" TYPE timestamptz')
-
-    with (
-        subject.store.open_driver() as session,
-        pytest.raises(ConfigError, match="Time is timestamp with time zone, not timestamp without"),
-    ):
-        session.check()
-
-
 def test_horizon_is_the_servers_clock_whatever_zone_the_database_has(
     subject: DelayedTableUnderTest,
 ) -> None:

@@ -4,13 +4,12 @@ import threading
 from collections import Counter
 from datetime import timedelta
 
-from duesweep.core.message import OutgoingMessage, ReceivedMessage
+from duesweep.core.message import ReceivedMessage
 from duesweep_transport.receiver import Receiver, ReceiverOptions
 from duesweep_transport.tables import TransportSession
 from support.transport import (
     BILLING,
     Subject,
-    change,
     fill,
     message,
     number_of,
@@ -84,19 +83,3 @@ def test_receiver_of_one_thread_finds_what_comes_while_it_waits(
 
     assert rows(subject, queue.destination) == []
     assert list(receive_all(session.queue("Answers"))) == [1, 2, 3]
-
-
-def test_poison_goes_to_the_error_queue_and_does_not_stop_the_receiver(
-    subject: Subject, session: TransportSession
-) -> None:
-    fill(session.queue("Answers"), 0)
-    error = fill(session.queue("error"), 0)
-    queue = fill(session.queue(BILLING), 1)
-    change(subject, queue.destination, "headers = 'no JSON'")
-    queue.send(OutgoingMessage({"n": "2"}, None))
-
-    with Running(Receiver(transport_of(subject), BILLING, "error", ONE)) as running:
-        until(lambda: len(running.handled) == 1)
-
-    assert [row[0] for row in rows(subject, error.destination)] == ["no JSON"]
-    assert rows(subject, queue.destination) == []

@@ -73,17 +73,6 @@ def test_tables_and_columns_have_their_comments_also_after_a_write(ledger: Ledge
         assert comments_of(Path(ledger.root) / name) == comments(name)
 
 
-def test_transaction_is_taken_once(ledger: Ledger) -> None:
-    sweep_id = uuid4()
-
-    for _ in range(2):
-        for version in (1, 2):
-            piece = _piece("a", f"{version}", sweep_id=sweep_id, version=version)
-            ledger.tables.append("retries", [piece])
-
-    assert _keys(ledger) == [("a", "1"), ("a", "2")]
-
-
 def test_of_several_pieces_those_that_are_missing_are_appended(ledger: Ledger) -> None:
     mine, other = uuid4(), uuid4()
     pieces = [
@@ -358,15 +347,6 @@ def test_missing_table_has_no_rows(tmp_path: Path) -> None:
     assert list(nowhere.rows("errors", ["message_key"])) == []
 
 
-def test_lost_file_is_an_error_of_the_ledger(ledger: Ledger) -> None:
-    _append(ledger, {"message_key": "1"})
-    (file,) = (Path(ledger.root) / "errors").rglob("*.parquet")
-    file.unlink()
-
-    with pytest.raises(LedgerError, match="errors is unreadable"):
-        list(ledger.rows("errors", ["message_key"]))
-
-
 def test_files_that_delta_rs_has_rewritten_are_read_by_conditions(ledger: Ledger) -> None:
     headers = {ENCLOSED_MESSAGE_TYPES: "Sales.Cancel"}
     rows = [
@@ -470,18 +450,3 @@ def test_errors_are_asked_for_in_any_year(ledger: Ledger) -> None:
     assert counted(ErrorFilter(until=failed[1])) == ["1600"]
     assert counted(ErrorFilter(since=failed[1])) == ["9999"]
     assert counted(ErrorFilter(until=failed[0])) == []
-
-
-def test_damaged_table_of_a_question_is_named(ledger: Ledger) -> None:
-    error = {"source": "s", "sweep_id": "s1", "message_key": "k", "last_failed_at": DUE}
-    ledger.tables.append("errors", [piece_of("errors", error | {"error_class": "x"})])
-    change = {"source": "s", "of": "s1", "message_key": "k", "change": "replayed"}
-    ledger.tables.create("changes", {})
-    ledger.tables.append("changes", [piece_of("changes", change | {"changed_at": DUE})])
-    (file,) = (Path(ledger.root) / "changes").glob("*.parquet")
-    file.unlink()
-
-    with pytest.raises(LedgerError, match=r"changes is unreadable: .* is missing") as raised:
-        list(ExhaustedMessages(ledger, "s").counted(ErrorFilter()))
-
-    assert "backup" in str(raised.value.advice)

@@ -36,34 +36,6 @@ def test_nothing_is_no_ledger() -> None:
     identity.refuse_incomplete("/ledger")
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_missing_table_is_named(name: str) -> None:
-    identity = identify([*_all_but(name), LedgerTableFacts(name, name)])
-
-    identity.refuse_stray()
-    with pytest.raises(ConfigError, match=f"has lost the table {name}; .*--rebind"):
-        identity.refuse_incomplete("/ledger")
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_data_without_a_log_is_named(name: str) -> None:
-    identity = identify([*_all_but(name), LedgerTableFacts(name, name, holds_data=True)])
-
-    with pytest.raises(ConfigError, match=f"without a Delta log at {name}; "):
-        identity.refuse_stray()
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_table_of_another_ledger_is_named(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"`{name}` is of ledger {_OTHER}"):
-        identify([*_all_but(name), _table(name, _OTHER, name)])
-
-
-def test_table_in_the_place_of_another_is_named() -> None:
-    with pytest.raises(ConfigError, match="`errors` is the ledger's retries"):
-        identify([*_all_but("errors"), _table("errors", _ONE, "retries")])
-
-
 @pytest.mark.parametrize(
     "foreign",
     [

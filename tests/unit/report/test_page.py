@@ -13,7 +13,7 @@ from duesweep.core.policy import Pause
 from duesweep.operations.status import Status
 from duesweep.report.page import render
 from duesweep.report.tables import print_blocks
-from duesweep.report.text import Cell, Column, Table
+from duesweep.report.text import Cell
 from duesweep.report.views.status import headline, verdict, worst_first
 from support.statuses import AGO, NOW, SWEEP, due, history, status, waiting
 
@@ -185,20 +185,6 @@ def test_name_of_1_mb_makes_no_large_page() -> None:
 
     assert len(page) < 50_000
     assert "more characters]" in page
-
-
-def test_only_a_served_page_says_that_it_asks_for_itself_again() -> None:
-    assert "refreshes" not in _page(status())
-    assert "refreshes itself every 30 seconds" in _page(status(), refresh_seconds=30)
-
-
-def test_table_of_some_columns_and_with_another_one() -> None:
-    table = Table([Column("a"), Column("b"), Column("c")], [["1", "2", "3"]])
-
-    shown = table.only("a", "c").beside(Column("d"), ["4"])
-
-    assert [column.title for column in shown.columns] == ["a", "c", "d"]
-    assert shown.rows == [["1", "3", "4"]]
 
 
 def test_severities_are_those_of_the_doctor() -> None:

@@ -344,13 +344,3 @@ def test_batches_and_threads_of_none_are_refused() -> None:
         ReceiverOptions(peek_batch_size=0)
     with pytest.raises(ConfigError, match="concurrency limit of 0"):
         ReceiverOptions(concurrency=0)
-
-
-@pytest.mark.parametrize(("seconds", "cautions"), [(None, 0), (2, 0), (1, 1)])
-def test_time_to_be_received_that_is_shorter_than_the_delay_is_cautioned_about(
-    seconds: int | None, cautions: int
-) -> None:
-    options = ReceiverOptions(peek_delay=timedelta(seconds=2))
-    lifetime = None if seconds is None else timedelta(seconds=seconds)
-
-    assert len([c for c in [options.caution_about(lifetime)] if c]) == cautions

@@ -39,7 +39,18 @@ def test_what_is_missing_is_added_and_what_is_there_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Server", "Database=nsb", "Server=h;Pwd={open", "Server=h;Pwd=s3cret};Uid=u"]
+    "text",
+    [
+        *("", "Server", "Database=nsb", "Server=h;Pwd={open", "Server=h;Pwd=s3cret};Uid=u"),
+        "Server=db1 Password=s3cret;Database=nsb",
+        "Server=db1;Database=nsb user=app password=s3cret",
+        "Server=db1;Database=nsb;Uid=app password=s3cret",
+        "Driver=x;Server=db1,1433 password=s3cret;Database=nsb",
+        "Server=db1;Database=nsb;User ID=u;Password=s3cret;AttachDbFilename=x",
+        f"Server={'a' * 64};Database=nsb;Pwd=s3cret",
+        "Server=a..b;Database=nsb;Pwd=s3cret",
+        "jdbc:sqlserver://db1;user=u;password=s3cret",
+    ],
 )
 def test_unreadable_text_is_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(ConfigError, match="The dsn") as caught:
@@ -122,7 +133,14 @@ def test_settings_of_a_jdbc_url_become_properties_which_no_page_of_spark_shows()
 
 
 @pytest.mark.parametrize(
-    "text", ["jdbc:sqlsever://h;password=s3cret", "h:1433", "jdbc:sqlserver://h;password={s3cret"]
+    "text",
+    [
+        *("jdbc:sqlsever://h;password=s3cret", "h:1433", "jdbc:sqlserver://h;password={s3cret"),
+        *("jdbc:sqlserver://db1,password=s3cret", "jdbc:sqlserver://app:s3cret@db1"),
+        "jdbc:sqlserver://db1/nsb password=s3cret",
+        "jdbc:sqlserver://db1;user=app,password=s3cret",
+        f"jdbc:sqlserver://{'a' * 64};password=s3cret",
+    ],
 )
 def test_jdbc_url_that_cannot_be_read_is_refused_and_not_quoted(text: str) -> None:
     with pytest.raises(ConfigError, match=r"store\.jdbc_url") as refused:

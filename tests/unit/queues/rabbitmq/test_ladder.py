@@ -12,24 +12,8 @@ from duesweep.queues.rabbitmq.link import Link
 from duesweep.queues.rabbitmq.session import RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style, destination_of, routing_key
 from duesweep.queues.rabbitmq.wire import Punctuality
-from support.recordings import broker_definitions, broker_messages
 
-DELAYS = {
-    str(one.headers[topology.DELAY_HEADER]): one
-    for one in broker_messages()
-    if topology.DELAY_HEADER in one.headers
-}
 delays = st.integers(0, topology.LONGEST_DELAY_SECONDS)
-
-
-@pytest.mark.parametrize("seconds", [1, 2, 31_622_400, 2**27, 268_435_455])
-def test_routing_key_is_the_recorded_one(seconds: int) -> None:
-    assert routing_key(seconds, "Billing") == DELAYS[str(seconds)].routing_key
-
-
-@pytest.mark.parametrize("seconds", [31_622_400, 2**27, 268_435_455])
-def test_first_level_is_the_one_that_recorded_messages_wait_at(seconds: int) -> None:
-    assert topology.level_name(delay_level(seconds)) == DELAYS[str(seconds)].queue
 
 
 def _bits(key: str) -> list[int]:
@@ -59,26 +43,6 @@ def test_destination_is_found_again_in_a_key(seconds: int, destination: str) -> 
 )
 def test_other_keys_hold_no_destination(key: str) -> None:
     assert destination_of(key) is None
-
-
-def test_ladder_is_what_was_recorded() -> None:
-    recorded = broker_definitions()
-    wanted = topology.ladder()
-
-    def of_ladder(name: object) -> bool:
-        return str(name).startswith("nsb.v2.")
-
-    assert {(e.name, e.kind) for e in wanted.exchanges} == {
-        (e["name"], e["type"]) for e in recorded["exchanges"] if of_ladder(e["name"])
-    }
-    assert {q.name: dict(q.arguments) for q in wanted.queues} == {
-        q["name"]: q["arguments"] for q in recorded["queues"] if of_ladder(q["name"])
-    }
-    assert {(b.source, b.destination, b.kind.value, b.key) for b in wanted.bindings} == {
-        (b["source"], b["destination"], b["destination_type"], b["routing_key"])
-        for b in recorded["bindings"]
-        if of_ladder(b["source"]) and of_ladder(b["destination"])
-    }
 
 
 @pytest.fixture
