@@ -15,7 +15,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -136,16 +136,17 @@ def private_names(file: Path, test: str | None) -> list[str]:
     test itself and in its fixtures and helpers of the same module. Without a test, all of the
     module.
     """
-    module = _module(file)
-    found = {name for node in ast.walk(module) for name in _imported(node)}
-    for definition in _used(module, test):
+    nodes = _nodes(file)
+    found = {name for node in nodes for name in _imported(node)}
+    for definition in _used(nodes, test):
         found.update(name for node in ast.walk(definition) for name in _named(node))
     return sorted(filter(_is_private, found))
 
 
 @cache
-def _module(file: Path) -> ast.Module:
-    return ast.parse(file.read_bytes())
+def _nodes(file: Path) -> Sequence[ast.AST]:
+    """A module, and all that is in it."""
+    return list(ast.walk(ast.parse(file.read_bytes())))
 
 
 def _place(item: pytest.Item) -> tuple[Path, str | None]:
@@ -158,14 +159,14 @@ def _place(item: pytest.Item) -> tuple[Path, str | None]:
     return Path(file), function.__name__
 
 
-def _used(module: ast.Module, name: str | None) -> Iterator[ast.AST]:
+def _used(nodes: Sequence[ast.AST], name: str | None) -> Iterator[ast.AST]:
     """The definitions in a module that a test consists of."""
     defined: dict[str, list[Definition]] = {}
-    for node in ast.walk(module):
+    for node in nodes:
         if isinstance(node, Definition):
             defined.setdefault(node.name, []).append(node)
     if name not in defined:
-        yield module
+        yield nodes[0]
         return
     waiting = {name, *(one.name for each in defined.values() for one in each if _is_autouse(one))}
     seen: set[str] = set()

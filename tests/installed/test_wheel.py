@@ -171,7 +171,8 @@ def test_databricks_need_not_replace_a_package_of_its_runtime(runtime: str, whee
     resolved = subprocess.run(
         [
             *(Path(sys.executable).with_name("uv"), "pip", "compile", "--quiet", "-"),
-            *("--python-version", "3.12", "--constraint", constraints),
+            # To resolve takes no Python of that version; uv would fetch one.
+            *("--no-python-downloads", "--python-version", "3.12", "--constraint", constraints),
         ],
         input=wanted,
         capture_output=True,

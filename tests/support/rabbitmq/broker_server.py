@@ -21,7 +21,6 @@ _FOLDERS = (
     _UNPACKED / "usr" / "lib" / "rabbitmq",
 )
 _START_SECONDS = 300
-_STOP_SECONDS = 60
 
 
 def installed() -> Path | None:
@@ -138,17 +137,12 @@ class BrokerServer:
         self._process.wait()
 
     def stop(self) -> None:
-        """Stop the node, and the port mapper that came with it."""
+        """End the node, of which nothing is to stay, and the port mapper that came with it."""
         if self._process is None:
             return
         # Its group is its own: the node, and the shell that started it.
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self.kill()
         mapper = shutil.which("epmd", path=self._environment["PATH"])
         if mapper:
             subprocess.run(
