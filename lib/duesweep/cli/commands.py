@@ -20,7 +20,14 @@ import typer
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core import logs
 from duesweep.core.change import DueSpan, MessageFilter
-from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, make_printable, worst
+from duesweep.core.errors import (
+    ConfigError,
+    DuesweepError,
+    ExitCode,
+    exit_code_of,
+    make_printable,
+    worst,
+)
 from duesweep.core.passing import passing_line
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain, whole
@@ -63,7 +70,7 @@ class Each:
 
 class Result(NamedTuple):
     """The result of a command: a value with the names of its JSON document, and the text
-    of it. The exit code is the value's `exit_code`, without one 0.
+    of it.
     """
 
     value: object
@@ -77,11 +84,7 @@ class Result(NamedTuple):
             print(json.dumps(whole(self.value)), flush=True)
         print_blocks(self.blocks, as_json=as_json)
         # Last: some values are known when they are printed.
-        return self._exit_code
-
-    @property
-    def _exit_code(self) -> int:
-        return int(getattr(self.value, "exit_code", ExitCode.DONE))
+        return exit_code_of(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +320,7 @@ class Several:
                 document = plain(value)
                 fault = getattr(value, "error", None)
                 ended = {
-                    "exit_code": int(getattr(value, "exit_code", 0)),
+                    "exit_code": int(exit_code_of(value)),
                     "error": None if fault is None else str(fault),
                 }
             except DuesweepError as error:

@@ -94,7 +94,6 @@ class DuesweepError(Exception):
     """
 
     stored_name = "duesweep.errors.DuesweepError"
-    exit_code = ExitCode.UNEXPECTED
     advice: str | None = None
 
     def __init_subclass__(cls) -> None:
@@ -109,6 +108,11 @@ class DuesweepError(Exception):
     def text(self) -> str:
         """What happened, without the advice."""
         return str(self.args[0])
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a process that the error ends."""
+        return exit_code_of(self)
 
     @property
     def problem(self) -> Problem:
@@ -131,7 +135,6 @@ class DuesweepError(Exception):
 class ConfigError(DuesweepError):
     """The configuration, or the setup of a database or a broker, does not allow a sweep."""
 
-    exit_code = ExitCode.CONFIGURATION
     _problems: Sequence[Problem] = ()
 
     @classmethod
@@ -174,11 +177,6 @@ class ServiceError(DuesweepError):
         super().__init__(text, advice=advice)
         self.transient = transient
 
-    @property
-    def exit_code(self) -> ExitCode:  # type: ignore[override]
-        """A transient fault leaves work for the next sweep; a lasting one is unexpected."""
-        return ExitCode.WORK_LEFT if self.transient else ExitCode.UNEXPECTED
-
 
 class StoreError(ServiceError):
     """The store's database failed or is out of reach."""
@@ -190,8 +188,6 @@ class QueueError(StoreError):
 
 class RefusedStatementError(StoreError):
     """The server refuses a statement, or drops its rows, until a person changes a table."""
-
-    exit_code = ExitCode.CONFIGURATION
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
         super().__init__(text, transient=False, advice=advice)
@@ -209,8 +205,6 @@ class DestinationError(QueueError):
     """One destination accepts no messages now; the others do. Its messages are left to the next
     sweep, unless it takes them again within the slice: see `transient`.
     """
-
-    exit_code = ExitCode.WORK_LEFT
 
     def __init__(self, text: str, *, transient: bool = True, advice: str | None = None) -> None:
         super().__init__(text, transient=transient, advice=advice)
@@ -238,11 +232,6 @@ class UnusualBatchError(DuesweepError):
 class LedgerError(ServiceError):
     """The Delta ledger could not be read or written. The journal keeps its rows until it can."""
 
-    @property
-    def exit_code(self) -> ExitCode:  # type: ignore[override]
-        """A fault that lasts is one that a person has to correct."""
-        return ExitCode.WORK_LEFT if self.transient else ExitCode.CONFIGURATION
-
 
 class LedgerLockedError(LedgerError):
     """Another process holds a lock that settling needs. `text` says which one, and since when."""
@@ -262,16 +251,9 @@ class NothingDueError(LedgerError):
 class SparkError(ServiceError):
     """Spark did not start, or stopped."""
 
-    @property
-    def exit_code(self) -> ExitCode:  # type: ignore[override]
-        """A fault that lasts is one that a person has to correct."""
-        return ExitCode.WORK_LEFT if self.transient else ExitCode.CONFIGURATION
-
 
 class SweepClosedError(DuesweepError):
     """Another process closed this sweep, so its tasks must stop."""
-
-    exit_code = ExitCode.WORK_LEFT
 
 
 class SweepStoppedError(DuesweepError):
@@ -284,7 +266,6 @@ class MessageError(DuesweepError):
     message later.
     """
 
-    exit_code = ExitCode.MESSAGES_FAILED
     may_pass = False
 
     def __init__(self, text: str, *, advice: str | None = None) -> None:
@@ -319,6 +300,25 @@ class RefusedMessageError(MessageError):
 
 class DeliveryFailedError(MessageError):
     """A caller that moves messages one by one reported a failure without a reason."""
+
+
+def exit_code_of(ended: object) -> ExitCode:
+    """The exit code of a process that ends with this error or result. A fault that only a person
+    can correct is the configuration's; one that may pass leaves work for the next sweep. A result
+    says its own; without one it is done.
+    """
+    match ended:
+        case MessageError():
+            return ExitCode.MESSAGES_FAILED
+        case ConfigError() | RefusedStatementError():
+            return ExitCode.CONFIGURATION
+        case DestinationError() | SweepClosedError() | ServiceError(transient=True):
+            return ExitCode.WORK_LEFT
+        case LedgerError() | SparkError():
+            return ExitCode.CONFIGURATION
+        case BaseException():
+            return ExitCode.UNEXPECTED
+    return ExitCode(getattr(ended, "exit_code", ExitCode.DONE))
 
 
 def may_pass(error: DuesweepError) -> bool:

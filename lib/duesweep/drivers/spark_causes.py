@@ -167,7 +167,8 @@ def cause_of(text: str, *, has_causes: bool = True) -> Cause:
     workers = [found["error"] for found in _WORKERS_ERROR.finditer(text)]
     if workers and (own := _OWN.match(workers[-1])):
         kind = getattr(errors, own[1], None)
-        if getattr(kind, "exit_code", None) is errors.ExitCode.CONFIGURATION:
+        lasting = errors.ConfigError, errors.RefusedStatementError
+        if isinstance(kind, type) and issubclass(kind, lasting):
             # It has its advice.
             return Cause(f"on an executor, {workers[-1][own.end() :]}", may_pass=False)
     return _meant(text, _phrase(text, workers, has_causes=has_causes))

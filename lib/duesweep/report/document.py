@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import ExitCode
+from duesweep.core.errors import exit_code_of
 
 
 def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
@@ -41,6 +41,5 @@ def whole(value: object) -> dict[str, Any]:
     """The document of a command's result: with `exit_code` and `error`, as if an error ends it."""
     found: dict[str, Any] = plain(value)
     error = getattr(value, "error", None)
-    code = int(getattr(value, "exit_code", ExitCode.DONE))
-    ended = {"exit_code": code, "error": None if error is None else str(error)}
+    ended = {"exit_code": int(exit_code_of(value)), "error": None if error is None else str(error)}
     return found | {name: ended[name] for name in ended if name not in found}
