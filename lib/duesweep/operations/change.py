@@ -466,9 +466,10 @@ def cancel(
         return len(messages)
 
     command = CommandName.CANCEL
-    chosen = _chosen(endpoint, wanted, command, everything=everything)
-    work = _in_batches(chosen, endpoint.context.batch_size, change)
-    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
+    if isinstance(wanted, MessageFilter):
+        wanted = choose(endpoint, wanted, command, everything=everything)
+    work = _in_batches(wanted, endpoint.context.batch_size, change)
+    return act(endpoint, wanted, command, work, reason=reason, stop=stop, tell=tell)
 
 
 def reschedule(
@@ -504,21 +505,10 @@ def reschedule(
         return len(known)
 
     command = CommandName.RESCHEDULE
-    chosen = _chosen(endpoint, wanted, command, everything=everything)
-    work = _in_batches(chosen, endpoint.context.batch_size, change)
-    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
-
-
-def _chosen(
-    endpoint: Endpoint,
-    wanted: MessageFilter | ChosenMessages,
-    command: CommandName,
-    *,
-    everything: bool,
-) -> ChosenMessages:
     if isinstance(wanted, MessageFilter):
-        return choose(endpoint, wanted, command, everything=everything)
-    return wanted
+        wanted = choose(endpoint, wanted, command, everything=everything)
+    work = _in_batches(wanted, endpoint.context.batch_size, change)
+    return act(endpoint, wanted, command, work, reason=reason, stop=stop, tell=tell)
 
 
 # Changes messages that are held, in the transaction that holds them. Returns how many it changed.

@@ -425,13 +425,16 @@ def replay(
     """Store errors again, each once, for the next sweep: to their destinations or `to` another
     one, due now or at `due`. Otherwise as `cancel`.
     """
-    chosen = _chosen(endpoint, wanted, CommandName.REPLAY, everything=everything)
+    command = CommandName.REPLAY
+    if isinstance(wanted, ErrorFilter):
+        wanted = choose_errors(endpoint, wanted, command, everything=everything)
+    chosen = wanted
 
     def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         messages = ExhaustedMessages(ledger, chosen.source)
         return Replay(endpoint.context, messages, chosen, to, due)(session, run)
 
-    return act(endpoint, chosen, CommandName.REPLAY, work, reason=reason, stop=stop, tell=tell)
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
 def discard(
@@ -444,7 +447,10 @@ def discard(
     tell: Tell = tell_nobody,
 ) -> Changed:
     """Mark errors as done without a replay. The ledger keeps them. Otherwise as `cancel`."""
-    chosen = _chosen(endpoint, wanted, CommandName.DISCARD, everything=everything)
+    command = CommandName.DISCARD
+    if isinstance(wanted, ErrorFilter):
+        wanted = choose_errors(endpoint, wanted, command, everything=everything)
+    chosen = wanted
 
     def work(ledger: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         todo, done_before = _still_open(ExhaustedMessages(ledger, chosen.source), chosen)
@@ -455,19 +461,7 @@ def discard(
             _discard(session, run, batch)
             yield Tally(changed=len(batch))
 
-    return act(endpoint, chosen, CommandName.DISCARD, work, reason=reason, stop=stop, tell=tell)
-
-
-def _chosen(
-    endpoint: Endpoint,
-    wanted: ErrorFilter | ChosenErrors,
-    command: CommandName,
-    *,
-    everything: bool,
-) -> ChosenErrors:
-    if isinstance(wanted, ErrorFilter):
-        return choose_errors(endpoint, wanted, command, everything=everything)
-    return wanted
+    return act(endpoint, chosen, command, work, reason=reason, stop=stop, tell=tell)
 
 
 def _still_open(
