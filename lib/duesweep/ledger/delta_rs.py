@@ -7,12 +7,11 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -21,7 +20,6 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
-    QueryBuilder,
     Transaction,
     WriterProperties,
     write_deltalake,
@@ -37,8 +35,6 @@ from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.core.world import World, micros
 from duesweep.ledger.base import (
-    ENCLOSED_TYPES,
-    MICROSECONDS,
     Among,
     Asked,
     Between,
@@ -46,19 +42,18 @@ from duesweep.ledger.base import (
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
-    Named,
     Rows,
     TableSize,
     check_space,
     holds_data,
     local_folder,
     nearest_folder,
-    questions,
     table_path,
 )
 from duesweep.ledger.causes import cause_of, find_damaged
 from duesweep.ledger.durable import make_durable, repair
-from duesweep.ledger.rows import SCHEMAS, comments, plain
+from duesweep.ledger.query import FAILURES, Query, features_beyond, literal
+from duesweep.ledger.rows import SCHEMAS, comments
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -73,9 +68,6 @@ _COMPACT_EVERY, _COMPACTED_BYTES, _COMPACTED = 100, 2_000_000, {"tombstones", "s
 # memory.
 _FILE_BYTES, _FILE_BYTES_WITH_BODIES = 100_000_000, 16_000_000
 _WITH_BODIES = {"errors", "changes"}
-_MAPPING = "delta.columnMapping.mode"
-# Of https://github.com/delta-io/delta/blob/master/PROTOCOL.md
-_READABLE = {"timestampNtz", "variantType", "variantType-preview"}
 # Properties of a table that name its CHECK constraints.
 _RULE = "delta.constraints."
 # A group of rows is in memory until it is written: 500,000 at once took 200 MB, these take 80. With
@@ -90,26 +82,6 @@ _FILES = WriterProperties(
         "body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     },
 )
-
-_FAILURES = (DeltaError, OSError, pa.ArrowException)
-
-_NANOSECOND_YEARS = range(1678, 2262)
-
-_MOST_LITERALS = 1_000
-# If a question has parts, about this many rows are grouped in memory at a time.
-_ROWS_PER_PART = 1_000_000
-# This rule of DataFusion's optimizer fails over questions to a ledger without the table `changes`.
-_SETTINGS = {"datafusion.optimizer.enable_leaf_expression_pushdown": "false"}
-# Bodies may be large: few rows are decoded at a time.
-_FOR_BODIES = _SETTINGS | {
-    "datafusion.execution.batch_size": "64",
-    "datafusion.execution.target_partitions": "1",
-}
-# SQL for the braces of statements that only DataFusion understands.
-_SQL = {
-    **{"last_begin": "last_value(", "last_by": " ORDER BY ", "last_end": ")"},
-    **{"micros_begin": "CAST(", "micros_end": " AS BIGINT)"},
-}
 
 _Done = TypeVar("_Done")
 
@@ -132,7 +104,7 @@ class DeltaRsTables:
                 properties = table.metadata().configuration
             except TableNotFoundError:
                 return LedgerTableFacts(name, location, holds_data=self._holds_data(name))
-        return LedgerTableFacts(name, location, properties, beyond=_beyond(table, properties))
+        return LedgerTableFacts(name, location, properties, beyond=features_beyond(table))
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         texts = comments(name)
@@ -166,39 +138,27 @@ class DeltaRsTables:
         self._write(name, pieces, mode="append")
 
     def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        predicate = f"source = {_literal(source)}"
+        predicate = f"source = {literal(source)}"
         self._write(name, [piece], mode="overwrite", predicate=predicate)
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
     ) -> Iterator[LedgerRow]:
         """The memory that it takes is bounded."""
-        settings = _FOR_BODIES if "body" in columns else _SETTINGS
-        with self._reading(name), _Query(settings) as query:
+        with self._reading(name), Query(with_bodies="body" in columns) as query:
             query.register(name, self._open(name))
-            listed = ", ".join(f"{_expression(column)} AS {_quote(column)}" for column in columns)
-            where = query.where(conditions)
-            yield from query.rows(f"SELECT {listed} FROM {name} WHERE {where}")  # noqa: S608 - quoted
+            yield from query.read(name, columns, conditions)
 
     def ask(self, question: str, tables: Asked, **values: str | int) -> Iterator[LedgerRow]:
         """By DataFusion, which delta-rs brings along."""
-        first, names = next(iter(tables)), dict[str, str]()
-        with _Query(_SETTINGS) as query:
-            for name, conditions in tables.items():
+        first, *_ = tables
+        with Query() as query:
+            for name in tables:
                 with self._reading(name):
                     query.register(name, self._open(name))
-                    where = query.where(conditions)
-                    names[name] = f"(SELECT * FROM {name} WHERE {where})"  # noqa: S608 - quoted
-            if first not in names:
-                return
-            with self._map_errors(first, "is unreadable", others=names):
-                none = {name: _no_rows(name) for name in tables}
-                given = {name: _value(value) for name, value in values.items()}
-                text = questions()[question]
-                parts = query.count(first) // _ROWS_PER_PART + 1 if "{part}" in text else 1
-                for part in range(parts):
-                    of_part = {"part": str(part), "parts": str(parts)}
-                    yield from query.rows(text.format_map(none | names | given | of_part | _SQL))
+            if first in query.names:
+                with self._map_errors(first, "is unreadable", others=query.names):
+                    yield from query.ask(question, tables, values)
 
     def has(self, name: str, sweep_id: UUID) -> bool:
         with self._reading(name):
@@ -234,7 +194,7 @@ class DeltaRsTables:
         old: list[Condition] = [Among("source", [source]), Between(column, end=before)]
 
         def replace_by_nothing(table: DeltaTable) -> int:
-            with _Query(_SETTINGS) as query:
+            with Query() as query:
                 query.register(name, table)
                 predicate = query.where(old)
                 count = query.count(name, predicate)
@@ -447,80 +407,6 @@ def _remove(root: str, options: dict[str, str] | None) -> None:
         DeltaStorageHandler(root, options).delete_root_dir_contents()
 
 
-def _beyond(table: DeltaTable, properties: Mapping[str, str]) -> list[str]:
-    """The features of a table that delta-rs cannot read as a data set."""
-    needed = set(table.protocol().reader_features or ())
-    if properties.get(_MAPPING, "none") != "none":
-        needed.add("columnMapping")
-    return sorted(needed - _READABLE)
-
-
-class _Query:
-    """SQL over tables, by DataFusion. Very many values of a condition are a table in a temporary
-    folder: as literals they would crash the process.
-    """
-
-    def __init__(self, settings: dict[str, str]) -> None:
-        self._builder = QueryBuilder()
-        for name, value in settings.items():
-            # Earlier versions of delta-rs lack some, and the rules that these are about.
-            with suppress(*_FAILURES):
-                self._builder.execute(f"SET {name} = '{value}'")
-        self._folders = ExitStack()
-        self._lists = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folders.close()
-
-    def register(self, name: str, table: DeltaTable) -> None:
-        """Raises if the table has features that delta-rs cannot read: a query might count rows that
-        Spark has deleted.
-        """
-        if beyond := _beyond(table, table.metadata().configuration):
-            raise DeltaProtocolError(f"delta-rs does not support {', '.join(beyond)}")
-        self._builder.register(name, table)
-
-    def rows(self, text: str) -> Iterator[LedgerRow]:
-        for batch in self._builder.execute(text):
-            yield from plain(pa.record_batch(batch))
-
-    def count(self, name: str, predicate: str = "true") -> int:
-        (row,) = self.rows(f"SELECT count(*) AS rows FROM {name} WHERE {predicate}")  # noqa: S608 - quoted
-        return int(row["rows"])
-
-    def where(self, conditions: Sequence[Condition]) -> str:
-        """The conditions in SQL."""
-        return " AND ".join(map(self._predicate, conditions)) or "true"
-
-    def _predicate(self, condition: Condition) -> str:
-        if isinstance(condition, Named):
-            return f"({' OR '.join(map(self._predicate, condition.either))})"
-        column = _expression(condition.column)
-        if isinstance(condition, Among):
-            known = [value for value in condition.values if value is not None]
-            # delta-rs takes `IN (NULL)` for true.
-            is_among = f"{column} IN ({self._listed(known)})" if known else "false"
-            return f"({is_among} OR {column} IS NULL)" if None in condition.values else is_among
-        limits = []
-        if condition.start is not None:
-            limits.append(f"{column} >= {_instant(condition.start)}")
-        if condition.end is not None:
-            limits.append(f"{column} < {_instant(condition.end)}")
-        return " AND ".join(limits) or "true"
-
-    def _listed(self, values: Sequence[str]) -> str:
-        if len(values) <= _MOST_LITERALS:
-            return ", ".join(map(_literal, values))
-        folder = self._folders.enter_context(TemporaryDirectory())
-        write_deltalake(folder, pa.table({"wanted": pa.array(values, pa.string())}))
-        self._lists += 1
-        self._builder.register(f"list_{self._lists}", DeltaTable(folder))
-        return f"SELECT wanted FROM list_{self._lists}"  # noqa: S608 - numbers
-
-
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
     seen = table.transaction_version(piece.app_id)
     return seen is not None and seen >= piece.version
@@ -541,7 +427,7 @@ def _is_of_delta_rs(error: BaseException) -> bool:
     imported.
     """
     is_plain = type(error) is Exception or type(error).__name__ == "PanicException"
-    return is_plain or isinstance(error, _FAILURES)
+    return is_plain or isinstance(error, FAILURES)
 
 
 @contextmanager
@@ -573,20 +459,6 @@ def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> I
         ) from error
 
 
-def _no_rows(name: str) -> str:
-    columns = (f"CAST(NULL AS VARCHAR) AS {_quote(column)}" for column in SCHEMAS[name].names)
-    return f"(SELECT {', '.join(columns)} WHERE false)"
-
-
-def _expression(column: str) -> str:
-    """The values of a column that may be asked for."""
-    if column == ENCLOSED_TYPES:
-        return f"headers[{_literal(ENCLOSED_TYPES)}]"
-    if column.endswith(MICROSECONDS):
-        return f"CAST({_quote(column.removesuffix(MICROSECONDS))} AS BIGINT)"
-    return _quote(column)
-
-
 def _filesystem(uri: str) -> "fs.FileSystem | None":
     """pyarrow's own for a local folder: with delta-rs's, which is Python's, a thread that still
     reads when Python ends would abort the process. None: delta-rs's.
@@ -609,26 +481,3 @@ def _has_views(table: DeltaTable) -> bool:
         for fragment in dataset.get_fragments()
         for field in fragment.physical_schema
     )
-
-
-def _quote(name: str) -> str:
-    """The name of a column in SQL. delta-rs takes no bound values."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    """A text, or an instant as text, which takes the type of the other side of a comparison."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _value(value: str | int) -> str:
-    return _literal(value) if isinstance(value, str) else str(value)
-
-
-def _instant(at: datetime) -> str:
-    """DataFusion counts nanoseconds in a text, which not all years have. A cast is not understood
-    by a write of earlier versions of delta-rs.
-    """
-    if at.year in _NANOSECOND_YEARS:
-        return _literal(at.isoformat())
-    return f"arrow_cast({micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

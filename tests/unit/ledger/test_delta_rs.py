@@ -20,7 +20,7 @@ from duesweep.core.errors import LedgerError
 from duesweep.core.exhausted import ErrorFilter, ErrorId
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Delivered
 from duesweep.core.world import Patience, micros
-from duesweep.ledger import delta_rs
+from duesweep.ledger import delta_rs, query
 from duesweep.ledger import ledger as ledger_module
 from duesweep.ledger.base import (
     ENCLOSED_TYPES,
@@ -363,7 +363,7 @@ def test_files_that_delta_rs_has_rewritten_are_read_by_conditions(ledger: Ledger
 
 def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if the table were too large to be grouped at once.
-    monkeypatch.setattr(delta_rs, "_ROWS_PER_PART", 3)
+    monkeypatch.setattr(query, "_ROWS_PER_PART", 3)
     for source in ("it's", "b"):
         _append(ledger, *({"source": source, "message_key": f"{n}"} for n in (1, 1, 2, 13)))
 
@@ -380,7 +380,7 @@ def test_equal_rows_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_very_many_values_are_one_literal(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_rs, "_MOST_LITERALS", 2)
+    monkeypatch.setattr(query, "_MOST_LITERALS", 2)
     keys = ["", "it's", "\x01", "\x02a", "{most}", "\\"]
     _append(ledger, *({"source": "s", "message_key": key, "message_id": "m"} for key in keys))
     _append(ledger, {"source": "s", "message_key": "other", "message_id": None})
