@@ -26,6 +26,13 @@ class FinishContract:
         with steps.batch(subject) as session:
             outcomes, server_us = _finish_one_of_each(subject, session, run, rows)
 
+            # Others see nothing of it before the commit.
+            assert subject.waiting() == {row.key for row in rows}
+            assert subject.attempts() == {}
+            assert subject.journal(run) == []
+            if subject.abilities.skips_locked:
+                assert steps.claimable(subject, run, *rows) == []
+
         assert subject.waiting() == {rows[1].key}
         assert subject.attempts() == {rows[1].key: 1}
         exhausted = [one for one in outcomes if isinstance(one, Exhausted)]
@@ -47,18 +54,6 @@ class FinishContract:
         assert subject.journal(run) == []
         assert subject.counters(run) == (0, 0)
         assert set(steps.claimable(subject, run, *rows)) == {row.key for row in rows}
-
-    def test_others_see_nothing_of_a_batch_before_it_commits(self, subject: StoreUnderTest) -> None:
-        run, rows = steps.load(subject, *_one_of_each(subject))
-
-        with steps.batch(subject) as session:
-            _finish_one_of_each(subject, session, run, rows)
-
-            assert subject.waiting() == {row.key for row in rows}
-            assert subject.attempts() == {}
-            assert subject.journal(run) == []
-            if subject.abilities.skips_locked:
-                assert steps.claimable(subject, run, *rows) == []
 
     def test_message_that_leaves_takes_its_retry_counter_along(
         self, subject: StoreUnderTest
