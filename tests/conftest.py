@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.in_process import InProcessEngine
 from support.ports import free_port
-from support.postgresql_server import endpoint_in_postgresql
+from support.postgresql_server import create_database, drop_database, endpoint_in_postgresql
 from support.services import is_missing
 
 if TYPE_CHECKING:
@@ -200,9 +200,9 @@ def database(server: EmbeddedServer) -> Iterator[str]:
     """The administrator's dsn of a new database."""
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}".encode())
+        create_database(admin, name)
         yield server.dsn_of(name)
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        drop_database(admin, name)
 
 
 @pytest.fixture

@@ -9,7 +9,12 @@ import pytest
 
 from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
-from support.postgresql_server import PostgreSqlServer, endpoint_in_postgresql
+from support.postgresql_server import (
+    PostgreSqlServer,
+    create_database,
+    drop_database,
+    endpoint_in_postgresql,
+)
 
 # 0x81 is no character of WIN1252: \x7b2261223a2281227d is {"a":"?"} with it.
 _HEADERS = "convert_from('\\x7b2261223a2281227d', 'WIN1252')"
@@ -22,7 +27,7 @@ def western(server: EmbeddedServer, tmp_path: Path) -> Iterator[Endpoint[Postgre
     name = f"western_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         options = "ENCODING 'WIN1252' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
-        admin.execute(f"CREATE DATABASE {name} {options}".encode())
+        create_database(admin, name, options)
     dsn = server.dsn_of(name)
     with psycopg.connect(dsn, autocommit=True) as own:
         endpoint = endpoint_in_postgresql(dsn, tmp_path, own).set_up("Billing")
@@ -33,7 +38,7 @@ def western(server: EmbeddedServer, tmp_path: Path) -> Iterator[Endpoint[Postgre
         )
         yield endpoint
     with psycopg.connect(server.dsn, autocommit=True) as admin:
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        drop_database(admin, name)
 
 
 def test_row_without_an_equivalent_in_utf_8_stops_no_other_and_is_kept(

@@ -10,7 +10,12 @@ import psycopg
 
 from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
-from support.postgresql_server import PostgreSqlEndpoint, PostgreSqlServer
+from support.postgresql_server import (
+    PostgreSqlEndpoint,
+    PostgreSqlServer,
+    create_database,
+    drop_database,
+)
 from support.rabbitmq.broker import Broker
 from support.trials.messages import REFUSED
 from support.trials.services import Services
@@ -62,12 +67,12 @@ class LastingServer(PostgreSqlServer):
 def _database(embedded: EmbeddedServer, folder: Path) -> Iterator[PostgreSqlEndpoint]:
     name = f"trial_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(embedded.dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}".encode())
+        create_database(admin, name)
     server = LastingServer(embedded.dsn_of(name))
     yield Endpoint(server, folder, "public", "postgresql")
     server.admin.close()
     with psycopg.connect(embedded.dsn, autocommit=True) as admin:
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        drop_database(admin, name)
 
 
 @contextmanager

@@ -141,14 +141,15 @@ def test_port_that_somebody_listens_at_is_left_to_the_driver() -> None:
         refuse_closed_port(OdbcDsn.parse(f"Server=127.0.0.1,{server.getsockname()[1]}"))
 
 
-def test_dsn_that_may_lead_elsewhere_is_left_to_the_driver(closed_port: int) -> None:
-    dsn = f"Server=127.0.0.1,{closed_port};Failover_Partner=other,1433"
-    refuse_closed_port(OdbcDsn.parse(dsn))
-
-
-@pytest.mark.parametrize("server", ["np:nowhere.invalid", "nowhere.invalid\\instance"])
-def test_server_without_a_known_port_is_left_to_the_driver(server: str) -> None:
-    refuse_closed_port(OdbcDsn.parse(f"Server={server}"))
+@pytest.mark.parametrize(
+    "server",
+    ["127.0.0.1,{};Failover_Partner=other,1433", "np:nowhere.invalid", "nowhere.invalid\\instance"],
+    ids=["one that may lead elsewhere", "a named pipe", "an instance whose port is not known"],
+)
+def test_server_whose_port_does_not_decide_is_left_to_the_driver(
+    server: str, closed_port: int
+) -> None:
+    refuse_closed_port(OdbcDsn.parse(f"Server={server.format(closed_port)}"))
 
 
 @pytest.mark.parametrize(
