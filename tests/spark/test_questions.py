@@ -122,6 +122,8 @@ def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]
     yield "count_lateness", of("tombstones"), {"most": 1_000, "late": 900}
     yield "longest_lateness", of("tombstones"), {}
     yield "count_by_destination", of("tombstones", "retries", retries=[_LATER]), {}
+    keyed = {name: [Among("message_key", keys)] for name in ("tombstones", *both)}
+    yield "find_events", of("tombstones", "retries", "errors", "changes", **keyed), {}
     yield "last_rates", of("sweeps"), {"least": 2, "most": 3}
 
 

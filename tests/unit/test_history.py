@@ -18,9 +18,11 @@ SOURCE = "orders"
 
 
 def _ledger(**tables: list[dict[str, Any]]) -> Ledger:
-    """A ledger with these rows; a column that a row lacks is NULL."""
+    """A ledger, which always has its first table, with these rows. A column that a row lacks is
+    NULL.
+    """
     memory = MemoryTables()
-    for name, rows in tables.items():
+    for name, rows in ({"tombstones": []} | tables).items():
         empty = dict.fromkeys(SCHEMAS[name].names) | {"source": SOURCE}
         memory.tables[name] = MemoryTable({}, [empty | row for row in rows])
     return Ledger(memory)

@@ -28,7 +28,7 @@ from duesweep.drivers.statements import read_statements, read_topic
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
-_TOPICS = ("errors", "audit", "sweeps")
+_TOPICS = ("errors", "audit", "sweeps", "messages")
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),

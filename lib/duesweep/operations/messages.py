@@ -1,6 +1,6 @@
 """Waiting messages: chosen by a filter, listed, and shown whole with their history."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,7 +27,7 @@ from duesweep.core.quantities import duration_text, short_time
 from duesweep.core.result import Listed, Result
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
-from duesweep.core.world import micros
+from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import Among, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
@@ -328,15 +328,14 @@ def read_history(
     """The events of a message, the earliest first. It is known by its key, by its message id, or by
     both; rows of the key tell its message id, and a message that came back has another key.
     """
-    found = list(
-        _event_rows(ledger, source, "message_key", sorted(spellings([key])) if key else [])
-    )
-    ids = {message_id, *(row.message_id for row in found)} - {None}
-    others = _event_rows(ledger, source, "message_id", sorted(filter(None, ids)))
+    keys = sorted(spellings([key])) if key else []
+    found = _events(ledger, source, Among("message_key", keys))
+    ids = {message_id, *(row["message_id"] for row in found)} - {None}
+    others = _events(ledger, source, Among("message_id", sorted(filter(None, ids))))
     # The rows of the key are there already, each as often as the ledger has it.
-    found += [row for row in others if key is None or row.message_key not in spellings([key])]
-    events = [row.event for row in found]
-    return sorted(events, key=lambda event: (event.at is not None, event.at or 0))
+    found += [row for row in others if row["message_key"] not in keys]
+    found.sort(key=lambda row: (row["at"] is not None, row["at"] or 0, row["place"]))
+    return [_event(row) for row in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,76 +401,37 @@ def show(endpoint: Endpoint, key: str | None = None, *, message_id: str | None =
     )
 
 
-class _FoundRow(NamedTuple):
-    event: Event
-    message_key: str | None
-    message_id: str | None
+# The tables of `find_events`, by their places.
+_PLACES = {1: "tombstones", 2: "retries", 3: "errors", 4: "changes"}
 
 
-def _event_rows(ledger: Ledger, source: str, column: str, values: list[str]) -> Iterator[_FoundRow]:
-    """The events of all tables."""
-    if not values:
-        return
-    for table, (columns, event) in _EVENTS.items():
-        wanted = Among("source", [source]), Among(column, values)
-        for row in ledger.rows(table, [*columns, "message_key", "message_id"], *wanted):
-            yield _FoundRow(event(row), row["message_key"], row["message_id"])
+def _events(ledger: Ledger, source: str, wanted: Among) -> list[LedgerRow]:
+    if not wanted.values:
+        return []
+    of_them = [Among("source", [source]), wanted]
+    return list(ledger.ask("find_events", dict.fromkeys(_PLACES.values(), of_them)))
 
 
-def _tombstone(row: LedgerRow) -> Event:
+def _event(row: LedgerRow) -> Event:
+    table = _PLACES[row["place"]]
     queue = f"to {row['queue']}" if row["queue"] else ""
-    late = "" if row["lateness_ms"] is None else f"{duration_text(row['lateness_ms'])} late"
-    return Event(
-        row["dispatched_at"],
-        "tombstones",
-        row["outcome"],
-        _joined(queue, late, f"attempt {row['attempts']}"),
-        row["sweep_id"],
-    )
+    match table:
+        case "tombstones":
+            ms = row["lateness_ms"]
+            late = "" if ms is None else f"{duration_text(ms)} late"
+            facts = [queue, late, f"attempt {row['attempts']}"]
+        case "retries":
+            facts = [f"failures so far: {row['attempts']}", row["error_text"]]
+        case "errors":
+            facts = [f"failures: {row['attempts']}", row["error_text"]]
+        case _:
+            before, after = _time(row["due_before"]), _time(row["due_after"])
+            moved = f"due moved from {before} to {after}"
+            due = moved if before and after else f"due {before or after}"
+            facts = [f"by {row['given_by']}", due if before or after else "", queue, row["reason"]]
+    at = None if row["at"] is None else instant_of(row["at"])
+    return Event(at, table, row["what"], "; ".join(filter(None, facts)), row["sweep_id"])
 
 
-def _retry(row: LedgerRow) -> Event:
-    detail = _joined(f"failures so far: {row['attempts']}", row["error_text"])
-    return Event(row["last_failed_at"], "retries", "failed", detail, None)
-
-
-def _error(row: LedgerRow) -> Event:
-    detail = _joined(f"failures: {row['attempts']}", row["error_text"])
-    return Event(row["last_failed_at"], "errors", "exhausted", detail, row["sweep_id"])
-
-
-def _change(row: LedgerRow) -> Event:
-    before, after = _time(row["due_before"]), _time(row["due_after"])
-    due = f"due moved from {before} to {after}" if before and after else f"due {before or after}"
-    detail = _joined(
-        f"by {row['given_by']}",
-        due if before or after else "",
-        f"to {row['queue']}" if row["queue"] else "",
-        row["reason"] or "",
-    )
-    return Event(row["changed_at"], "changes", row["change"], detail, row["sweep_id"])
-
-
-def _time(moment: datetime | None) -> str:
-    return "" if moment is None else short_time(moment)
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(filter(None, parts))
-
-
-_EVENTS: dict[str, tuple[Iterable[str], Callable[[LedgerRow], Event]]] = {
-    "tombstones": (
-        ("dispatched_at", "outcome", "queue", "lateness_ms", "attempts", "sweep_id"),
-        _tombstone,
-    ),
-    "retries": (("last_failed_at", "attempts", "error_text"), _retry),
-    "errors": (("last_failed_at", "attempts", "error_text", "sweep_id"), _error),
-    "changes": (
-        (
-            *("changed_at", "change", "given_by", "due_before", "due_after", "queue", "reason"),
-            "sweep_id",
-        ),
-        _change,
-    ),
-}
+def _time(instant_us: int | None) -> str:
+    return "" if instant_us is None else short_time(instant_of(instant_us))
