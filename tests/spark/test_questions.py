@@ -124,6 +124,7 @@ def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]
     yield "count_by_destination", of("tombstones", "retries", retries=[_LATER]), {}
     keyed = {name: [Among("message_key", keys)] for name in ("tombstones", *both)}
     yield "find_events", of("tombstones", "retries", "errors", "changes", **keyed), {}
+    yield "last_gap", of("sweeps"), {"wanted": micros(_START), "margin": 1_000_000}
     yield "last_rates", of("sweeps"), {"least": 2, "most": 3}
 
 

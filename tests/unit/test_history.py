@@ -8,6 +8,7 @@ import pytest
 from duesweep.ledger.ledger import Ledger
 from duesweep.ledger.rows import SCHEMAS
 from duesweep.operations.look import estimate_seconds
+from duesweep.operations.maintain import last_gap
 from duesweep.operations.messages import Event, read_history
 from duesweep.operations.status import lateness_steps
 from duesweep_testing.builders import DUE
@@ -15,6 +16,7 @@ from duesweep_testing.memory_ledger import MemoryTable, MemoryTables
 
 FIRST = datetime(2026, 12, 1, 8, tzinfo=UTC)
 SOURCE = "orders"
+_HOUR, _SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 
 def _ledger(**tables: list[dict[str, Any]]) -> Ledger:
@@ -157,3 +159,24 @@ def test_lateness_counts_each_message_in_the_first_step_that_is_long_enough() ->
         ("more", 1),
     ]
     assert (sum(row["messages"] for row in rows), sum(row["late"] for row in rows)) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("spans", "cut"),
+    [
+        ([], FIRST),
+        ([(-2, -1), (1, 2)], FIRST),
+        ([(-1, 1)], FIRST - _HOUR - _SECOND),
+        ([(-3, -0.5), (-1, 1), (-5, -4)], FIRST - 3 * _HOUR - _SECOND),
+        ([(-1, 1), (-2, -1.0001), (-4, -3)], FIRST - 2 * _HOUR - _SECOND),
+    ],
+    ids=["no sweeps", "none ran then", "one would be cut in two", "several that overlap", "close"],
+)
+def test_ledger_is_cut_before_the_sweeps_that_it_would_cut_in_two(
+    spans: list[tuple[float, float]], cut: datetime
+) -> None:
+    others = {"source": "others", "start": FIRST - 9 * _HOUR, "end": FIRST + _HOUR}
+    ran = [{"start": FIRST + start * _HOUR, "end": FIRST + end * _HOUR} for start, end in spans]
+
+    assert last_gap(_ledger(sweeps=[others, *ran]), SOURCE, FIRST) == cut
+    assert last_gap(_ledger(), SOURCE, FIRST) == FIRST

@@ -5,7 +5,7 @@ each session waits, when a watcher looks again, where the ledger can be cut.
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import TypeVar
@@ -374,21 +374,6 @@ def wait_after(times: int, most_seconds: float = MOST_WAIT_AFTER_ERRORS_SECONDS)
 
 def _within(seconds: float, most_seconds: float) -> float:
     return max(LEAST_WAIT_SECONDS, min(seconds, most_seconds))
-
-
-# The instants of a row and of its sweep may be rounded differently.
-_MARGIN = timedelta(seconds=1)
-
-
-def cut_before(wanted: datetime, spans: Iterable[tuple[datetime, datetime]]) -> datetime:
-    """The last instant up to `wanted` that no sweep spans; `spans` are their starts and ends."""
-    cut = wanted
-    for start, end in sorted(spans, key=lambda span: span[1], reverse=True):
-        if end + _MARGIN < cut:
-            # The next ones end earlier still.
-            break
-        cut = min(cut, start - _MARGIN)
-    return cut
 
 
 class SweepEngine(StrEnum):

@@ -14,9 +14,8 @@ from duesweep.config import Config
 from duesweep.config.adapters.context import sweep_context
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
-from duesweep.core.policy import cut_before
 from duesweep.core.result import Result
-from duesweep.core.world import Patience
+from duesweep.core.world import Patience, instant_of, micros
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import command_ledger
@@ -32,6 +31,8 @@ _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}
 _MOST_COUNTERS = 1_000_000
 # It runs once a day, so it is patient with sweeps that settle much.
 _LOCK_SECONDS = 60.0
+# The instants of a row and of its sweep may be rounded differently.
+_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +122,21 @@ def _cut(source: str, ledger: Ledger, keep_days: int | None) -> datetime | None:
     """Before which rows are to be removed; noted in the ledger."""
     if keep_days is None:
         return None
-    rows = ledger.rows("sweeps", ("start", "end"), Among("source", [source]))
-    wanted = datetime.now(UTC) - timedelta(days=keep_days)
-    cut = cut_before(wanted, ((row["start"], row["end"]) for row in rows))
+    cut = last_gap(ledger, source, datetime.now(UTC) - timedelta(days=keep_days))
     with ledger.lock_for_writing(Patience(_LOCK_SECONDS)):
         before = ledger.kept_from(source)
         if before is not None and cut <= before:
             return before
         ledger.keep_from(source, cut)
     return cut
+
+
+def last_gap(ledger: Ledger, source: str, wanted: datetime) -> datetime:
+    """The last instant up to `wanted` that no sweep spans: none is to be cut in two."""
+    sweeps = {"sweeps": [Among("source", [source])]}
+    limits = {"wanted": micros(wanted), "margin": _MARGIN // timedelta(microseconds=1)}
+    found = next(ledger.ask("last_gap", sweeps, **limits), {"gap": limits["wanted"]})
+    return instant_of(found["gap"])
 
 
 def _tables(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.policy import REST_SECONDS, cut_before, wait_after, wait_for_next
+from duesweep.core.policy import REST_SECONDS, wait_after, wait_for_next
 from duesweep.core.times import (
     BUCKETS,
     LONGEST_DURATION,
@@ -179,21 +179,3 @@ def test_watcher_waits_twice_as_long_after_each_error_up_to_a_limit() -> None:
     assert waits == [REST_SECONDS, 0.6, 1.2, 2, 2]
     # A watcher works again within 5 s after an outage.
     assert wait_after(10_000) == 4
-
-
-@pytest.mark.parametrize(
-    ("spans", "cut"),
-    [
-        ([], _NOW),
-        ([(-2, -1), (1, 2)], _NOW),
-        ([(-1, 1)], _NOW - _HOUR - _SECOND),
-        ([(-3, -0.5), (-1, 1), (-5, -4)], _NOW - 3 * _HOUR - _SECOND),
-    ],
-    ids=["no sweeps", "none ran then", "one would be cut in two", "several that overlap"],
-)
-def test_ledger_is_cut_before_the_sweeps_that_it_would_cut_in_two(
-    spans: list[tuple[float, float]], cut: datetime
-) -> None:
-    ran = [(_NOW + start * _HOUR, _NOW + end * _HOUR) for start, end in spans]
-
-    assert cut_before(_NOW, ran) == cut

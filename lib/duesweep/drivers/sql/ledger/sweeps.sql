@@ -76,3 +76,18 @@ SELECT s.rows_per_second FROM {sweeps} s
 WHERE s.rows_per_second > 0 AND s.dispatched >= {least}
 ORDER BY s.start DESC
 LIMIT {most}
+
+-- name: last_gap
+-- Returns one row: the last instant up to `wanted` that no sweep spans, `margin` around it included. All are in
+-- microseconds since 1970-01-01 UTC. `before` is the answer if no sweep that ended later had a gap before it.
+SELECT coalesce(max(CASE WHEN ended + {margin} < before THEN before END),
+                min(least(before, started - {margin})), {wanted}) AS gap
+FROM (
+    SELECT started, ended,
+           coalesce(least({wanted}, min(started) OVER (
+               ORDER BY ended DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+           ) - {margin}), {wanted}) AS before
+    FROM (
+        SELECT {micros_begin}s.start{micros_end} AS started, {micros_begin}s.`end`{micros_end} AS ended FROM {sweeps} s
+    ) AS spans
+) AS spans
