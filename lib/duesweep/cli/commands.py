@@ -312,23 +312,17 @@ class Several:
         for one in found:
             if not self.as_json:
                 print_blocks([Line(f"{heading}{one.label}")])
-            document: dict[str, Any] = {}
-            ended: dict[str, Any]
+            document: dict[str, Any]
             try:
                 value, blocks = do(Duesweep(configuration.load(one, overrides)))
                 print_blocks(blocks, as_json=self.as_json)
-                document = plain(value)
-                fault = getattr(value, "error", None)
-                ended = {
-                    "exit_code": int(exit_code_of(value)),
-                    "error": None if fault is None else str(fault),
-                }
+                document = whole(value)
             except DuesweepError as error:
                 lines = [problem.sentences for problem in error.problems]
-                ended = {"exit_code": int(error.exit_code), "error": "\n".join(lines)}
+                document = {"exit_code": int(error.exit_code), "error": "\n".join(lines)}
                 notes = [Note(f"{one.label}: {line}", with_json=True) for line in lines]
                 print_blocks(notes, as_json=self.as_json)
-            sources.append({"configuration": one.label} | document | ended)
+            sources.append({"configuration": one.label} | document)
         return Result(Sources(worst(each["exit_code"] for each in sources), sources), ())
 
     def print(self, blocks: Iterable[Block]) -> None:
