@@ -29,7 +29,7 @@ def run(
     """Sweep once, until a signal or the time stops the sweep. `max_seconds` count from the start of
     the command; with `max_messages` it claims no more. None: no limit.
     """
-    at = None if max_seconds is None else configuration.started() + max_seconds
+    at = None if max_seconds is None else configuration.STARTED + max_seconds
     stop = Stop(at, max_messages)
     with stop_on_signals(stop):
         if len(settings) > 1:

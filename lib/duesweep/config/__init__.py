@@ -1,13 +1,13 @@
 """Configuration. No other part of the package reads the environment."""
 
 from duesweep.config.environment import (
+    STARTED,
     has_cluster_files,
     has_prepared_session,
     has_pyspark,
     has_spark_of_its_own,
     otlp_settings,
     spark_start,
-    started,
     would_start_spark,
 )
 from duesweep.config.files import EndpointSettings, settings_of
@@ -23,6 +23,7 @@ from duesweep.config.rules import route_notice
 from duesweep.drivers.dsn import holds_password
 
 __all__ = [
+    "STARTED",
     "Config",
     "EndpointSettings",
     "LimitConfig",
@@ -40,6 +41,5 @@ __all__ = [
     "route_notice",
     "settings_of",
     "spark_start",
-    "started",
     "would_start_spark",
 ]

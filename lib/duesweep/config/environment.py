@@ -19,7 +19,8 @@ _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 _DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 # If one of these is set, a path may be on another file system for Spark than for this process.
 _CLUSTER_VARIABLES = {_DATABRICKS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_REMOTE"}
-_started = time.time()
+# When this process began, in seconds since 1970-01-01 UTC.
+STARTED = time.time()
 _OTLP = "OTEL_EXPORTER_OTLP"
 _PROTOCOL = "http/protobuf"
 # As OpenTelemetry's specification has them.
@@ -72,11 +73,6 @@ def spark_start() -> SubmitOptions | None:
     """
     is_prepared = not _PREPARED_VARIABLES.isdisjoint(os.environ) or _DATABRICKS in os.environ
     return None if is_prepared else submit.command_line
-
-
-def started() -> float:
-    """When this process began, in seconds since 1970-01-01 UTC."""
-    return _started
 
 
 @dataclass(frozen=True, slots=True)

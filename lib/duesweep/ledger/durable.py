@@ -137,7 +137,9 @@ def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
     """The tables with commits to drop, and these."""
     synced = _read_mark(root)
     for name in _NAMES:
-        last = synced.get(name, -1 if _is_new(root / name) else None)
+        last = synced.get(name)
+        if last is None and _is_new(root / name):
+            last = -1
         if last is not None and (torn := _torn(root / name, last)):
             yield name, torn
 
@@ -238,19 +240,18 @@ def _torn(table: Path, last: int) -> list[Path]:
         for removed in (action["remove"]["path"] for action in actions if "remove" in action):
             for files in added[:-1]:
                 files.pop(removed, None)
-    for number, files in enumerate(added):
-        if not all(_is_whole(table / unquote(name), size) for name, size in files.items()):
-            return _unless_checkpointed(log, commits[number:])
-    return _unless_checkpointed(log, commits[len(added) :])
-
-
-def _unless_checkpointed(log: Path, commits: list[Path]) -> list[Path]:
-    """These commits; none if a checkpoint holds rows of theirs, so that a reader does without."""
-    if not commits:
+    lacking = (
+        number
+        for number, files in enumerate(added)
+        if not all(_is_whole(table / unquote(name), size) for name, size in files.items())
+    )
+    torn = commits[next(lacking, len(added)) :]
+    if not torn:
         return []
-    first = int(commits[0].stem)
+    # If a checkpoint holds rows of theirs, a reader does without them.
+    first = int(torn[0].stem)
     versions = (int(path.name.partition(".")[0]) for path in log.glob("[0-9]*.checkpoint*"))
-    return [] if any(version >= first for version in versions) else commits
+    return [] if any(version >= first for version in versions) else torn
 
 
 def _is_whole(data: Path, size: int) -> bool:

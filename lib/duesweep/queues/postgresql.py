@@ -65,11 +65,10 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         found = POSTGRESQL_TABLES.find(self._connection, [wanted]).get(table)
         if found is None:
             raise QueueNotFoundError(f"There is no queue table {table}")
-        absent = column_names(COLUMNS, wrong_columns(COLUMNS, found.columns))
-        if absent or not found.is_table:
-            raise NotAQueueError(
-                f"{table} is not a queue table: it lacks {absent or 'rows of its own'}"
-            )
+        wrong = wrong_columns(COLUMNS, found.columns)
+        if wrong or not found.is_table:
+            absent = column_names(COLUMNS, wrong) or "rows of its own"
+            raise NotAQueueError(f"{table} is not a queue table: it lacks {absent}")
         self._ruled |= {table} if found.has_rules else frozenset()
         return found
 

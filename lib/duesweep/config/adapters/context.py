@@ -6,11 +6,11 @@ from importlib import import_module  # noqa: TID251 - `store.kind` may name a cl
 from pathlib import Path
 
 from duesweep.config import (
+    STARTED,
     Config,
     has_cluster_files,
     has_pyspark,
     otlp_settings,
-    started,
     would_start_spark,
 )
 from duesweep.config.adapters import (
@@ -67,7 +67,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         retry=_retry(config),
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
-        look_ahead=LookAhead(config.sweep.look_ahead_seconds, started()),
+        look_ahead=LookAhead(config.sweep.look_ahead_seconds, STARTED),
         breaker=BreakerTimes(**dict(config.breaker)),
         rate_limits=RateLimits(
             tuple(RateLimit(each.destination, each.per_second) for each in config.limit),
