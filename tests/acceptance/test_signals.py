@@ -164,7 +164,7 @@ def test_time_counts_from_the_start_of_the_command(
 ) -> None:
     endpoint.set_up("Billing").delay(due_in_seconds=due_in_seconds)
     # Starting Spark takes a while.
-    monkeypatch.setattr(configuration, "started", lambda: 1000.5)
+    monkeypatch.setattr(configuration, "STARTED", 1000.5)
 
     assert endpoint.document("sweep", "--max-seconds", "60")["outcome"] == outcome
     assert len(endpoint.waiting()) == 1
