@@ -164,7 +164,7 @@ def test_time_that_is_over_finishes_the_batches_in_hand_settles_and_exits_0(
     slow: Endpoint, ledger: LedgerReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The time counts from the start of the process, and this one is older than the command.
-    monkeypatch.setattr(configuration, "started", time.time)
+    monkeypatch.setattr(configuration, "STARTED", time.time())
     settings = {"sweep__batch_rows": _BATCH_ROWS, "sweep__spark_from": 1_000_000}
 
     ran = slow.run("sweep", "--json", "--max-seconds", "4", **settings)
