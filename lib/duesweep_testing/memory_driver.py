@@ -17,7 +17,8 @@ from duesweep.core.account import (
     report_as_text,
 )
 from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMessage
-from duesweep.core.errors import StoreError, SweepClosedError
+from duesweep.core.errors import MessageError, StoreError, SweepClosedError
+from duesweep.core.message import Message
 from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.world import instant_of, micros
 from duesweep.stores.base import OperatorDriver
@@ -28,6 +29,7 @@ from duesweep.stores.leftovers import DroppedSource, Leftovers
 from duesweep.stores.people import People
 from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep.stores.sweeps import SweepRun, Sweeps
+from duesweep.stores.task import BETWEEN_FORWARDS
 from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import BatchEntry, ChangeEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory_state import MemoryState, MemorySweep
@@ -81,11 +83,17 @@ class MemoryDue(Due):
     def claim_keys(self, plan: Slices, number: int) -> Sequence[Any]:
         """The one row of a slice."""
         rows = self._store.plans[plan.claim_keys_query][plan.begin + number]
-        keys = [self._store.claim_key(message(row)) for row in rows]
+        messages = [message(row) for row in rows]
+        keys = [self._store.claim_key(one) for one in messages]
         sizes = [str(len(row.headers.encode()) + len(row.body or b"")) for row in rows]
+        is_own = keys == [one.key for one in messages]
         return [
             SimpleNamespace(
-                slice=number, claim_keys=",".join(keys), sizes=",".join(sizes), total=len(rows)
+                slice=number,
+                claim_keys=",".join(keys),
+                sizes=",".join(sizes),
+                total=len(rows),
+                forwards=BETWEEN_FORWARDS.join(map(_forward, messages)) if is_own else None,
             )
         ]
 
@@ -111,6 +119,11 @@ class MemoryDue(Due):
             if row.key in is_free
             and (row.key not in counters or counters[row.key].next_attempt_at <= now_us)
         ]
+
+
+def _forward(one: Message) -> str:
+    """The destination as the plan has it. Headers that cannot be read have none."""
+    return one.headers_text if isinstance(one.headers, MessageError) else one.destination or ""
 
 
 class MemorySweeps(Sweeps):
@@ -329,7 +342,7 @@ class MemoryJournal(Journal):
             return None
         return UnsettledCommand(sweep.command, sweep.attempts_changed)
 
-    def delete_settled(self, sweep_id: UUID) -> None:
+    def delete_settled(self, sweep_id: UUID, *, is_in_ledger: bool = True) -> None:  # noqa: ARG002
         with self._store.changed:
             for kept in (self._store.sweeps, self._store.journal, self._store.changes):
                 with suppress(KeyError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duesweep.core.errors import ExitCode
+from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
@@ -56,6 +56,41 @@ def test_locked_queue_table_is_left_to_the_next_sweep_and_holds_up_no_other(
     assert (endpoint.waiting(), endpoint.attempts()) == ([], {})
     assert len(endpoint.queue_rows("Shipping")) == 1_000
     _assert_one_tombstone_each(ledger, 2_000)
+
+
+_REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN RAISE EXCEPTION 'later' USING ERRCODE = '25006'; END$$
+"""
+
+
+def test_round_that_moves_nothing_is_not_in_the_ledger_and_not_missed_there(
+    endpoint: PostgreSqlEndpoint, ledger: LedgerReader
+) -> None:
+    endpoint.set_up("Billing", "Shipping")
+    endpoint.delay_many(20, ("Billing", "Shipping"))
+    context = endpoint.context(breaker__trigger_seconds=3, breaker__recovery_failures_per_second=10)
+
+    table = endpoint.addresses.parse("Shipping")
+    endpoint.server.execute(_REFUSE)
+    endpoint.server.execute(
+        f"CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    refused: ConfigError | None = None
+    try:
+        shut = run_sweep(context)
+        endpoint.server.execute(f"DROP TRIGGER refuse ON {table}")
+        after = run_sweep(endpoint)
+    except ConfigError as error:
+        refused = error
+
+    # The ledger would look like an older copy.
+    assert refused is None
+
+    assert (shut.dispatched, shut.left, len(shut.sweep_ids)) == (10, 10, 1)
+    assert (after.outcome, after.dispatched) == ("done", 10)
+    ids = {row.sweep_id for row in ledger.rows("sweeps")}
+    assert ids == {*shut.sweep_ids, *after.sweep_ids}
 
 
 @pytest.fixture

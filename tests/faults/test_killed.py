@@ -113,8 +113,8 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
     def plan_three(session: SqlDue, horizon: Horizon, *_: object) -> Slices:
         return plan(session, horizon, Slicing(3))
 
-    def forms_with_a_defect(batches: Batches) -> Iterator[Form]:
-        form = next(forms(batches))
+    def forms_with_a_defect(batches: Batches, **batch: bool) -> Iterator[Form]:
+        form = next(forms(batches, **batch))
 
         def run(batch: Sequence[Forwarded]) -> BatchEnd | None:
             if any(key.startswith(keys[0]) for group in batch for key in group.keys):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 
 from duesweep.core.errors import DuesweepError, MessageError
 from duesweep.core.message import Message, Outcome
@@ -96,7 +97,9 @@ class World:
         self.clock = SettableClock()
         self.store_clock = StoreClock(micros(DUE) + 1_000_000, self.clock)
         self.queue = queue
-        self.destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), self.clock)
+        self.destinations = Destinations(
+            BreakerTimes(), RateLimits(), BatchSize(), self.clock, rng=Random(0)
+        )
         self.delivery = SliceDelivery(queue, self.clock, self.destinations)
 
     def deliver_all(self, *messages: Message) -> list[Outcome]:

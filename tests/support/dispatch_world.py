@@ -1,10 +1,12 @@
-"""A store, its queues and a sweep, in which one slice is dispatched."""
+"""A store, its queues and a sweep, in which one slice is dispatched, or as many rounds as a run of
+`sweep` makes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd
+from duesweep.core.account import Account, BreakerReport, CarefulBatches, SliceEnd, SweepReport
 from duesweep.core.errors import (
     DuesweepError,
 )
@@ -12,12 +14,14 @@ from duesweep.core.headers import remove_forward_destination
 from duesweep.core.world import SettableClock
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.slice import ClaimKeys, dispatch_slice
-from duesweep_testing.builders import DelayedRow
+from duesweep.sweep.stop import Stop
+from duesweep_testing.builders import DelayedRow, message
 from duesweep_testing.journal import BatchEntry, ExhaustedEntry, SliceEntry
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_ledger import MemoryContext
 from duesweep_testing.memory_queue import ArrivedMessage, MemoryQueue
 from duesweep_testing.sweeps import context_of, open_sweep
-from support.sweeps import job_of
+from support.sweeps import job_of, run_sweep
 
 
 @dataclass(slots=True)
@@ -47,8 +51,24 @@ class World:
         settings = self.job | settings
         context = context_of(self.store, self.queue, settings.pop("clock", self.clock))
         job = job_of(context, run, **settings)
-        claim_keys = ClaimKeys(keys, [100] * len(keys), len(keys) if total is None else total)
-        dispatch_slice(job, 0, claim_keys)
+        total = len(keys) if total is None else total
+        forwards = [self._forward(key) for key in keys]
+        known = forwards if None not in forwards else ()
+        dispatch_slice(job, 0, ClaimKeys(keys, [100] * len(keys), total, known))
+
+    def _forward(self, key: str) -> str | None:
+        row = self.store.rows.get(key)
+        return None if row is None else message(row).destination
+
+    def rounds(self, stop: Stop | None = None, **settings: Any) -> SweepReport:
+        """Sweep in rounds, each of one slice on one session, by the world's clock: the report."""
+        return run_sweep(self.context(**settings), stop=stop or Stop(clock=self.clock))
+
+    def context(self, **settings: Any) -> MemoryContext:
+        """The context of a sweep of one slice, on one session."""
+        return context_of(
+            self.store, self.queue, self.clock, **({"slices": 1} | self.job | settings)
+        )
 
     def batches(self, run: SweepRun) -> list[tuple[int, int]]:
         """Dispatched and failed, batch by batch."""

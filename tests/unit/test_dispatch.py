@@ -23,7 +23,7 @@ from duesweep.core.errors import (
     UnusualBatchError,
 )
 from duesweep.core.message import Message
-from duesweep.core.policy import CLAIM_SECONDS, BatchSize, BreakerTimes
+from duesweep.core.policy import CLAIM_SECONDS, BatchSize
 from duesweep.core.world import SettableClock
 from duesweep.drivers.statements import MAX_LOST_TRANSACTIONS
 from duesweep.stores import tombstone
@@ -102,9 +102,6 @@ CASES = {
         slice_end("Shipping is locked", given=4, claimed=2, left=2),
         {1: _LOCKED, 3: _LOCKED},
     ),
-    "a fault that passes": Case(
-        "BSBS", "++++", slice_end(given=4, claimed=4), {1: _LOCKED}, times=1
-    ),
     "a service that fails for good": Case(
         "BBB",
         "...",
@@ -134,7 +131,7 @@ def test_each_message_arrives_once_is_charged_or_stays(case: str, form: str) -> 
 
     world.queue.trouble = dict.fromkeys(("Billing", "Shipping"), meet)
 
-    run = world.sweep(breaker=BreakerTimes(trigger_seconds=30 if given.times == 1 else 0))
+    run = world.sweep()
 
     arrived = world.queue.arrived["Billing"] + world.queue.arrived["Shipping"]
     expected = [one(row) for row in compress(rows, [sign == "+" for sign in given.becomes])]
@@ -149,6 +146,19 @@ def test_each_message_arrives_once_is_charged_or_stays(case: str, form: str) -> 
     assert world.counted(run) == (len(expected), len(failed))
     assert world.ends(run) == [given.end]
     assert world.store.holders == {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_fault_of_a_destination_that_passes_leaves_and_charges_nothing(form: str) -> None:
+    world = FORMS[form](_rows("BSBS"))
+    times = iter(range(2))
+    world.queue.trouble["Shipping"] = lambda _: _LOCKED if next(times, None) is not None else None
+
+    report = world.rounds()
+
+    assert len(world.queue.arrived["Billing"]) == len(world.queue.arrived["Shipping"]) == 2
+    assert (world.store.rows, world.store.attempts) == ({}, {})
+    assert (report.found, report.claimed, report.left) == (4, 4, 0)
 
 
 def test_due_messages_are_delivered_and_accounted_for() -> None:
@@ -299,8 +309,20 @@ def test_batch_that_a_session_finds_unusual_is_delivered_once() -> None:
     assert len(world.queue.arrived["Billing"]) == 3
 
 
-def test_destination_that_takes_messages_again_gets_the_others_in_the_moved_form() -> None:
-    store = MovingStore(*_rows("BBSBBBBB"))
+def test_only_batches_of_a_destination_that_is_unavailable_take_the_careful_form() -> None:
+    store = MovingStore(*_rows("BBSBBBSBBB"))
+    world = World(store)
+    world.trouble("Shipping", _LOCKED)
+
+    run = world.sweep(batch_size=BatchSize(rows=2))
+
+    # The second message for it is left without a claim.
+    assert (store.moved, store.claimed) == ([2, 2, 2, 1, 2], [2])
+    assert world.ends(run) == [slice_end("Shipping is locked", given=10, claimed=8, left=2)]
+
+
+def test_message_that_tries_a_destination_again_takes_the_careful_form() -> None:
+    store = MovingStore(*_rows("BBSBBBSBBB"))
     world = World(store)
     times = iter(range(2))
     world.queue.trouble["Shipping"] = lambda _: _LOCKED if next(times, None) is not None else None
@@ -308,10 +330,9 @@ def test_destination_that_takes_messages_again_gets_the_others_in_the_moved_form
 
     run = world.sweep(batch_size=BatchSize(rows=2))
 
-    # Only the batch that failed, and the message that tries the destination, take the other form.
-    assert (store.moved, store.claimed) == ([2, 2, 2, 2], [2, 1])
-    assert (store.rows, store.attempts) == ({}, {})
-    assert world.ends(run) == [slice_end(given=8, claimed=8)]
+    assert (store.moved, store.claimed) == ([2, 2, 2, 1, 2], [2, 1])
+    assert world.ends(run) == [slice_end(given=10, claimed=9, left=1)]
+    assert world.rounds().claimed == 1
 
 
 def test_batch_of_blocked_messages_only_journals_nothing_but_the_end() -> None:

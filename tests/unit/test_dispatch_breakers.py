@@ -1,20 +1,20 @@
-"""A destination that is unavailable for some time: its messages wait in the slice."""
+"""A destination that is unavailable for some time: a slice leaves its messages, and the next round
+plans them again.
+"""
 
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from duesweep.core.errors import DestinationError, DuesweepError
 from duesweep.core.message import Message
-from duesweep.core.policy import BatchSize, BreakerTimes, RateLimits, Retry
-from duesweep.core.world import SettableClock
-from duesweep.stores.task import Claim
-from duesweep.sweep.destinations import Destinations, KeptMessage, Turn
+from duesweep.core.policy import BatchSize, BreakerTimes, Retry
+from duesweep.operations.watch import Ticker
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
-from duesweep_testing.memory_sessions import MemoryTaskSession
-from support.contract.memory_stores import DueKeyStore
+from duesweep_testing.memory import MemoryStore
+from support.contract.memory_stores import DueKeyStore, MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
 
 LOCKED = DestinationError("Shipping is locked")
@@ -22,14 +22,16 @@ TRIGGER_SECONDS = 30
 
 
 class Outage:
-    """`Shipping` is unavailable until the clock shows this many seconds. `tried_at` is when it was
-    tried in vain.
+    """`Shipping` is unavailable until the clock shows this many seconds, and says so after
+    `took_seconds`. `tried_at` is when it was tried in vain.
     """
 
-    def __init__(self, world: World, until: float, queue: str = "Shipping") -> None:
+    def __init__(
+        self, world: World, until: float, queue: str = "Shipping", took_seconds: float = 0
+    ) -> None:
         self.tried_at: list[float] = []
         self._world = world
-        self._until = until
+        self._until, self._took_seconds = until, took_seconds
         world.queue.trouble[queue] = self._refuse
 
     def _refuse(self, _: Message) -> DuesweepError | None:
@@ -37,6 +39,7 @@ class Outage:
         if now >= self._until:
             return None
         self.tried_at.append(now)
+        self._world.clock.advance(self._took_seconds)
         return LOCKED
 
 
@@ -49,25 +52,73 @@ def test_short_outage_of_a_destination_leaves_nothing_and_charges_nothing() -> N
     world = world_of(*rows)
     outage = Outage(world, until=2.5)
 
-    run = world.sweep(batch_size=BatchSize(rows=4))
+    report = world.rounds(batch_size=BatchSize(rows=4))
 
     assert sorted(world.queue.arrived["Shipping"], key=str) == sorted(map(one, rows[::2]), key=str)
     assert len(world.queue.arrived["Billing"]) == 6
     assert (world.store.rows, world.store.attempts) == ({}, {})
-    assert world.ends(run) == [slice_end(given=12, claimed=12)]
+    assert (report.found, report.claimed, report.left, report.gone) == (12, 12, 0, 0)
+    assert (report.outcome, report.reason) == ("done", None)
     assert outage.tried_at == [0, 1, 2]
+    (breaker,) = report.breakers
+    assert (breaker.name, breaker.state, breaker.seconds, breaker.left) == (
+        "Shipping",
+        "closed",
+        3.5,
+        0,
+    )
+    assert breaker.reason == "Shipping is locked"
+
+
+def test_slice_waits_for_no_outage() -> None:
+    rows = _rows(6)
+    world = world_of(*rows)
+    outage = Outage(world, until=1_000_000)
+
+    run = world.sweep(batch_size=BatchSize(rows=4))
+
+    assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
+    assert len(world.queue.arrived["Billing"]) == 6
+    assert world.ends(run) == [slice_end("Shipping is locked", given=12, claimed=6, left=6)]
     (report,) = world.breakers(run)
-    assert (report.name, report.state, report.seconds, report.left) == ("Shipping", "closed", 3, 0)
-    assert report.reason == "Shipping is locked"
+    assert (report.state, report.seconds, report.left) == ("open", 0, 6)
+
+
+def test_long_slice_tries_a_destination_again_with_later_batches() -> None:
+    world = world_of(*_rows(6))
+    outage = Outage(world, until=2)
+    world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
+
+    run = world.sweep(batch_size=BatchSize(rows=4))
+
+    assert outage.tried_at == [0, 1]
+    # The third batch finds the destination available.
+    assert world.ends(run) == [slice_end(given=12, claimed=8, left=4)]
+    (report,) = world.breakers(run)
+    assert (report.state, report.seconds, report.left) == ("closed", 2, 4)
+
+
+def test_messages_that_would_only_be_blocked_are_not_claimed() -> None:
+    store = MovingStore(*[delayed_row("Shipping") for _ in range(9)])
+    world = World(store)
+    Outage(world, until=7)
+
+    report = world.rounds(batch_size=BatchSize(rows=3))
+
+    # After the first batch, one message of each round tries the destination.
+    assert store.claimed == [3, 1, 1, 1, 1, 1]
+    assert (report.claimed, store.rows) == (9, {})
 
 
 def test_destination_is_tried_with_one_message_and_then_gets_the_others_in_batches() -> None:
     world = world_of(*[delayed_row("Shipping") for _ in range(7)])
-    Outage(world, until=1)
+    outages = world_of(delayed_row("Shipping"))
+    Outage(outages, until=1)
+    (outage,) = outages.breakers(outages.sweep())
 
-    run = world.sweep(batch_size=BatchSize(rows=3))
+    run = world.sweep(batch_size=BatchSize(rows=3), outages=(outage,))
 
-    assert world.batches(run) == [(1, 0), (3, 0), (3, 0)]
+    assert world.batches(run) == [(1, 0), (2, 0), (3, 0), (1, 0)]
 
 
 def test_destination_that_stays_shut_is_left_after_the_time_to_trigger() -> None:
@@ -75,16 +126,40 @@ def test_destination_that_stays_shut_is_left_after_the_time_to_trigger() -> None
     world = world_of(*rows)
     outage = Outage(world, until=1_000_000)
 
-    run = world.sweep(batch_size=BatchSize(rows=4))
+    report = world.rounds(batch_size=BatchSize(rows=4))
 
     assert len(world.queue.arrived["Billing"]) == 6
     assert list(world.store.rows) == [row.key for row in rows[::2]]
     assert world.store.attempts == {}
-    assert world.clock.seconds() == TRIGGER_SECONDS
-    assert outage.tried_at == list(range(TRIGGER_SECONDS))
-    assert world.ends(run) == [slice_end("Shipping is locked", given=12, claimed=6, left=6)]
-    (report,) = world.breakers(run)
-    assert (report.state, report.seconds, report.left) == ("triggered", TRIGGER_SECONDS, 6)
+    assert outage.tried_at[:4] == [0, 1, 2, 3.5]
+    assert all(later - earlier == 1.5 for earlier, later in pairwise(outage.tried_at[3:]))
+    assert TRIGGER_SECONDS - 1.5 <= outage.tried_at[-1] < TRIGGER_SECONDS
+    assert (report.found, report.claimed, report.left) == (12, 6, 6)
+    assert (report.outcome, report.reason) == ("incomplete", "Shipping is locked")
+    (breaker,) = report.breakers
+    assert (breaker.state, breaker.seconds, breaker.left) == ("triggered", outage.tried_at[-1], 6)
+
+
+def test_rounds_that_move_nothing_are_not_in_the_ledger() -> None:
+    world = world_of(*_rows(2))
+    Outage(world, until=10)
+
+    report = world.rounds(batch_size=BatchSize(rows=4))
+
+    assert len(report.sweep_ids) == 2
+    assert (world.store.sweeps, dict(world.store.journal)) == ({}, {})
+    assert report.sweep_id == report.sweep_ids[-1]
+
+
+def test_destination_that_waits_long_is_not_overtaken_by_the_one_before_it() -> None:
+    world = world_of(delayed_row("Shipping"), delayed_row("Billing"))
+    Outage(world, until=1_000_000)
+    Outage(world, until=1, queue="Billing")
+
+    report = world.rounds()
+
+    assert len(world.queue.arrived["Billing"]) == 1
+    assert (report.claimed, report.left) == (1, 1)
 
 
 def test_destinations_are_tried_in_vain_once_a_second_in_all() -> None:
@@ -92,48 +167,45 @@ def test_destinations_are_tried_in_vain_once_a_second_in_all() -> None:
     shipping = Outage(world, until=1_000_000)
     billing = Outage(world, until=1_000_000, queue="Billing")
 
-    world.sweep()
+    world.rounds()
 
     again = sorted(shipping.tried_at[1:] + billing.tried_at[1:])
-    assert len(again) == TRIGGER_SECONDS - 1
+    assert len(again) >= TRIGGER_SECONDS / 2 - 1
     assert all(later - earlier >= 1 for earlier, later in pairwise(again))
-    assert abs(len(shipping.tried_at) - len(billing.tried_at)) <= 1
+    assert shipping.tried_at[1:]
+    assert billing.tried_at[1:]
 
 
 def test_wait_for_a_lock_is_a_quarter_of_the_time_at_the_most() -> None:
     world = world_of(delayed_row("Shipping"))
-    tried_at: list[float] = []
+    outage = Outage(world, until=1_000_000, took_seconds=2)
 
-    def lock(_: Message) -> DestinationError:
-        tried_at.append(world.clock.seconds())
-        world.clock.advance(2)
-        return LOCKED
+    world.rounds()
 
-    world.queue.trouble["Shipping"] = lock
-
-    world.sweep()
-
-    assert tried_at == [0, 8, 16, 24]
-    assert world.clock.seconds() == 2 + TRIGGER_SECONDS
+    assert outage.tried_at == [0, 8, 16, 24]
+    assert world.clock.seconds() == 26
 
 
-def test_messages_that_others_take_while_they_wait_are_gone_and_not_left() -> None:
+@pytest.mark.parametrize("left", [0, 1])
+def test_messages_that_others_take_while_they_wait_are_gone_and_not_left(left: int) -> None:
     rows = [delayed_row("Shipping") for _ in range(5)]
     world = world_of(*rows)
     times = iter(range(100))
 
     def take_away(_: Message) -> DestinationError | None:
         if next(times) == 3:
-            for row in rows[1:]:
+            for row in rows[left:]:
                 del world.store.rows[row.key]
         return LOCKED if world.clock.seconds() < 10 else None
 
     world.queue.trouble["Shipping"] = take_away
 
-    run = world.sweep(batch_size=BatchSize(rows=2))
+    report = world.rounds(batch_size=BatchSize(rows=2))
 
-    assert world.queue.arrived["Shipping"] == [one(rows[0])]
-    assert world.ends(run) == [slice_end(given=5, claimed=1, gone=4)]
+    assert world.queue.arrived["Shipping"] == list(map(one, rows[:left]))
+    assert (report.found, report.claimed, report.gone, report.left) == (5, left, 5 - left, 0)
+    assert (report.outcome, report.reason) == ("done", None)
+    assert [(breaker.state, breaker.left) for breaker in report.breakers] == [("closed", 0)]
 
 
 def test_error_queue_that_takes_messages_again_gets_those_of_later_batches() -> None:
@@ -159,61 +231,74 @@ def test_store_that_finds_messages_by_their_due_leaves_nothing_either(*, is_one_
         due = DUE if is_one_due else DUE + timedelta(seconds=n // 3)
         return delayed_row(("Shipping", "Billing", "Shipping", "Nowhere")[n % 4], due=due)
 
-    rows = [row(n) for n in range(40)]
-    world = World(DueKeyStore(rows))
+    world = World(DueKeyStore([row(n) for n in range(40)]))
     Outage(world, until=3)
-    keys = [str(one.due_us) for one in rows]
 
-    run = world.sweep(keys, batch_size=BatchSize(rows=7))
+    report = world.rounds(batch_size=BatchSize(rows=7))
 
     assert len(world.queue.arrived["Shipping"]) == 20
     assert len(world.queue.arrived["Billing"]) == 10
     assert set(world.store.attempts) == set(world.store.rows)
     assert {counter.attempts for counter in world.store.attempts.values()} == {1}
-    assert world.ends(run) == [slice_end(given=40, claimed=40)]
+    assert (report.found, report.claimed) == (40, 40)
 
 
 def test_time_to_trigger_of_zero_leaves_the_messages_at_once() -> None:
     world = world_of(*_rows(2))
     outage = Outage(world, until=1)
 
-    run = world.sweep(batch_size=BatchSize(rows=2), breaker=BreakerTimes(trigger_seconds=0))
+    report = world.rounds(batch_size=BatchSize(rows=2), breaker=BreakerTimes(trigger_seconds=0))
 
     assert (outage.tried_at, world.clock.seconds()) == ([0], 0)
-    assert world.ends(run) == [slice_end("Shipping is locked", given=4, claimed=2, left=2)]
+    assert (report.claimed, report.left, report.reason) == (2, 2, "Shipping is locked")
 
 
-def test_slice_ends_in_time_however_long_its_store_takes_to_answer_meanwhile() -> None:
-    rows = [delayed_row("Shipping") for _ in range(2)]
-    world = world_of(*rows)
-    claim = MemoryTaskSession.claim
+def test_rounds_claim_no_more_messages_than_they_may_together() -> None:
+    rows = [delayed_row("Billing") for _ in range(2)]
+    rows += [delayed_row("Shipping") for _ in range(5)]
+    world = World(MemoryStore(rows))
+    Outage(world, until=2)
 
-    def slow_claim(*arguments: Any) -> Claim:
-        world.clock.advance(3)
-        return claim(*arguments)
+    report = world.rounds(Stop(most=4, clock=world.clock))
 
-    def try_for_long(_: Message) -> DuesweepError:
-        world.clock.advance(4)
-        return LOCKED
-
-    world.queue.trouble["Shipping"] = try_for_long
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryTaskSession, "claim", slow_claim)
-        run = world.sweep()
-
-    assert world.ends(run) == [slice_end("Shipping is locked", given=2, left=2)]
-    assert world.clock.seconds() <= TRIGGER_SECONDS + 15
-    (report,) = world.breakers(run)
-    assert report.state == "triggered"
+    assert (len(world.queue.arrived["Billing"]), len(world.queue.arrived["Shipping"])) == (2, 2)
+    assert (report.claimed, report.left, report.outcome) == (4, 3, "stopped")
+    assert len(world.store.rows) == 3
 
 
-def test_all_destinations_together_wait_no_longer_than_each_may() -> None:
-    clock = SettableClock()
-    destinations = Destinations(BreakerTimes(), RateLimits(), BatchSize(), clock)
-    destinations.add(0, [("Shipping", KeptMessage("key", "key", 1))])
-    destinations.fail("Shipping", "locked", took_seconds=0)
-    clock.advance(28)
-    with destinations.giving(Turn("Shipping", ["key"])):
-        destinations.fail("Shipping", "locked", took_seconds=10)
+def test_watcher_does_not_wait_for_an_outage_and_keeps_trying_with_one_message() -> None:
+    world = world_of(*_rows(3))
+    outage = Outage(world, until=50)
+    ticker = Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
 
-    assert destinations.seconds_to_next == 2
+    runs = []
+    for _ in range(60):
+        runs.append(ticker.tick())
+        world.clock.advance(1)
+    ticker.close()
+
+    assert len(world.queue.arrived["Billing"]) == len(world.queue.arrived["Shipping"]) == 3
+    assert outage.tried_at == list(range(50))
+    assert [run.outcome for run in runs[49:52]] == ["incomplete", "done", "idle"]
+    reports = [run.report for run in runs[:50] if run.report is not None]
+    assert {len(report.breakers) for report in reports} == {1}
+    # The other ticks moved nothing.
+    assert [len(report.sweep_ids) for report in reports[:3]] == [1, 1, 0]
+    assert runs[50].report is not None
+    assert runs[50].report.dispatched == 3
+
+
+def test_messages_that_a_pause_holds_since_the_plan_are_told_as_held() -> None:
+    world = world_of(*_rows(2))
+    Outage(world, until=5)
+
+    def pause(_: Message) -> None:
+        with world.store.open_driver() as driver:
+            driver.people.pause("Billing", None, "ops@host", "why")
+
+    world.queue.trouble["Billing"] = pause
+
+    report = world.rounds(batch_size=BatchSize(rows=2))
+
+    assert (report.found, report.claimed, report.held) == (4, 3, 1)
+    assert (report.left, report.gone, report.outcome) == (0, 0, "done")

@@ -1,4 +1,6 @@
-"""A store or a queue's service that fails for some time: the slice continues with new sessions."""
+"""A store or a queue's service that fails for some time: the slice is cut, and the next round
+delivers the rest on new sessions.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duesweep.core.account import Account, close_slice
+from duesweep.core.account import CUT, Account, SweepReport, close_slice
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
@@ -18,19 +20,22 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DUE, ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
+from duesweep_testing.memory_driver import MemoryDriverSession
 from duesweep_testing.memory_queue import MemoryQueue
 from support.contract.memory_stores import DueKeySession, DueKeyStore
-from support.dispatch_world import World, one, slice_end
+from support.dispatch_world import World, one
 
 AWAY = StoreError("the server restarts", transient=True)
 TWO = BatchSize(rows=2)
 
 
 class FailingStore(MemoryStore):
-    """No session can be opened, and no batch commits, while its clock shows a time in `away`. The
-    COMMITs whose numbers are in `unanswered` succeed, but the task is not told.
+    """No session can be opened, and no batch commits, while its clock shows a time in `away`; if
+    it `refuses_drivers`, also none of a driver. The COMMITs whose numbers are in `unanswered`
+    succeed, but the task is not told.
     """
 
     def __init__(self, rows: list[DelayedRow]) -> None:
@@ -38,6 +43,7 @@ class FailingStore(MemoryStore):
         self.world: World | None = None
         self.away: list[tuple[float, float]] = []
         self.unanswered: set[int] = set()
+        self.refuses_drivers = False
         self.opened = 0
         self.commits = 0
 
@@ -46,6 +52,11 @@ class FailingStore(MemoryStore):
         self.opened += 1
         self.refuse_if_away()
         yield _FailingSession(self)
+
+    def open_driver(self) -> MemoryDriverSession:
+        if self.refuses_drivers:
+            self.refuse_if_away()
+        return super().open_driver()
 
     def refuse_if_away(self) -> None:
         assert self.world is not None
@@ -82,60 +93,73 @@ def _account(world: World, run: SweepRun, planned: int) -> Account:
     return close_slice(planned, sum(world.counted(run)), ends).account
 
 
-def test_slice_goes_on_with_new_sessions_and_delivers_each_message_once() -> None:
+def _counts(report: SweepReport) -> tuple[int, int, int, int]:
+    return report.found, report.claimed, report.left, report.gone
+
+
+def _is_over(report: SweepReport, count: int) -> bool:
+    """Whether the sweep moved that many messages, all that it found."""
+    return (_counts(report), report.outcome, report.reason) == ((count, count, 0, 0), "done", None)
+
+
+# If a driver is accepted, a sweep can be closed, whose slice had no session to journal its end.
+@pytest.mark.parametrize(("refuses_drivers", "reason"), [(False, CUT), (True, str(AWAY))])
+def test_next_round_goes_on_with_new_sessions_and_delivers_each_message_once(
+    *, refuses_drivers: bool, reason: str
+) -> None:
     rows = [delayed_row() for _ in range(6)]
     world, store = _world(rows)
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
     store.away = [(1.5, 6)]
+    store.refuses_drivers = refuses_drivers
 
-    run = world.sweep(batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
     assert store.attempts == {}
-    assert world.counted(run) == (6, 0)
-    assert world.ends(run) == [slice_end(given=6, claimed=6)]
-    (report,) = world.breakers(run)
-    assert (report.name, report.state, report.reason) == (
-        "store and queues",
-        "closed",
-        "the server restarts",
-    )
-    assert 4 <= report.seconds <= 6
+    assert _is_over(report, 6)
+    (breaker,) = report.breakers
+    assert (breaker.name, breaker.state, breaker.reason) == ("store and queues", "closed", reason)
+    assert 4 <= breaker.seconds <= 7
 
 
-def test_service_that_stays_away_ends_the_slice_after_the_time_to_trigger() -> None:
+def test_service_that_stays_away_ends_the_rounds_after_the_time_to_trigger() -> None:
     rows = [delayed_row() for _ in range(6)]
     world, store = _world(rows)
     world.trouble("Billing", AWAY, rows[3].key)
 
-    run = world.sweep(batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
-    assert world.clock.seconds() == 30
-    # Once at first, then once a second, and once for the end of the slice.
-    assert store.opened == 1 + 30 + 1
-    assert world.counted(run) == (2, 0)
-    assert world.ends(run) == [slice_end("the server restarts", given=6, claimed=2)]
+    # Rounds after 1, 1, 1.5, 1.5 … seconds; each opens a session, and one for the slice's end.
+    assert world.clock.seconds() == 29
+    assert store.opened == 1 + 2 * 21
+    assert _counts(report) == (6, 2, 4, 0)
+    assert (report.outcome, report.reason) == ("incomplete", "the server restarts")
+    assert [one.state for one in report.breakers] == ["triggered"]
     assert (store.attempts, store.holders) == ({}, {})
 
 
-def test_slice_of_a_later_plan_that_is_cut_ends_under_its_own_number() -> None:
-    world, _ = _world([delayed_row()])
-    world.trouble("Billing", AWAY)
+def test_slice_that_is_cut_ends_on_another_session_and_under_its_own_number() -> None:
+    rows = [delayed_row() for _ in range(6)]
+    world, store = _world(rows)
+    world.trouble("Billing", AWAY, rows[3].key)
 
-    run = world.sweep(first_slice=2)
+    run = world.sweep(first_slice=2, batch_size=TWO)
 
-    assert [entry.slice_number for entry in world.ends(run)] == [2]
+    assert store.opened == 2
+    (entry,) = world.ends(run)
+    assert entry.slice_number == 2
+    assert entry.end.account == Account(given=6, claimed=2)
+    assert entry.end.reason == "the server restarts"
 
 
-def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again() -> None:
+def test_round_that_moves_messages_gives_the_service_its_whole_time_again() -> None:
     rows = [delayed_row() for _ in range(6)]
     world, store = _world(rows)
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.5)
-    store.away = [(1, 25), (27, 50)]
+    store.away = [(1, 25), (27.6, 50)]
 
-    run = world.sweep(batch_size=TWO)
-
-    assert world.ends(run) == [slice_end(given=6, claimed=6)]
+    assert _is_over(world.rounds(batch_size=TWO), 6)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +170,14 @@ def test_batch_that_succeeds_in_between_gives_the_service_its_whole_time_again()
         QueueError("the disk is broken", transient=False),
     ],
 )
-def test_fault_that_does_not_pass_ends_the_slice_at_once(error: DuesweepError) -> None:
-    world, store = _world([delayed_row()])
+def test_fault_that_does_not_pass_ends_the_sweep_at_once(error: DuesweepError) -> None:
+    world, _ = _world([delayed_row()])
     world.trouble("Billing", error)
 
-    run = world.sweep()
+    report = world.rounds()
 
-    assert (store.opened, world.clock.seconds()) == (2, 0)
-    assert world.ends(run) == [slice_end(str(error), given=1)]
+    assert world.clock.seconds() == 0
+    assert (_counts(report), report.reason) == ((1, 0, 1, 0), str(error))
 
 
 @pytest.mark.parametrize("unanswered", [{1}, {2}, {3}, {1, 3}])
@@ -162,10 +186,12 @@ def test_batch_that_was_committed_without_an_answer_counts_as_claimed(unanswered
     world, store = _world(rows)
     store.unanswered = unanswered
 
-    run = world.sweep(batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert world.queue.arrived["Billing"] == [one(row) for row in rows]
-    assert _account(world, run, 6) == Account(6, 6)
+    assert (_counts(report), report.outcome) == ((6, 6, 0, 0), "done")
+    # The last batch leaves nothing for another round.
+    assert report.reason == ("the connection was lost" if unanswered == {3} else None)
 
 
 def test_batch_without_an_answer_is_not_told_as_gone_where_messages_are_left() -> None:
@@ -173,12 +199,10 @@ def test_batch_without_an_answer_is_not_told_as_gone_where_messages_are_left() -
     world, store = _world(rows)
     world.trouble("Shipping", DestinationError("no right to insert", transient=False))
     store.unanswered = {1}
-    keys = [*store.rows, "00000000-0000-4000-8000-000000000000"]
 
-    run = world.sweep(keys, batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
-    account = _account(world, run, 9)
-    assert (account.claimed, account.gone, account.left, account.unexplained) == (4, 1, 4, 0)
+    assert _counts(report) == (8, 4, 4, 0)
 
 
 def test_slice_end_that_was_committed_without_an_answer_is_journalled_again() -> None:
@@ -187,15 +211,24 @@ def test_slice_end_that_was_committed_without_an_answer_is_journalled_again() ->
 
     run = world.sweep()
 
-    assert world.ends(run) == [slice_end(given=1, claimed=1)] * 2
+    assert [entry.end.account for entry in world.ends(run)] == [Account(given=1, claimed=1)] * 2
     assert _account(world, run, 1) == Account(1, 1)
 
 
-def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only() -> None:
+@pytest.mark.parametrize("is_shut_before", [False, True])
+def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only(
+    *, is_shut_before: bool
+) -> None:
     rows = [delayed_row() for _ in range(2)]
     world, store = _world(rows, own_transaction=True)
     sent: list[str] = []
-    world.queue.trouble["Billing"] = lambda m: sent.append(m.key)
+    refusals = iter([QueueError("the broker restarts", transient=True)] if is_shut_before else [])
+
+    def send(message: Message) -> DuesweepError | None:
+        sent.append(message.key)
+        return next(refusals, None)
+
+    world.queue.trouble["Billing"] = send
 
     def refuse_batches() -> None:
         if store.holders:
@@ -204,10 +237,31 @@ def test_queue_of_its_own_transaction_gets_a_batch_that_was_cut_once_more_only()
     # The store's COMMIT, when the queue has committed.
     store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
 
-    run = world.sweep()
+    report = world.rounds()
 
-    assert len(sent) == 4
-    assert world.ends(run) == [slice_end("the disk is full", given=2)]
+    # A round whose queue fails while it gets a batch has also sent it in vain.
+    assert len(sent) == 4 - is_shut_before
+    assert (_counts(report), report.reason) == ((2, 0, 2, 0), "the disk is full")
+
+
+def test_batch_that_succeeds_lets_the_next_one_be_sent_twice() -> None:
+    rows = [delayed_row() for _ in range(4)]
+    world, store = _world(rows, own_transaction=True)
+    sent: list[str] = []
+    world.queue.trouble["Billing"] = lambda m: sent.append(m.key)
+    commits = iter(["full", "well", "full"])
+
+    def refuse_batches() -> None:
+        if store.holders and next(commits, "well") == "full":
+            raise StoreError("the disk is full", transient=True)
+
+    store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
+
+    report = world.rounds(batch_size=TWO)
+
+    keys = [row.key for row in rows]
+    assert sent == [*keys[:2], *keys[:2], *keys[2:], *keys[2:]]
+    assert _is_over(report, 4)
 
 
 def test_batch_that_finds_nothing_does_not_let_the_next_one_be_sent_twice() -> None:
@@ -218,17 +272,17 @@ def test_batch_that_finds_nothing_does_not_let_the_next_one_be_sent_twice() -> N
 
     def refuse_batches() -> None:
         if store.holders:
-            # Another sweep takes the first batch before this one claims it again.
+            # Another sweep takes the first batch before the next round claims it again.
             for row in rows[:2]:
                 store.rows.pop(row.key, None)
             raise StoreError("the disk is full", transient=True)
 
     store.refuse_if_away = refuse_batches  # type: ignore[method-assign]
 
-    run = world.sweep(batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert sent == [row.key for row in rows]
-    assert world.ends(run) == [slice_end("the disk is full", given=4, gone=2)]
+    assert _counts(report) == (4, 0, 2, 2)
 
 
 class _RestartedDueKeyStore(DueKeyStore):
@@ -252,7 +306,7 @@ class _RestartedSession(DueKeySession):
         return super().claim(run, *claim_keys)  # type: ignore[arg-type]
 
 
-def test_what_is_excluded_stays_so_on_new_sessions_until_it_is_tried() -> None:
+def test_rounds_that_are_cut_leave_nothing_of_a_destination_that_is_available_again() -> None:
     rows = [delayed_row(("Shipping", "Billing")[n % 2], due=DUE) for n in range(12)]
     world = World(_RestartedDueKeyStore(rows))
     times = iter(range(4))
@@ -260,21 +314,22 @@ def test_what_is_excluded_stays_so_on_new_sessions_until_it_is_tried() -> None:
         DestinationError("locked") if next(times, None) is not None else None
     )
 
-    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert len(world.queue.arrived["Shipping"]) == len(world.queue.arrived["Billing"]) == 6
-    assert world.ends(run) == [slice_end(given=12, claimed=12)]
+    assert _is_over(report, 12)
 
 
-def test_what_is_excluded_for_the_slice_takes_no_claim_key_on_new_sessions_either() -> None:
+def test_what_is_excluded_for_the_slice_takes_no_claim_key() -> None:
     rows = [delayed_row(("Shipping", "Billing")[n % 2], due=DUE) for n in range(12)]
     world = World(_RestartedDueKeyStore(rows))
     world.trouble("Shipping", DestinationError("no right to insert", transient=False))
 
-    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert len(world.queue.arrived["Billing"]) == 6
-    assert world.ends(run) == [slice_end("no right to insert", given=12, claimed=6, left=6)]
+    assert _counts(report) == (12, 6, 6, 0)
+    assert report.reason == "no right to insert"
 
 
 class _UncommittedDueKeyStore(DueKeyStore):
@@ -302,29 +357,30 @@ def test_message_that_failed_in_a_batch_that_was_rolled_back_is_claimed_again() 
     rows = [delayed_row(name, due=DUE) for name in ("Nowhere", "Billing")]
     world = World(_UncommittedDueKeyStore(rows))
 
-    run = world.sweep([str(row.due_us) for row in rows], batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     assert [counter.attempts for counter in world.store.attempts.values()] == [1]
-    assert world.ends(run) == [slice_end(given=2, claimed=2)]
+    assert _counts(report) == (2, 2, 0, 0)
 
 
 @pytest.mark.parametrize("rates", [(), (RateLimit("Billing", 100),)], ids=["tried", "limited"])
-def test_session_that_fails_in_a_turn_leaves_no_message_beyond_the_share_unaccounted_for(
+def test_session_that_fails_leaves_no_message_beyond_the_share_unaccounted_for(
     rates: tuple[RateLimit, ...],
 ) -> None:
     world, _ = _world([delayed_row("Billing") for _ in range(6)])
     errors = iter([*([] if rates else [DestinationError("locked")]), AWAY])
     world.queue.trouble["Billing"] = lambda _: next(errors, None)
 
-    run = world.sweep(shares=(3,), rate_limits=RateLimits(rates, ENDPOINT))
+    stop = Stop(most=3, clock=world.clock)
+    report = world.rounds(stop, rate_limits=RateLimits(rates, ENDPOINT))
 
-    account = _account(world, run, 6)
-    assert (account.claimed, account.left, account.unexplained) == (3, 3, 0)
+    assert _counts(report) == (6, 3, 3, 0)
     assert len(world.store.rows) == 3
 
 
+# The sweep needs a session at its very beginning.
 OUTAGES = st.lists(
-    st.tuples(st.floats(0, 20), st.floats(0, 40)).map(lambda o: (o[0], o[0] + o[1])), max_size=3
+    st.tuples(st.floats(0.1, 20), st.floats(0, 40)).map(lambda o: (o[0], o[0] + o[1])), max_size=3
 )
 
 
@@ -346,15 +402,14 @@ def test_each_message_is_delivered_once_or_left_whatever_fails(
     world.queue.trouble["Shipping"] = lock
     world.queue.trouble["Billing"] = lambda _: world.clock.advance(0.3)
 
-    run = world.sweep(batch_size=TWO)
+    report = world.rounds(batch_size=TWO)
 
     arrived = world.queue.arrived["Shipping"] + world.queue.arrived["Billing"]
     expected = [one(row) for row in rows if row.key not in failing.rows]
     assert sorted(map(str, arrived)) == sorted(map(str, expected))
     assert failing.attempts == {}
-    account = _account(world, run, 12)
-    assert account.claimed == len(arrived)
-    assert (account.left, account.gone, account.skipped) == (len(failing.rows), 0, 0)
-    assert account.unexplained == account.later == 0
+    assert _counts(report) == (12, len(arrived), len(failing.rows), 0)
+    assert (report.skipped, report.eligible_later, report.held) == (0, 0, 0)
+    assert report.outcome == ("incomplete" if failing.rows else "done")
     # The longest is a failure of the store right before the end of a wait for a destination.
     assert world.clock.seconds() <= 20 + 40 * 3 + 2 * (30 + 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from duesweep.core.account import BreakerReport
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
@@ -218,25 +219,32 @@ def test_messages_that_a_batch_released_are_left() -> None:
     assert world.ends(run) == [slice_end(given=3, claimed=1, left=2)]
 
 
-def test_slice_that_waits_for_a_destination_sees_the_stop_within_a_second() -> None:
+def test_rest_between_rounds_ends_with_a_stop_that_is_asked_for() -> None:
     world = world_of(delayed_row(), delayed_row())
-    run = open_sweep(world.store)
-    stop_at = 15.5
+    stop, stop_at = Stop(clock=world.clock), 15.5
     wait = world.clock.sleep
-
-    def try_for_long(_: Message) -> Exception:
-        world.clock.advance(5)
-        return DestinationError("Billing is locked")
 
     def sleep(seconds: float) -> None:
         wait(seconds)
         if world.clock.seconds() >= stop_at:
-            stop_sweep(world.store, run, 0)
+            stop.ask()
 
-    world.queue.trouble["Billing"] = try_for_long
+    world.trouble("Billing", DestinationError("Billing is locked"))
     world.clock.sleep = sleep  # type: ignore[method-assign]
 
-    world.run_slice(run, batch_size=_TWO)
+    report = world.rounds(stop)
 
-    assert world.ends(run) == [slice_end("Billing is locked", given=2, left=2)]
+    assert (report.found, report.left, report.reason) == (2, 2, "Billing is locked")
+    assert [one.state for one in report.breakers] == ["open"]
     assert stop_at <= world.clock.seconds() <= stop_at + 1
+
+
+def test_stop_while_a_destination_is_tried_leaves_the_rest_of_its_batch() -> None:
+    world = world_of(*[delayed_row() for _ in range(5)])
+    outage = BreakerReport("Billing", "open", "2026-11-01T08:00:00+00:00", 1.0, 5, "it was locked")
+    run = open_sweep(world.store)
+    stop_sweep(world.store, run, 0)
+
+    world.run_slice(run, outages=(outage,), batch_size=BatchSize(rows=3))
+
+    assert world.ends(run) == [slice_end("it was locked", given=5, left=5)]

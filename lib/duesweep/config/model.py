@@ -441,7 +441,7 @@ class SweepConfig(Section):
 
 
 class BreakerConfig(Section):
-    """For how long, and how often, a slice tries an unavailable service again."""
+    """For how long, and how often, a sweep tries an unavailable service again."""
 
     trigger_seconds: float = Field(
         default=30,

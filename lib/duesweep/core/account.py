@@ -383,6 +383,37 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
     )
 
 
+def add_round(earlier: SweepReport, later: SweepReport | None) -> SweepReport:
+    """What two rounds did together: `later` has planned again what `earlier` left in the store;
+    None: nothing of that was due any more. A round without `sweep_ids` is not in the ledger.
+    """
+    stayed = earlier.skipped + earlier.left
+    gone = earlier.gone + max(0, stayed - (later.found if later else 0))
+    over = [replace(one, state=BreakerState.CLOSED.value, left=0) for one in earlier.breakers]
+    names = {one.name for one in later.breakers} if later else ()
+    moved = replace(
+        only_outcomes(earlier),
+        found=earlier.claimed + earlier.eligible_later + earlier.held + gone,
+        gone=gone,
+        eligible_later=earlier.eligible_later,
+        # A plan leaves paused messages out.
+        held=earlier.held,
+        breakers=tuple(one for one in over if one.name not in names),
+    )
+    if later is None:
+        return moved
+    if not later.sweep_ids:
+        later = replace(later, sweep_id=earlier.sweep_id)
+    return add_reports(moved, later)
+
+
+def give_up(report: SweepReport) -> SweepReport:
+    """The report of a run that does not try destinations and services again."""
+    triggered = BreakerState.TRIGGERED.value
+    given_up = [one if one.is_closed else replace(one, state=triggered) for one in report.breakers]
+    return replace(report, breakers=tuple(given_up))
+
+
 def only_outcomes(report: SweepReport) -> SweepReport:
     """The part of a report about messages that were delivered, failed or exhausted."""
     nothing: dict[str, Any] = dict.fromkeys(

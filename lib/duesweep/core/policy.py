@@ -168,7 +168,7 @@ def slicing(slices: int, batch_rows: int, most_rows: int = MAX_SLICE_ROWS) -> Sl
 
 @dataclass(frozen=True, slots=True)
 class BreakerTimes:
-    """The section [breaker]. `trigger_seconds`: for how long a slice repeats failed tries; 0: never
+    """The section [breaker]. `trigger_seconds`: for how long a sweep repeats failed tries; 0: never
     again. `recovery_failures_per_second`: how often it tries in vain at the most.
     """
 

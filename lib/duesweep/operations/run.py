@@ -50,6 +50,7 @@ from duesweep.sweep.stop import Stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from duesweep.sweep.rounds import Rounds
     from duesweep.sweep.sweep import Watch
 
 T = TypeVar("T")
@@ -197,9 +198,10 @@ def sweep_seen(
     spark: "SparkSession | DuesweepError | None" = None,
     watch: "Watch | None" = None,
     progressed: Callable[[], object] | None = None,
+    rounds: "Rounds | None" = None,
 ) -> Run:
     """The run after a look: sweep if there is work, and no stop is wanted. `spark`: see
-    `opened_engine`.
+    `opened_engine`. `rounds` are a watcher's.
     """
     source, notices = context.store.source, look.notices
     # A sweep that this process has not reported is reported with the next one.
@@ -223,7 +225,8 @@ def sweep_seen(
         ) as engine:
             without_spark = engine.without_spark
             planned = None if on_spark else look.planned
-            report = sweep(engine, context, watch, look.reach(context), stop=stop, planned=planned)
+            reach = look.reach(context)
+            report = sweep(engine, context, watch, reach, stop=stop, planned=planned, rounds=rounds)
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
     locked = _locked(context) if report.skipped else ()

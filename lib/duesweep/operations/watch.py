@@ -1,7 +1,8 @@
 """A watcher: look at the store, sweep due messages, report, wait, again and again.
 
-Between ticks it keeps only how to wait: its work is in the store, the journal and the
-ledger. So it may die at any time, and any number of watchers may serve one endpoint.
+Between ticks it keeps only how to wait, and the breakers: its work is in the store, the journal
+and the ledger. So it may die at any time, and any number of watchers may serve one
+endpoint.
 """
 
 import threading
@@ -37,6 +38,7 @@ from duesweep.operations.opening import always_needs_spark
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
 
 # A longer tick would make a working watcher look like one that hangs.
@@ -70,6 +72,7 @@ class Ticker:
         self._for_spark = is_for_spark if has_spark or always_needs_spark(context) else _never
         self._progressed = progressed
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
+        self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
 
@@ -106,7 +109,12 @@ class Ticker:
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
                 context.queue.check(context.retry.error_queue)
         return sweep_seen(
-            context, seen, stop, on_spark=seen.needs_spark, progressed=self._progressed
+            context,
+            seen,
+            stop,
+            on_spark=seen.needs_spark,
+            progressed=self._progressed,
+            rounds=self._rounds,
         )
 
     def _look(self, stop: Stop) -> Look:

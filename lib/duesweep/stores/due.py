@@ -62,9 +62,9 @@ class Slices:
     (the number, from 0), `claim_keys` and `sizes` (bytes of headers and body), the latter two lists
     separated by commas, oldest first, and `total`: how many claim keys all rows of the slice have
     together. A slice without claim keys also has a row. Without one, an empty slice would look like
-    a read that broke off. Several rows of a slice are in the order of another column, `chunk`. A
-    store that moves messages itself has a column more: `forwards`, as `Forwarded` has them, with
-    `BETWEEN_FORWARDS` between them.
+    a read that broke off. Several rows of a slice are in the order of another column, `chunk`. If
+    each claim key leads to one message, a column more may have their destinations: `forwards`, as
+    `Forwarded` has them, with `BETWEEN_FORWARDS` between them.
 
     A part of a plan has the same query; `begin` is the number of its first slice there. `read` are
     the rows of each slice, if they were read with the plan: their `total` counts all slices.

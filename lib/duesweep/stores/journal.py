@@ -91,8 +91,10 @@ class Journal(Protocol):
         `retries` but `source`; instants are microseconds.
         """
 
-    def delete_settled(self, sweep_id: UUID) -> None:
-        """Forget a sweep that the ledger has."""
+    def delete_settled(self, sweep_id: UUID, *, is_in_ledger: bool = True) -> None:
+        """Forget a sweep that the ledger has; or a closed one that claimed nothing, which it need
+        not have.
+        """
 
     def backlog(self) -> Backlog:
         """How much the journal holds of the source. Cheap."""

@@ -24,7 +24,7 @@ from duesweep.core.errors import (
     make_storable,
     type_name,
 )
-from duesweep.core.message import Delivered, Exhausted, Failed, Message, Outcome
+from duesweep.core.message import Address, Delivered, Exhausted, Failed, Message, Outcome
 from duesweep.core.policy import RateLimit
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.dialect import Location, Values, batches_lock
@@ -147,6 +147,9 @@ class SqlTask(TaskSession):
         """Store messages; their keys, and the instants in microseconds at which they are due."""
 
     # A batch.
+
+    def address_of(self, forward: str) -> Address:
+        return self._kind.address_of(forward)
 
     def claim(
         self, run: SweepRun, claim_keys: Sequence[str], left_alone: LeftAlone = NOBODY

@@ -138,6 +138,12 @@ class TaskSession(Protocol):
         """The claim key by which a claimed message that is released is found again."""
         return message.key
 
+    def address_of(self, forward: str) -> Address:
+        """The address in a destination as the plan has it. Raises `UnusualBatchError` if it cannot
+        be read there.
+        """
+        return forward or None
+
     def reserve(self, limit: RateLimit, messages: int) -> float:
         """Reserve this many messages of a limit, after all earlier reservations of any
         sweep. Returns after how many seconds they may go. Not within a transaction: others wait for

@@ -46,8 +46,8 @@ _AFTER_OTHERS = "not tried, after others that could not be moved"
 @dataclass(frozen=True, slots=True)
 class BatchEnd:
     """The results of a committed batch. `again` are claim keys for another batch of the
-    slice. `blocked` messages wait until their destination may get messages again, each with its
-    destination; `others` are not tried again in this slice.
+    slice. The destinations of `blocked` messages, which are with them, have a limit or are
+    unavailable; `others` are not tried again in this slice.
     """
 
     account: Account
@@ -61,10 +61,12 @@ Form = Callable[[Sequence[Forwarded]], BatchEnd | None]
 
 
 class Batches:
-    """The batches of one slice on one session of the store and one of the queues. `begin_sending`
-    is called before messages of a careful batch go to their queues. `unusual` counts the slice's
-    batches that could not be moved, by reason.
+    """The batches of one slice on one session of the store and one of the queues. `unusual` counts
+    the slice's batches that could not be moved, by reason. `is_sending`: messages of a careful
+    batch go to their queues, until it commits.
     """
+
+    is_sending = False
 
     def __init__(
         self,
@@ -74,22 +76,22 @@ class Batches:
         queue: QueueSession,
         *,
         destinations: Destinations,
-        begin_sending: Callable[[], None],
         unusual: Counter[str],
     ) -> None:
         self._job, self._slice_number = job, slice_number
         self._store, self._queue = store, queue
         self._destinations = destinations
-        self._begin_sending = begin_sending
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._delivery = SliceDelivery(queue, self._clock, destinations)
         self._unusual = unusual
         self._can_move = context.may_move and store.can_move
 
-    def forms(self) -> Iterator[Form]:
-        """The forms to try for a batch, one after the other; the last one never returns None."""
-        if self._can_move and self._destinations.all_closed:
+    def forms(self, *, is_usual: bool) -> Iterator[Form]:
+        """The forms to try for a batch, one after the other; the last one never returns None.
+        `is_usual`: as far as is known, its destinations are available.
+        """
+        if self._can_move and is_usual:
             if self._unusual.total() < MOST_UNUSUAL:
                 yield self.moved
             else:
@@ -104,8 +106,7 @@ class Batches:
             claim = store.claim(job.run, keys, self._destinations.left_alone)
             clock = StoreClock(claim.server_us, self._clock)
             held, free = Paused(claim.paused, context.own_name).separate(claim.messages)
-            if claim.messages:
-                self._begin_sending()
+            self.is_sending = bool(claim.messages)
             outcomes = self._charge(self._delivery.deliver_all(free, clock))
             outcomes += staying(held, Why.HELD)
             end = self._end(claim, outcomes)
@@ -114,6 +115,7 @@ class Batches:
                 # The last step before the store's COMMIT. If that fails, and the queue has a
                 # transaction of its own, the batch is delivered twice.
                 self._queue.commit()
+        self.is_sending = False
         return end
 
     def _charge(self, outcomes: list[Outcome]) -> list[Outcome]:
@@ -186,8 +188,11 @@ class Batches:
             if isinstance(one, Stays):
                 stay[one.why].append(one.message)
         failed = [one.message for one in outcomes if isinstance(one, Failed)]
-        claim_key = self._store.claim_key
-        again = [claim_key(one) for one in (*stay[Why.RELEASED], *stay[Why.UNREACHED])]
+        claim_key, room = self._store.claim_key, self._destinations.room
+        blocked = [one for one in stay[Why.BLOCKED] if room(one.destination) is not None]
+        # Of the others the destination was tried in this batch, and has taken the first message.
+        free = [one for one in stay[Why.BLOCKED] if room(one.destination) is None]
+        again = [claim_key(one) for one in (*stay[Why.RELEASED], *stay[Why.UNREACHED], *free)]
         # A Due may lead to another message, now that the held ones are excluded.
         again += [key for one in stay[Why.HELD] if (key := claim_key(one)) != one.key]
         others = (*stay[Why.HELD], *stay[Why.EARLY], *stay[Why.LEFT], *failed)
@@ -201,7 +206,7 @@ class Batches:
                 left=len(stay[Why.LEFT]),
             ),
             [*again, *claim.unread],
-            [(one.destination, self._kept(one)) for one in stay[Why.BLOCKED]],
+            [(one.destination, self._kept(one)) for one in blocked],
             list(map(self._kept, others)),
         )
 
@@ -238,7 +243,7 @@ class Batches:
 
     def _table(self, address: Address) -> Table:
         """Into which table the store may put messages with this destination."""
-        if self._destinations.room(address) is not None:
+        if self._destinations.has_limit(address):
             raise UnusualBatchError("a destination has a limit")
         try:
             table = self._queue.table(self._queue.resolve(address))

@@ -65,8 +65,8 @@ class SliceDelivery:
             Stays(one.message, Why.EARLY) if store_clock.seconds_until(one.message) else one
             for one in unreadable
         ]
-        for address, group in groups.items():
-            room = self._destinations.room(address)
+        for address in self._destinations.in_turn(groups):
+            group, room = groups[address], self._destinations.room(address)
             if self._clock.seconds() > deadline and any(map(_is_answered, outcomes)):
                 outcomes += staying(group, Why.UNREACHED)
             elif room is None:
@@ -196,8 +196,7 @@ class SliceDelivery:
         if self._destinations.all_closed:
             return
         for one in filter(_is_answered, outcomes):
-            if self._destinations.is_tried(one.message.destination):
-                self._destinations.succeed(one.message.destination)
+            self._destinations.succeed(one.message.destination)
 
     def _confirmed(self, outcomes: list[Outcome], deadline: float) -> list[Outcome]:
         """Wait for the queue's answers, and correct the outcomes by them."""

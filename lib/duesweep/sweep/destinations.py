@@ -8,13 +8,14 @@ to trigger, or whose fault does not pass by itself, is not tried again.
 Without I/O: the store counts the reservations of all slices and sweeps (`TaskSession.reserve`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from random import Random
 from typing import NamedTuple
 
-from duesweep.core.account import SERVICES, BreakerReport, BreakerState
+from duesweep.core.account import BreakerReport, BreakerState
 from duesweep.core.message import Address
 from duesweep.core.policy import BatchSize, BreakerTimes, RateLimit, RateLimits
 from duesweep.core.world import Clock
@@ -38,6 +39,12 @@ class CircuitBreaker:
         # Why it opened, or could not be closed, last; empty if it never opened.
         self.reason = ""
 
+    def continue_from(self, outage: BreakerReport) -> None:
+        """Be open since an outage of an earlier round began, and ready to be tried."""
+        self._opened_at = self._clock.seconds() - outage.seconds
+        self.reason = outage.reason
+        self._is_lasting = outage.state == BreakerState.TRIGGERED
+
     @property
     def state(self) -> BreakerState:
         if self._opened_at is None or self._closed_at is not None:
@@ -59,7 +66,7 @@ class CircuitBreaker:
 
     @property
     def seconds_to_try(self) -> float:
-        """How long not to use it, if it is open."""
+        """How long not to try it, if it is open."""
         return max(0.0, self._try_at - self._clock.seconds())
 
     def fail(self, reason: str, *, took_seconds: float = 0.0, is_lasting: bool = False) -> None:
@@ -84,11 +91,6 @@ class CircuitBreaker:
         if self._forgives_at_once or self._closed_at is None:
             return False
         return self._clock.seconds() - self._closed_at < self.open_seconds
-
-    @property
-    def seconds_left(self) -> float:
-        """How long it is until it is triggered, if it is open."""
-        return max(0.0, self._triggers_at - self._clock.seconds())
 
     @property
     def _triggers_at(self) -> float:
@@ -189,8 +191,6 @@ class Reservations:
         return self._known[address]
 
 
-# To try a destination takes one message. More are claimed, because others may have taken the first.
-_CLAIMED_TO_TRY = 100
 # A reason names its destination, and there may be thousands.
 _SHOWN_REASONS = 20
 
@@ -205,34 +205,39 @@ class KeptMessage(NamedTuple):
     size: int
 
 
-class Turn(NamedTuple):
-    """A batch for one destination: of as many messages as its limit has reserved, or else of one
-    that tries the destination, and others in case it is gone.
-    """
-
-    address: Address
-    claim_keys: Sequence[str]
-    is_reserved: bool = False
-
-
 class Destinations:
-    """The destinations of one slice: which of them are unavailable, which have a limit, the
-    messages that wait for each, and when it is whose turn.
+    """The destinations of one slice: which of them are unavailable, and which have a limit.
 
-    A destination that failed is tried again with one message. All destinations together are tried
-    in vain as often as one may be.
+    The messages of one that is unavailable are left; later batches try it with one message. All
+    destinations together are tried in vain as often as one may be. Messages for one with a limit
+    wait for their turn. `outages` are the breakers that the round before left open; `own_queue` is
+    the endpoint's.
     """
 
     def __init__(
-        self, breaker: BreakerTimes, rates: RateLimits, batch_size: BatchSize, clock: Clock
+        self,
+        times: BreakerTimes,
+        rates: RateLimits,
+        batch_size: BatchSize,
+        clock: Clock,
+        *,
+        rng: Random,
+        outages: Iterable[BreakerReport] = (),
+        own_queue: str = "",
     ) -> None:
-        self._times, self._batch_size, self._clock = breaker, batch_size, clock
-        # Of the destinations that have failed in this slice.
+        self._times, self._batch_size, self._clock = times, batch_size, clock
+        self._rng = rng
+        self._own_queue = own_queue
+        # Of earlier rounds, until this slice has a message for the destination.
+        self._outages = {one.name: one for one in outages}
+        # Of the destinations that were unavailable in this slice.
         self._breakers: dict[Address, CircuitBreaker] = {}
         self._try_at = 0.0
         self._reservations = Reservations(rates, clock)
-        self._turn: Turn | None = None
+        # A destination that gets the messages that its limit has reserved.
+        self._has_turn: Collection[Address] = ()
         self._waiting: dict[Address, list[KeptMessage]] = {}
+        self._left: Counter[Address] = Counter()
         self._claimed = 0
         # What claims leave alone: keys of messages by their claim keys, where these are not keys.
         self.left_alone: dict[str, set[str]] = {}
@@ -242,7 +247,7 @@ class Destinations:
     @property
     def all_closed(self) -> bool:
         """Whether all destinations take messages, as far as is known."""
-        return all(breaker.is_closed for breaker in self._breakers.values())
+        return not self._outages and all(one.is_closed for one in self._breakers.values())
 
     @property
     def blocked_reason(self) -> str | None:
@@ -255,35 +260,46 @@ class Destinations:
 
     @property
     def left(self) -> int:
-        """How many messages wait for their destination."""
-        return sum(map(len, self._waiting.values()))
+        """How many messages stay because of their destination."""
+        return self._left.total() + sum(map(len, self._waiting.values()))
 
-    def reports(
-        self, own_queue: str, services: CircuitBreaker, now: datetime
-    ) -> Iterator[BreakerReport]:
-        """The report of each destination that was unavailable for some time, and of the
-        services.
-        """
+    def reports(self, now: datetime) -> Iterator[BreakerReport]:
+        """The report of each destination that was unavailable for some time."""
         for address, breaker in self._breakers.items():
-            name = own_queue if address is None else address
-            yield breaker.report(name, len(self._waiting.get(address, ())), now)
-        if services.reason:
-            yield services.report(SERVICES, 0, now)
+            left = self._left[address] + len(self._waiting.get(address, ()))
+            yield breaker.report(self._name(address), left, now)
+
+    def in_turn(self, addresses: Collection[Address]) -> Sequence[Address]:
+        """The destinations in the order in which a batch uses them. Unavailable ones come last, in
+        an order by chance: one that fails again and again must not keep the others waiting.
+        """
+        tried = [address for address in addresses if not self.takes(address)]
+        self._rng.shuffle(tried)
+        return [*(address for address in addresses if self.takes(address)), *tried]
+
+    def has_limit(self, address: Address) -> bool:
+        """Whether its messages may only go when their turn comes."""
+        return self._reservations.has(address)
 
     def room(self, address: Address) -> int | None:
         """How many messages of a batch a destination may get: none, one to try it; None: all."""
-        if not self._takes(address):
-            return int(self.is_tried(address))
-        is_held = self._reservations.has(address) and not self._has_turn(address, is_reserved=True)
+        if not self.takes(address):
+            return int(self.is_due(address))
+        is_held = self.has_limit(address) and address not in self._has_turn
         return 0 if is_held else None
 
-    def is_tried(self, address: Address) -> bool:
-        """Whether a destination that failed is being tried, with one message."""
-        return self._has_turn(address, is_reserved=False) and not self._takes(address)
+    def takes(self, address: Address) -> bool:
+        """Whether it is available, as far as is known."""
+        breaker = self._breaker(address)
+        return breaker is None or breaker.is_closed
 
     def is_due(self, address: Address) -> bool:
         """Whether a destination can be used, or tried, now."""
-        return not self._seconds_to_try(address)
+        breaker = self._breaker(address)
+        if breaker is None or breaker.is_closed:
+            return True
+        is_resting = breaker.seconds_to_try or self._try_at > self._clock.seconds()
+        return breaker.state is BreakerState.OPEN and not is_resting
 
     def fail(
         self, address: Address, reason: str, *, took_seconds: float, is_lasting: bool = False
@@ -291,111 +307,91 @@ class Destinations:
         """Note that a destination is unavailable, which was found out within `took_seconds`.
         `is_lasting`: the fault does not pass by itself.
         """
+        was_tried = not self.takes(address)
         if address not in self._breakers:
             # A destination that takes one message and refuses the next ones has not recovered.
             breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)
             self._breakers[address] = breaker
-        breaker = self._breakers[address]
-        breaker.fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
-        if self.is_tried(address) and breaker.state is BreakerState.OPEN:
+        self._breakers[address].fail(reason, took_seconds=took_seconds, is_lasting=is_lasting)
+        if was_tried:
             self._try_at = self._clock.seconds() + self._times.pause_seconds(took_seconds)
 
     def succeed(self, address: Address) -> None:
-        if address in self._breakers:
-            self._breakers[address].succeed()
+        if (breaker := self._breaker(address)) is not None:
+            breaker.succeed()
 
     def add(
         self,
         claimed: int,
-        blocked: Sequence[tuple[Address, KeptMessage]] = (),
-        others: Sequence[KeptMessage] = (),
+        blocked: Iterable[tuple[Address, KeptMessage]] = (),
+        others: Iterable[KeptMessage] = (),
     ) -> None:
-        """Note a batch that claimed this many messages. Its others have to wait: `blocked` ones
-        until their destination may get messages again, each with its destination; `others` for the
-        whole slice.
+        """Note a batch that claimed this many messages. The `blocked` ones, each with its
+        destination, wait for its limit, or are left; `others` are not tried again in this slice.
         """
         self._claimed += claimed
         for address, one in blocked:
-            self._waiting.setdefault(address, []).append(one)
+            if self.takes(address):
+                self._waiting.setdefault(address, []).append(one)
+            else:
+                self._left[address] += 1
             self._leave(one)
         for one in others:
             self._leave(one)
 
-    @property
-    def seconds_to_next(self) -> float | None:
-        """After how many seconds the next messages may go; None: none ever may."""
-        tries = map(self._seconds_to_try, self._failing())
-        seconds = min(self._reservations.seconds_to_next, *tries, _NEVER)
-        return None if seconds == _NEVER else seconds
-
-    def tries(self, room: Callable[[int], int]) -> Iterator[Turn]:
-        """The turns of destinations that can be tried, or used, again. The outcome of one is to be
-        noted before the next is asked for. `room`: how many of a number of messages may be claimed.
+    def leave(self, address: Address) -> bool:
+        """Leave a message for this destination if it can be neither used nor tried now. Returns
+        whether it was left.
         """
-        while room(1) and (addresses := self._failing()):
-            address = min(addresses, key=self._seconds_to_try)
-            if not self.is_due(address):
-                return
-            yield Turn(address, self._take(address, room(self._batch_size.rows)))
+        is_left = not self.is_due(address)
+        self._left[address] += is_left
+        return is_left
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether messages wait for a limit."""
+        return bool(self._limited())
+
+    @property
+    def seconds_to_turn(self) -> float:
+        """After how many seconds the next of them may go."""
+        return self._reservations.seconds_to_next
 
     def turns(
         self, ask: Callable[[RateLimit, int], float], room: Callable[[int], int]
-    ) -> Iterator[Turn]:
-        """The turns of all that may go now, also of messages that wait for a limit. Not between
-        other batches: they take longer than a reservation may wait. `ask`: see
-        `Reservations.reserve`; `room`: see `tries`.
+    ) -> Iterator[Sequence[str]]:
+        """The claim keys of all batches that may go now, of messages that wait for a limit. Not
+        between other batches: they take longer than a reservation may wait. The outcome of one is
+        to be noted before the next is asked for. `ask`: see `Reservations.reserve`; `room`: how
+        many of a number of messages may be claimed.
         """
-        yield from self.tries(room)
         self._reservations.reserve(self._limited(), ask)
         for address, left, _ in self._reservations.due(self._limited()):
             end = self._claimed + left
+            self._has_turn = [address]
             # If others have taken some of these messages: the next ones.
             while (most := room(max(0, end - self._claimed))) and address in self._limited():
-                claim_keys = self._take(address, most)
-                yield Turn(address, claim_keys, is_reserved=True)
+                yield self._take(address, most)
+            self._has_turn = ()
         self._reservations.reserve(self._limited(), ask)
 
-    @contextmanager
-    def giving(self, turn: Turn) -> Iterator[None]:
-        """In the block, the destination may get its turn's messages."""
-        self._turn = turn
-        try:
-            yield
-        finally:
-            self._turn = None
+    def _name(self, address: Address) -> str:
+        return self._own_queue if address is None else address
 
-    def _takes(self, address: Address) -> bool:
-        return self._state(address) is BreakerState.CLOSED
-
-    def _state(self, address: Address) -> BreakerState:
-        breaker = self._breakers.get(address)
-        return BreakerState.CLOSED if breaker is None else breaker.state
-
-    def _has_turn(self, address: Address, *, is_reserved: bool) -> bool:
-        turn = self._turn
-        return turn is not None and (turn.address, turn.is_reserved) == (address, is_reserved)
-
-    def _seconds_to_try(self, address: Address) -> float:
-        match self._state(address):
-            case BreakerState.CLOSED:
-                return 0.0
-            case BreakerState.TRIGGERED:
-                return _NEVER
-        breaker = self._breakers[address]
-        pause = max(0.0, self._try_at - self._clock.seconds())
-        return min(max(pause, breaker.seconds_to_try), breaker.seconds_left)
-
-    def _failing(self) -> Collection[Address]:
-        """The destinations that messages wait for because they are unavailable."""
-        limited = self._limited()
-        return [address for address in self._waiting if address not in limited]
+    def _breaker(self, address: Address) -> CircuitBreaker | None:
+        """The destination's breaker, if it was unavailable in this round or the one before."""
+        if self._outages and (outage := self._outages.pop(self._name(address), None)):
+            breaker = CircuitBreaker(self._times, self._clock, forgives_at_once=False)
+            breaker.continue_from(outage)
+            self._breakers[address] = breaker
+        return self._breakers.get(address)
 
     def _limited(self) -> dict[Address, int]:
         """The destinations that messages wait for because of a limit, and how many wait."""
         return {
             address: len(waiting)
             for address, waiting in self._waiting.items()
-            if self._reservations.has(address) and self._takes(address)
+            if self.takes(address)
         }
 
     def _leave(self, one: KeptMessage) -> None:
@@ -403,12 +399,10 @@ class Destinations:
             self.left_alone.setdefault(one.claim_key, set()).add(one.key)
 
     def _take(self, address: Address, most: int) -> Sequence[str]:
-        """The claim keys of messages that wait for a destination, for one batch of at most `most`
+        """The claim keys of messages that wait for a limit, for one batch of at most `most`
         messages.
         """
         size = replace(self._batch_size, rows=min(self._batch_size.rows, most))
-        if not self._takes(address):
-            size = replace(size, rows=min(size.rows, _CLAIMED_TO_TRY))
         waiting = self._waiting[address]
         first = waiting[: size.rows]
         batch = next(size.batches(first, [one.size for one in first]))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from duesweep.core.account import BreakerReport
 from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
@@ -123,15 +124,17 @@ def _tell_nobody() -> None:
 class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
-    before, if it was planned again: the journal counts slices on. Once `is_stopped`, no new session
-    is opened. `progressed` is called when a batch is committed, and once a second while all that is
-    left waits for its limit or a breaker, by any thread; it stays in this process.
+    before, if it was planned again: the journal counts slices on. `outages` are the breakers that
+    were open at the end of the round before. `is_stopped` says whether a stop is wanted.
+    `progressed` is called when a batch is committed, and once a second while all that is left waits
+    for its limit, by any thread; it stays in this process.
     """
 
     context: SweepContext
     run: SweepRun
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
+    outages: tuple[BreakerReport, ...] = ()
     is_stopped: Callable[[], bool] = never
     progressed: Callable[[], object] = _tell_nobody
 

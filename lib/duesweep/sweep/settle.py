@@ -105,6 +105,20 @@ def settle_last(
     return replace(_report(summary, ledger_error), by_destination=tally)
 
 
+def drop_empty(
+    journal: Journal, sweep_id: UUID, ledger_error: LedgerError | None
+) -> SweepReport | None:
+    """The report of a closed sweep that moved nothing, which is forgotten, so that an outage does
+    not fill the ledger with such sweeps. None: it moved something, so the ledger has to get it.
+    `ledger_error`: why the ledger has not got earlier sweeps.
+    """
+    report = _counted(journal, sweep_id)
+    if report.claimed:
+        return None
+    journal.delete_settled(sweep_id, is_in_ledger=False)
+    return replace(report, sweep_ids=(), ledger_error=str(ledger_error) if ledger_error else None)
+
+
 def _counted(journal: Journal, sweep_id: UUID) -> SweepReport:
     """The report of a sweep in the journal. Raises `SweepClosedError` if it is not there."""
     summary, retries_changed = journal.summary(sweep_id)

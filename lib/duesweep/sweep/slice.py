@@ -1,9 +1,9 @@
-"""One slice: its claim keys, its batches, the sessions that work on it, and its end.
+"""One slice: its claim keys, its batches, and its end.
 
-A slice is safe to run twice: rows that are gone or locked are the work of another process. If a
-service fails, the slice continues with new sessions; if it fails for too long, the slice ends, and
-the reason is journalled. An unexpected error is raised: Spark runs the slice again, up to four
-times.
+A slice is safe to run twice: rows that are gone or locked are the work of another process. It waits
+for no outage: it leaves messages that it cannot move now, and the sweep plans them again
+(`sweep.py`). An
+unexpected error is raised: Spark runs the slice again, up to four times.
 """
 
 import gc
@@ -11,27 +11,37 @@ import logging
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any
 
-from duesweep.core.account import Account, BreakerState, CarefulBatches, SliceEnd, add_ends
+from duesweep.core.account import (
+    SERVICES,
+    Account,
+    BreakerReport,
+    BreakerState,
+    CarefulBatches,
+    SliceEnd,
+    add_ends,
+)
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     StoreError,
     SweepClosedError,
     SweepStoppedError,
+    UnusualBatchError,
     make_printable,
     may_pass,
 )
+from duesweep.core.message import Address
 from duesweep.drivers.statements import try_again
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
-from duesweep.sweep.destinations import CircuitBreaker, Destinations, Turn
+from duesweep.sweep.destinations import Destinations
 from duesweep.sweep.job import Job
 
 # With more destinations, this many messages are sorted together.
@@ -115,8 +125,10 @@ def _forwards(joined: str | None, count: int) -> list[str | None]:
     return [intern(each) for each in found] if len(found) == count else [None] * count
 
 
-# How often a slice that waits looks whether the sweep is to stop.
+# How often a slice that waits for a limit looks whether the sweep is to stop.
 _LONGEST_REST_SECONDS = 1.0
+# No queue has this name.
+_UNKNOWN = "\0"
 # A rest that rounding leaves would not move a clock.
 _LEAST_WAIT_SECONDS = 0.001
 
@@ -177,91 +189,130 @@ class Slice:
             return add_ends([given, *self._ends.values()])
 
     def work(self) -> None:
-        """Dispatch on one session, or on new ones if a service fails, until no batch is left. The
-        last session to end journals the end of the slice.
+        """Dispatch on one session, until no batch is left or a service fails. The last session to
+        end journals the end of the slice.
 
         Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
         the task runs again, perhaps on another machine.
         """
-        job, sweep_id = self.job, self.job.run.sweep_id
-        worker = _Worker(self)
+        job, sweep_id, token = self.job, self.job.run.sweep_id, object()
+        worker: _Worker | None = None
         try:
-            with collect_rarely():
-                run_on_sessions(job, worker.breaker, worker.run)
+            with collect_rarely(), _opened_sessions(job) as (store, queue):
+                worker = _Worker(self, store, queue)
+                worker.run()
+                if (end := self.end(token, worker.end())) is not None:
+                    store.end_slice(job.run, self.number, end)
         except SweepClosedError as error:
             _log.warning("Slice %d of sweep %s stops: %s", self.number, sweep_id, error)
         except (StoreError, ConfigError) as error:
             told = make_printable(str(error))
             _log.warning("Slice %d of sweep %s is cut: %s", self.number, sweep_id, told)
-            self._end_on_a_new_session(worker, str(error))
+            self._end_on_a_new_session(token, worker, error)
             if isinstance(error, ConfigError):
                 raise
         except Exception:
             # Spark runs a slice of one session again; of several, the others' work counts.
             if self.sessions > 1:
-                self._end_on_a_new_session(worker, None)
+                self._end_on_a_new_session(token, worker)
             raise
 
-    def _end_on_a_new_session(self, worker: "_Worker", reason: str | None) -> None:
+    def _end_on_a_new_session(
+        self, token: object, worker: "_Worker | None", error: DuesweepError | None = None
+    ) -> None:
         """If the session cannot be opened, the missing row says that the slice was cut."""
-        if (end := self.end(worker.token, worker.end(reason))) is not None:
+        own = SliceEnd(Account(), None) if worker is None else worker.end()
+        if error is not None:
+            is_sending = worker is not None and worker.is_sending_again
+            own = replace(
+                own,
+                reason=str(error),
+                breakers=(*own.breakers, *self._lost(error, is_sending=is_sending)),
+            )
+        if (end := self.end(token, own)) is not None:
             with suppress(DuesweepError), self.job.context.store.open_task() as store:
                 store.end_slice(self.job.run, self.number, end)
 
+    def _lost(self, error: DuesweepError, *, is_sending: bool) -> Iterator[BreakerReport]:
+        """The report of store and queues, if one of them ended the session. `is_sending`: a batch
+        was sent in vain to a queue that cannot take it back. It gets one twice, and not again.
+        """
+        if isinstance(error, StoreError):
+            is_lasting = is_sending or not may_pass(error)
+            state = BreakerState.TRIGGERED if is_lasting else BreakerState.OPEN
+            since = self.job.context.world.clock.now().isoformat(timespec="seconds")
+            yield BreakerReport(SERVICES, state.value, since, 0.0, 0, str(error))
+
+
+@contextmanager
+def _opened_sessions(job: Job) -> Iterator[tuple[TaskSession, QueueSession]]:
+    with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
+        # A batch for another server may wait for that one.
+        if job.context.queue.shares_transaction:
+            store.expect_no_idle_client()
+        yield store, queue
+
 
 class _Worker:
-    """The work of one session on a slice: batches one after the other, on new sessions if a service
-    has failed.
-    """
+    """The work of one session on a slice: batches one after the other."""
 
-    _store: TaskSession
-    _queue: QueueSession
-    _batches: Batches
-
-    def __init__(self, of_slice: Slice) -> None:
+    def __init__(self, of_slice: Slice, store: TaskSession, queue: QueueSession) -> None:
         self._slice, self._job = of_slice, of_slice.job
-        self.token = object()
+        self._store, self._queue = store, queue
         self._to_do = self._cut(of_slice.batches())
-        # The rest of the current batch. If the sessions fail, it is claimed again.
-        self._in_hand: Sequence[Forwarded] = ()
-        self.breaker = SessionBreaker(self._job)
         context = self._job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._destinations = Destinations(
-            context.breaker, context.rate_limits, context.batch_size, self._clock
+            context.breaker,
+            context.rate_limits,
+            context.batch_size,
+            self._clock,
+            rng=self._rng,
+            outages=[one for one in self._job.outages if one.name != SERVICES],
+            own_queue=context.store.own_queue,
         )
-        self._account = Account()
         self._unusual: Counter[str] = Counter()
-
-    def run(self, store: TaskSession, queue: QueueSession) -> None:
-        """Run the rest of the slice, batch after batch, and journal its end if no other session
-        works on it.
-        """
-        job = self._job
-        self._store, self._queue = store, queue
         self._batches = Batches(
-            job,
-            self._slice.number,
+            self._job,
+            of_slice.number,
             store,
             queue,
             destinations=self._destinations,
-            begin_sending=self.breaker.begin_sending,
             unusual=self._unusual,
         )
-        try:
-            self._run_batches()
-        except SweepStoppedError:
-            self._leave_all()
-        reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
-        end = self._slice.end(self.token, self.end("; ".join(filter(None, reasons))))
-        if end is not None:
-            store.end_slice(job.run, self._slice.number, end)
+        # By their destinations as the plan has them.
+        self._addresses: dict[str | None, Address] = {}
+        # The rest of the current batch, and how many messages of it come after that.
+        self._in_hand: Sequence[Forwarded] = ()
+        self._after = 0
+        self._account = Account()
 
-    def end(self, reason: str | None) -> SliceEnd:
-        """The end of this work. What still waits for a destination is left."""
+    def run(self) -> None:
+        """Run the batches of the slice that no other session has taken."""
+        try:
+            for batch in self._to_do:
+                self._run_batch(batch)
+            if self._job.context.rate_limits.limits:
+                self._give_turns()
+        except SweepStoppedError:
+            in_hand = sum(len(group.keys) for group in self._in_hand) + self._after
+            self._account += Account(left=in_hand + sum(map(len, self._to_do)))
+
+    @property
+    def is_sending_again(self) -> bool:
+        """Whether it was sending a batch to a queue that cannot take it back, after a round that
+        lost its sessions, and had claimed nothing.
+        """
+        is_again = any(one.name == SERVICES for one in self._job.outages)
+        doubles = not self._job.context.queue.shares_transaction
+        return is_again and doubles and self._batches.is_sending and not self._account.claimed
+
+    def end(self) -> SliceEnd:
+        """The end of this work."""
         account = self._account + Account(left=self._destinations.left)
-        own_queue, now = self._job.context.store.own_queue, self._clock.now()
-        reports = self._destinations.reports(own_queue, self.breaker.circuit, now)
+        reasons = (self._slice.claim_keys.fault, self._destinations.blocked_reason)
+        reason = "; ".join(filter(None, reasons))
+        breakers = tuple(self._destinations.reports(self._clock.now()))
         careful = tuple(CarefulBatches(*each) for each in self._unusual.most_common())
         if careful:
             # With few of them a slice takes hardly longer.
@@ -274,21 +325,7 @@ class _Worker:
                 self._unusual.total(),
                 make_printable("; ".join(self._unusual)),
             )
-        return SliceEnd(account, reason or None, tuple(reports), careful)
-
-    def _run_batches(self) -> None:
-        self._run_form(self._batches.careful, self._in_hand)
-        for batch in self._to_do:
-            self._run_batch(batch)
-            if self._destinations.left:
-                self._give_turns(self._destinations.tries(self._room))
-        while self._destinations.left:
-            self._give_turns(self._destinations.turns(self._store.reserve, self._room))
-            if not (self._destinations.left and self._room(1)):
-                return
-            if (seconds := self._destinations.seconds_to_next) is None:
-                return
-            self._wait_for_turn(seconds)
+        return SliceEnd(account, reason or None, breakers, careful)
 
     def _room(self, wanted: int) -> int:
         """How many of `wanted` messages the slice may still claim. Messages that are held back,
@@ -310,27 +347,60 @@ class _Worker:
                 yield rest[:end]
                 rest = rest[end:]
 
-    def _leave_all(self) -> None:
-        """Leave the rest to the next sweep."""
-        left = sum(len(group.keys) for group in self._in_hand) + sum(map(len, self._to_do))
-        self._in_hand = ()
-        self._account += Account(left=left)
-
     def _run_batch(self, batch: Sequence[int]) -> None:
         """Run a batch in the first form in which it is not unusual."""
         collect_new()
-        self._in_hand = groups = self._slice.claim_keys.groups(batch)
+        keys = self._slice.claim_keys
         if not self._room(len(batch)):
+            self._in_hand = keys.groups(batch)
             raise SweepStoppedError("The slice has claimed its share")
-        for form in self._batches.forms():
-            if self._run_form(form, groups):
-                return
+        if keys.forwards and not self._destinations.all_closed:
+            batch = self._try_first(batch)
+        if groups := keys.groups(batch):
+            forms = self._batches.forms(is_usual=self._is_usual(groups))
+            next(form for form in forms if self._run_form(form, groups))
 
-    def _give_turns(self, turns: Iterator[Turn]) -> None:
-        """Run batches that waited for their destination, as far as the slice may."""
-        for turn in turns:
-            with self._destinations.giving(turn):
-                self._run_form(self._batches.careful, [Forwarded(None, turn.claim_keys)])
+    def _try_first(self, batch: Sequence[int]) -> Sequence[int]:
+        """Try each unavailable destination with one message, if it is time for that. Returns the
+        places of all other messages but blocked ones, which are left without a claim.
+        """
+        keys, destinations = self._slice.claim_keys, self._destinations
+        addresses = {place: self._address(keys.forwards[place]) for place in batch}
+        tries: dict[Address, int] = {}
+        for place, address in addresses.items():
+            if not destinations.takes(address) and destinations.is_due(address):
+                tries.setdefault(address, place)
+        self._after = len(batch) - len(tries)
+        self._run_form(self._batches.careful, keys.groups(tries.values()))
+        self._after = 0
+        tried = {*tries.values()}
+        rest = (place for place in batch if place not in tried)
+        return [place for place in rest if not destinations.leave(addresses[place])]
+
+    def _is_usual(self, groups: Sequence[Forwarded]) -> bool:
+        """Whether all destinations are available, as far as is known."""
+        takes = self._destinations.takes
+        return self._destinations.all_closed or all(
+            group.forward is not None and takes(self._address(group.forward)) for group in groups
+        )
+
+    def _address(self, forward: str | None) -> Address:
+        """The address of a destination as the plan has it."""
+        if forward not in self._addresses:
+            self._addresses[forward] = _UNKNOWN
+            if forward is not None:
+                with suppress(UnusualBatchError):
+                    self._addresses[forward] = self._store.address_of(forward)
+        return self._addresses[forward]
+
+    def _give_turns(self) -> None:
+        """Let the messages that wait for a limit go, as far as the slice may."""
+        while True:
+            for claim_keys in self._destinations.turns(self._store.reserve, self._room):
+                self._run_form(self._batches.careful, [Forwarded(None, claim_keys)])
+            if not (self._destinations.are_waiting and self._room(1)):
+                return
+            self._wait_for_turn(self._destinations.seconds_to_turn)
 
     def _wait_for_turn(self, seconds: float) -> None:
         """Let this time pass; raise if the sweep is to stop by then, or is closed."""
@@ -376,73 +446,6 @@ class _Worker:
             self._job.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
-        self.breaker.succeed(end.account.claimed)
-
-
-_STOP_POLL_SECONDS = 0.2
-
-
-class SessionBreaker:
-    """The circuit breaker of a slice's sessions with store and queues.
-
-    It also counts useless deliveries, if a queue cannot take them back: it gets a batch again,
-    and not again until a batch succeeds.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self.circuit = CircuitBreaker(job.context.breaker, job.context.world.clock)
-        self._doubles = not job.context.queue.shares_transaction
-        self._is_sending = False
-        self._sent_in_vain = 0
-
-    def begin_sending(self) -> None:
-        self._is_sending = self._doubles
-
-    def succeed(self, claimed: int) -> None:
-        """Note that a batch is committed, with the outcomes of its messages."""
-        self._is_sending = False
-        if claimed:
-            self._sent_in_vain = 0
-        self.circuit.succeed()
-
-    def fail(self, error: StoreError) -> None:
-        self._sent_in_vain += self._is_sending
-        self._is_sending = False
-        may_go_on = may_pass(error) and self._sent_in_vain <= 1
-        self.circuit.fail(str(error), is_lasting=not may_go_on)
-
-
-def run_on_sessions(
-    job: Job, breaker: SessionBreaker, run: Callable[[TaskSession, QueueSession], None]
-) -> None:
-    """Call `run` with sessions with store and queues, and again with new ones if a service fails.
-    It has to continue where it was cut.
-
-    Raises the service's error when the breaker is triggered.
-    """
-    while True:
-        try:
-            with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
-                # A batch for another server may wait for that one.
-                if job.context.queue.shares_transaction:
-                    store.expect_no_idle_client()
-                run(store, queue)
-            return
-        except StoreError as error:
-            breaker.fail(error)
-            if breaker.circuit.state is BreakerState.TRIGGERED or job.is_stopped():
-                raise
-            _log.warning(
-                "Sweep %s opens new sessions: %s", job.run.sweep_id, make_printable(str(error))
-            )
-        _wait_for_services(job, breaker.circuit.seconds_to_try)
-
-
-def _wait_for_services(job: Job, seconds: float) -> None:
-    """Let so much time pass, or less if the sweep is to stop: the next try is then the last."""
-    end = job.context.world.clock.seconds() + seconds
-    while (left := end - job.context.world.clock.seconds()) > 0 and not job.is_stopped():
-        job.context.world.clock.sleep(min(left, _STOP_POLL_SECONDS))
 
 
 # A batch makes thousands of tuples and dictionaries. At Python's own 700, looking for circles among

@@ -84,7 +84,7 @@ class SparkEngine:
         """Dispatch all slices. Returns why Spark ended before all were done; None if all
         were.
         """
-        # Nothing is journalled while all slices wait for blocked messages.
+        # Nothing is journalled while all slices wait for a limit.
         patience = self.timeouts.plan_seconds(plan.found) + job.context.breaker.trigger_seconds
         store, world = job.context.store, job.context.world
         with (

@@ -62,6 +62,10 @@ class Stop:
         stop.unreported = self.unreported
         return stop
 
+    def after(self, claimed: int) -> "Stop":
+        """The same, for a sweep after one that claimed this many messages."""
+        return self if self._most is None else self.part(most=max(0, self._most - claimed))
+
     def begin(self) -> float | None:
         """Begin to dispatch. Returns the seconds until it is wanted; None: it has no time. A plan
         may take longer than a part lasts, and each next part would plan in vain too.
@@ -79,6 +83,11 @@ class Stop:
     @property
     def is_wanted(self) -> bool:
         return self._seconds_left() == 0
+
+    @property
+    def may_claim(self) -> bool:
+        """Whether the sweep may claim any message."""
+        return self._most != 0
 
     def wait(self, seconds: float) -> None:
         """Wait for `seconds`, or until it is wanted."""

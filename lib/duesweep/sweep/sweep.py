@@ -5,7 +5,8 @@ as slices, unless the look before the sweep has planned already. A sweep that lo
 horizon in the future. The engine dispatches the slices: Spark (spark.py), or this process
 (in_process.py). At the end, their journal is settled into the ledger.
 
-A large backlog is planned once and swept in parts. Each part is a sweep of its own and settled
+A large backlog is planned once and swept in parts. Messages that an outage keeps in the store are
+planned again in another round (rounds.py). Each part and each round is a sweep of its own, settled
 before the next one begins, so the journal is bounded.
 """
 
@@ -21,6 +22,8 @@ from duesweep.core.account import (
     SweepSummary,
     add_reports,
     add_rest,
+    add_round,
+    give_up,
     only_outcomes,
 )
 from duesweep.core.errors import (
@@ -32,6 +35,7 @@ from duesweep.core.errors import (
     NothingDueError,
     StoreError,
     SweepClosedError,
+    may_pass,
 )
 from duesweep.core.policy import MOST_IN_A_SWEEP, REST_SECONDS
 from duesweep.core.world import LEDGER, STORAGE, Patience
@@ -41,10 +45,12 @@ from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import Attributes, Engine, Job, SweepContext, Tracing
 from duesweep.sweep.queues_check import refuse_missing_queues
+from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
     check_backlog,
     check_binding,
+    drop_empty,
     is_settleable,
     late_report,
     living_session,
@@ -74,6 +80,7 @@ def sweep(
     *,
     stop: Stop | None = None,
     planned: tuple[Horizon, Slices] | None = None,
+    rounds: Rounds | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
     could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
@@ -81,31 +88,17 @@ def sweep(
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
-    that was made just before, in the same way, and its horizon. `stop` ends it early: before the
-    plan, else after the current batches. Raises the `DuesweepError`s of its parts; in every case
-    the journal has all batches.
+    that was made just before, in the same way, and its horizon. `rounds` are a watcher's, of which
+    this is one. `stop` ends it early: before the plan, else after the current batches. Raises the
+    `DuesweepError`s of its parts; in every case the journal has all batches.
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
-        dispatching = _Dispatching(engine, context, stop or Stop(), watch)
+        rounds = rounds or Rounds(context.breaker, context.world.clock)
+        dispatching = _Dispatching(engine, context, stop or Stop(), watch, rounds)
         if planned is not None:
             dispatching.take(*planned)
-        report = _sweep(dispatching, reach or context.reach)
-        while dispatching.goes_on:
-            more = max(0, context.retry.max_exhausted_per_sweep - report.exhausted)
-            dispatching.context = replace(
-                context, retry=replace(context.retry, max_exhausted_per_sweep=more)
-            )
-            try:
-                report = add_reports(report, _sweep(dispatching, reach or context.reach))
-            except LedgerError as error:
-                # Nothing of this part is dispatched: the journal holds as much as it may.
-                report = replace(report, ledger_error=str(error))
-                break
-            except DuesweepError:
-                done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
-                logs.error("backlog_ends_early", **done, left=dispatching.left)
-                raise
+        report = _sweep_all(dispatching, reach or context.reach)
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
         if exit_code(report) is not ExitCode.DONE:
@@ -114,9 +107,48 @@ def sweep(
         return report
 
 
-def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
-    """Sweep the due messages, or the next part of the plan."""
+def _sweep_all(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
+    """Sweep all parts of the plan, and then in rounds the messages that an outage left."""
+    context, rounds = dispatching.context, dispatching.rounds
+    report = _sweep(dispatching, reach)
+    assert report is not None  # of the first round
+    while (seconds := dispatching.seconds_to_next) is not None:
+        dispatching.stop.wait(seconds)
+        if dispatching.stop.is_wanted:
+            break
+        more = max(0, context.retry.max_exhausted_per_sweep - report.exhausted)
+        dispatching.context = replace(
+            context, retry=replace(context.retry, max_exhausted_per_sweep=more)
+        )
+        is_again = dispatching.is_again
+        try:
+            found = _sweep(dispatching, reach)
+        except LedgerError as error:
+            # Nothing of this part is dispatched: the journal holds as much as it may.
+            report = replace(report, ledger_error=str(error))
+            break
+        except DuesweepError as error:
+            # A sweep that was opened has waited for its store.
+            if not dispatching.is_open and isinstance(error, StoreError) and may_pass(error):
+                rounds.fail(error)
+                if dispatching.seconds_to_next is not None:
+                    continue
+            done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
+            logs.error("backlog_ends_early", **done, left=dispatching.left)
+            raise
+        report = add_round(report, found) if is_again or not found else add_reports(report, found)
+        if found is None:
+            break
+    report = rounds.with_services(report)
+    return report if context.repeats or dispatching.stop.is_wanted else give_up(report)
+
+
+def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
+    """Sweep the due messages, or the next part of the plan, or the messages that the round before
+    left. None: none of them is due.
+    """
     engine, context, stop = dispatching.engine, dispatching.context, dispatching.stop
+    dispatching.begin()
     ledger = context.open_ledger(engine.spark)
     with context.store.open_driver() as session:
         session.check()
@@ -135,7 +167,10 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                 raise NothingDueError(
                     ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
                 )
+        elif dispatching.is_again and not session.due.count_pending(horizon, most=1):
+            return None
         run = session.sweeps.open(horizon, engine=engine.name)
+        dispatching.is_open = True
         stop.unreported.add((session.source, run.sweep_id))
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session.sweeps, run):
@@ -150,9 +185,15 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
             try:
                 _close(living, run, cut_short, is_planned=not is_stopped)
                 with context.tracing.span("settle"), stop.waits.waiting(STORAGE, _UNANSWERED):
-                    patience = _patience(context, stop, _AFTER_SECONDS)
-                    seconds = BRIEFLY_SECONDS if context.repeats else inf
-                    report = settle_last(living, ledger, run.sweep_id, patience, seconds=seconds)
+                    report = None
+                    if dispatching.is_again or dispatching.rounds.is_in_vain:
+                        report = drop_empty(living.journal, run.sweep_id, ledger_error)
+                    if report is None:
+                        patience = _patience(context, stop, _AFTER_SECONDS)
+                        seconds = BRIEFLY_SECONDS if context.repeats else inf
+                        report = settle_last(
+                            living, ledger, run.sweep_id, patience, seconds=seconds
+                        )
             except SweepClosedError as error:
                 found = late_report(living.journal, ledger, run.sweep_id)
                 if found is None:
@@ -160,6 +201,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
                 report = replace(found, reason=found.reason or str(error))
             _note(stop, report.ledger_error)
             stop.unreported.discard((session.source, run.sweep_id))
+            dispatching.note(report)
             report = replace(report, is_lasting=dispatching.is_lasting)
             return _with_unreported(report, stop, living, ledger)
 
@@ -227,16 +269,21 @@ class _Part(NamedTuple):
 @dataclass(slots=True)
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
-    sweeps. `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all
-    slices of the last sweep were done; `is_lasting`: so will the next sweep.
+    sweeps. `is_again`: all parts are swept, and the next sweep is for messages that they left.
+    `is_open`: the sweep was opened. `is_full`: it has claimed as much as it may. `is_cut_short`:
+    the engine ended before all slices of the last sweep were done; `is_lasting`: so will the next
+    sweep.
     """
 
     engine: Engine
     context: SweepContext
     stop: Stop
     watch: Watch | None
+    rounds: Rounds
     horizon: Horizon | None = None
     parts: Sequence[_Part] = ()
+    is_again: bool = False
+    is_open: bool = False
     is_full: bool = False
     is_cut_short: bool = False
     is_lasting: bool = False
@@ -247,8 +294,28 @@ class _Dispatching:
         return sum(part.plan.found for part in self.parts)
 
     @property
-    def goes_on(self) -> bool:
-        return bool(self.parts) and not (self.is_cut_short or self.stop.is_wanted)
+    def seconds_to_next(self) -> float | None:
+        """After how many seconds to sweep again; None: that is of no use, or not wanted."""
+        if self.is_cut_short or self.stop.is_wanted or not (self.parts or self.stop.may_claim):
+            return None
+        if self.parts and not self.rounds.are_services_out:
+            return 0.0
+        # A watcher rests by itself.
+        is_over = self.context.repeats and not self.parts
+        return None if is_over else self.rounds.seconds_to_next
+
+    def begin(self) -> None:
+        self.is_open = False
+        self.rounds.begin()
+
+    def note(self, report: SweepReport) -> None:
+        """Note the end of a sweep."""
+        self.rounds.note(report)
+        self.stop = self.stop.after(report.claimed)
+        self.is_again = not self.parts
+        if self.is_again and self.horizon is not None:
+            # Without the first look's `since`: earlier messages may have become eligible.
+            self.horizon = replace(self.horizon, since=None)
 
     def take(self, horizon: Horizon, plan: Slices) -> None:
         """Sweep this plan, in parts."""
@@ -289,6 +356,7 @@ class _Dispatching:
             run,
             shares=part.shares,
             first_slice=first_slice,
+            outages=self.rounds.outages,
             is_stopped=lambda: stop.is_wanted,
         )
 

@@ -95,6 +95,21 @@ class SweepContract:
             assert not other.journal.still_alive(sweep_id)
             assert [one.sweep_id for one in other.journal.unsettled()] == [sweep_id]
 
+    @pytest.mark.parametrize("is_in_ledger", [True, False])
+    def test_sweep_that_is_forgotten_leaves_nothing_and_claims_no_more(
+        self, subject: StoreUnderTest, *, is_in_ledger: bool
+    ) -> None:
+        run, [row] = steps.load(subject, steps.row(subject))
+        close_sweep(subject.store, run)
+
+        with subject.store.open_driver() as driver:
+            driver.journal.delete_settled(run.sweep_id, is_in_ledger=is_in_ledger)
+            left = {one.sweep_id for one in driver.journal.unsettled()}
+
+        assert run.sweep_id not in left
+        with pytest.raises(SweepClosedError), steps.batch(subject) as session:
+            steps.claim(subject, session, run, row)
+
     def test_sweep_is_closed_only_when_its_batches_in_flight_have_ended(
         self, subject: StoreUnderTest
     ) -> None:

@@ -1,0 +1,105 @@
+"""When a run of `sweep` plans messages again, by the reports of its rounds."""
+
+import pytest
+
+from duesweep.core.account import CUT, SERVICES, BreakerReport, SweepReport
+from duesweep.core.errors import StoreError
+from duesweep.core.policy import BreakerTimes
+from duesweep.core.world import SettableClock
+from duesweep.sweep.rounds import Rounds
+from support.reports import report
+
+TIMES = BreakerTimes(trigger_seconds=30)
+
+
+def _breaker(name: str, state: str, *, left: int = 0, seconds: float = 0.0) -> BreakerReport:
+    return BreakerReport(name, state, "2026-11-01T08:00:00+00:00", seconds, left, "it is away")
+
+
+def _round(claimed: int, left: int, *breakers: BreakerReport, reason: str = "") -> SweepReport:
+    found = claimed + left
+    return report(found=found, claimed=claimed, left=left, breakers=breakers, reason=reason or None)
+
+
+AWAY = _breaker(SERVICES, "open")
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds"),
+    [
+        pytest.param(_round(5, 0), None, id="nothing is left"),
+        pytest.param(_round(0, 5), None, id="others hold it"),
+        pytest.param(_round(5, 2, _breaker("Q", "open", left=2)), 1.0, id="an outage"),
+        pytest.param(_round(5, 2, _breaker("Q", "triggered", left=2)), None, id="for good"),
+        pytest.param(_round(5, 2, _breaker("Q", "closed", left=2)), 0.0, id="it is back"),
+        pytest.param(_round(0, 2, _breaker("Q", "closed", left=2)), None, id="back for nothing"),
+        pytest.param(
+            _round(5, 4, _breaker("Q", "closed", left=2), _breaker("R", "open", left=2)),
+            0.0,
+            id="one is back",
+        ),
+        pytest.param(
+            _round(5, 4, _breaker("Q", "triggered", left=2), _breaker("R", "open", left=2)),
+            1.0,
+            id="one for good",
+        ),
+        pytest.param(
+            _round(0, 2, _breaker("Q", "open", left=2, seconds=29.5)), None, id="too late"
+        ),
+        pytest.param(_round(0, 2, AWAY), 1.0, id="lost sessions"),
+        pytest.param(_round(2, 0, AWAY), None, id="lost sessions after all was done"),
+        pytest.param(_round(0, 2, _breaker(SERVICES, "triggered")), None, id="lost for good"),
+        pytest.param(_round(0, 2, reason=CUT), 1.0, id="a slice without an end"),
+        pytest.param(
+            _round(1, 2, _breaker("Q", "closed", left=2), AWAY), 1.0, id="back, and sessions lost"
+        ),
+    ],
+)
+def test_rest_after_a_round(last: SweepReport, seconds: float | None) -> None:
+    rounds = Rounds(TIMES, SettableClock())
+
+    rounds.note(last)
+
+    assert rounds.seconds_to_next == seconds
+
+
+def test_messages_that_stay_for_another_reason_need_no_round_once_the_sessions_work() -> None:
+    rounds = Rounds(TIMES, SettableClock())
+    rounds.note(_round(0, 2, AWAY))
+
+    rounds.note(_round(0, 2))
+
+    assert rounds.seconds_to_next is None
+    assert [one.state for one in rounds.with_services(_round(0, 2)).breakers] == ["closed"]
+    # It is reported once.
+    assert rounds.with_services(_round(0, 2)).breakers == ()
+
+
+def test_outages_continue_with_the_time_that_has_passed() -> None:
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock)
+    rounds.note(_round(5, 2, _breaker("Q", "open", left=2, seconds=3)))
+    rounds.fail(StoreError("the server restarts", transient=True))
+    clock.advance(4)
+
+    assert [(one.name, one.seconds) for one in rounds.outages] == [("Q", 7), (SERVICES, 4)]
+
+
+def test_watcher_never_gives_a_destination_up() -> None:
+    rounds = Rounds(TIMES, SettableClock(), never_ends=True)
+
+    rounds.note(
+        _round(
+            0,
+            5,
+            _breaker("Q", "triggered", left=2, seconds=40),
+            _breaker("R", "triggered", left=2, seconds=5),
+            _breaker("S", "open", left=1, seconds=5),
+        )
+    )
+
+    assert [(one.state, one.seconds) for one in rounds.outages] == [
+        ("open", 0.0),
+        ("open", 5),
+        ("open", 5),
+    ]
