@@ -65,6 +65,13 @@ def attributes(span: Span) -> dict[str, str | int]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
+class _Server(HTTPServer):
+    def thread_target(self) -> None:
+        assert self.server is not None
+        # How long it takes at most to see that it is to end.
+        self.server.serve_forever(poll_interval=0.01)
+
+
 @contextmanager
 def collecting() -> Iterator[Collector]:
     """A collector within the block, at its `url`."""
@@ -79,7 +86,7 @@ def collecting() -> Iterator[Collector]:
         collector.headers.append({name.lower(): value for name, value in request.headers})
         return Response(status=collector.status)
 
-    with HTTPServer(threaded=True) as server:
+    with _Server(threaded=True) as server:
         server.expect_request(re.compile("/.*"), method="POST").respond_with_handler(take)
         collector.url = server.url_for("")
         yield collector
