@@ -136,7 +136,7 @@ class Broker:
 
     def told_of_queues(self) -> dict[str, tuple[Any, Any, int]]:
         """By queue, the policy, its settings and how many messages there are, as the management API
-        lists them. The queues tell it every few seconds, and it repeats an answer for a while.
+        lists them. The queues tell it twice a second, and it repeats an answer for a while.
         """
         return {
             one["name"]: (

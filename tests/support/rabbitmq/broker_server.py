@@ -60,7 +60,8 @@ class BrokerServer:
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "none.config"),
             # Two schedulers are as many as the machine has cores; spinning ones would take them.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none",
+            # Quorum queues tell the management API of themselves twice a second.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none -rabbit quorum_tick_interval 500",
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,6 +92,12 @@ class BrokerServer:
             "ssl_options.fail_if_no_peer_cert = true",
             "management.tcp.ip = 127.0.0.1",
             f"management.tcp.port = {self.management}",
+            # So do the others, and what it tells of them is a second old at most.
+            "collect_statistics_interval = 500",
+            *(
+                f"management.sample_retention_policies.{each} = 1"
+                for each in ("global.minute", "basic.minute", "detailed.10")
+            ),
             "log.console = false",
             more,
         ]
