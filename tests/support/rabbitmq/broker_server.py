@@ -92,7 +92,7 @@ class BrokerServer:
             "ssl_options.fail_if_no_peer_cert = true",
             "management.tcp.ip = 127.0.0.1",
             f"management.tcp.port = {self.management}",
-            # So do the others, and what it tells of them is a second old at most.
+            # So do the others; its figures are a second old at most.
             "collect_statistics_interval = 500",
             *(
                 f"management.sample_retention_policies.{each} = 1"
