@@ -113,9 +113,12 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def lost_error(broker: str, error: BaseException) -> QueueError:
-    """The error of a connection that ended while it was in use."""
+    """The error of a connection that ended while it was in use, or while it was made."""
+    reason, advice = _reason(error), None
+    if lacks_descriptors(error):
+        reason, advice = NO_DESCRIPTORS.text, NO_DESCRIPTORS.advice
     return QueueError(
-        f"The connection to RabbitMQ at {broker} was lost: {_reason(error)}", transient=True
+        f"The connection to RabbitMQ at {broker} was lost: {reason}", transient=True, advice=advice
     )
 
 

@@ -24,7 +24,7 @@ from pika.adapters.utils.connection_workflow import (
     AMQPConnectorSocketConnectError,
 )
 
-from duesweep.core.errors import ConfigError, DuesweepError, QueueError
+from duesweep.core.errors import NO_DESCRIPTORS, ConfigError, DuesweepError, QueueError
 from duesweep.drivers.rabbitmq.connection import Brokers, describe_broker
 from duesweep.drivers.rabbitmq.errors import (
     ChannelClosedError,
@@ -243,6 +243,13 @@ def test_loss_of_a_connection_says_of_which_and_why() -> None:
 
     assert "host:5672 vhost /" in str(found)
     assert "(320)" in str(found)
+
+
+def test_connection_that_is_lost_for_want_of_a_descriptor_says_so() -> None:
+    found = lost_error("host:5672 vhost /", OSError(24, "Too many open files"))
+
+    assert NO_DESCRIPTORS.text in str(found)
+    assert found.advice == NO_DESCRIPTORS.advice
 
 
 def test_channel_that_ends_with_its_connection_has_no_reason_of_its_own() -> None:
