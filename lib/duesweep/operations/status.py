@@ -1,6 +1,6 @@
 """Past sweeps, waiting messages and problems: the content of the report for an endpoint."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, wo
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result
-from duesweep.core.world import instant_of, micros
+from duesweep.core.world import micros
 from duesweep.ledger.base import Among, Asked, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.doctor import examination, examine_services
@@ -78,21 +78,6 @@ class SweepLine(NamedTuple):
     left: int
     lateness_p95_ms: int | None
     reason: str | None
-
-
-class SweepStep(NamedTuple):
-    """The sweeps that began in a step of time, from `start` on: the messages that they dispatched,
-    and the most that one found.
-    """
-
-    start: datetime
-    dispatched: int
-    found: int
-
-    @classmethod
-    def of(cls, row: LedgerRow) -> "SweepStep":
-        """A row of `sum_by_step`."""
-        return cls(instant_of(row["step"]), row["dispatched"] or 0, row["found"] or 0)
 
 
 class Failing(NamedTuple):
@@ -411,7 +396,7 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
     last = ledger.ask("last_sweeps", sweeps, most=_SHOWN_SWEEPS)
     (sums,) = ledger.ask("sum_sweeps", sweeps, most=_MOST_MESSAGES)
     steps = TimeSteps(sums["first_start"] or since, now)
-    by_step = [SweepStep.of(row) for row in ledger.ask("sum_by_step", sweeps, **steps.spans)]
+    rate, backlog = steps.read(ledger, sweeps)
     lateness = _lateness(ledger, of_source, sums, objective)
     exhausted: Asked = {**sweeps, "errors": [of_source]}
     (lost,) = ledger.ask("count_lost_errors", exhausted) if sums["exhausted"] else ({},)
@@ -422,8 +407,8 @@ def _read_history(ledger: Ledger, source: str, days: int, objective: float | Non
         dispatched=sums["dispatched"] or 0,
         failed=sums["failed"] or 0,
         exhausted=sums["exhausted"] or 0,
-        rate=steps.rate(by_step),
-        backlog=steps.backlog(by_step),
+        rate=rate,
+        backlog=backlog,
         lateness=lateness_steps({row["step"]: row["messages"] for row in lateness}),
         lateness_of=sum(row["messages"] for row in lateness),
         late=sum(row["late"] for row in lateness),
@@ -495,28 +480,19 @@ class TimeSteps:
             if self._count <= _MOST_BARS:
                 break
 
-    @property
-    def spans(self) -> Mapping[str, int]:
-        """When the first step begins, and how long each is, in microseconds."""
-        return {"first": micros(self._start), "length": self._each // timedelta(microseconds=1)}
+    def read(self, ledger: Ledger, sweeps: Asked) -> tuple[Sequence[Step], Sequence[Step]]:
+        """How many messages were dispatched in each step, by when their sweep began, and the most
+        that a sweep of it found due.
+        """
+        spans = {"first": micros(self._start), "length": self._each // timedelta(microseconds=1)}
+        found = {row["step"]: row for row in ledger.ask("sum_by_step", sweeps, **spans)}
+        starts = [self._start + number * self._each for number in range(self._count)]
 
-    def rate(self, sweeps: Iterable[SweepStep]) -> Sequence[Step]:
-        """How many messages were dispatched in each step, by when their sweep began."""
-        return self._steps(sweeps, lambda sweep, before: before + sweep.dispatched)
+        def steps(number: str) -> Sequence[Step]:
+            rows = (found.get(micros(start), {}) for start in starts)
+            return [
+                Step(f"{start:%d %b %H:%M}", row.get(number) or 0)
+                for start, row in zip(starts, rows, strict=True)
+            ]
 
-    def backlog(self, sweeps: Iterable[SweepStep]) -> Sequence[Step]:
-        """The most messages that a sweep of each step found due."""
-        return self._steps(sweeps, lambda sweep, before: max(before, sweep.found))
-
-    def _steps(
-        self, sweeps: Iterable[SweepStep], take: Callable[[SweepStep, int], int]
-    ) -> Sequence[Step]:
-        counts = [0] * self._count
-        for sweep in sweeps:
-            number = (sweep.start - self._start) // self._each
-            if 0 <= number < self._count:
-                counts[number] = take(sweep, counts[number])
-        return [
-            Step(f"{self._start + number * self._each:%d %b %H:%M}", count)
-            for number, count in enumerate(counts)
-        ]
+        return steps("dispatched"), steps("found")

@@ -4,6 +4,7 @@ steps of the report's plots.
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from duesweep.core.account import BreakerReport, CarefulBatches, FailureReason, SweepSummary
+from duesweep.ledger.ledger import Ledger
+from duesweep.ledger.rows import SCHEMAS
 from duesweep.operations.run import Run
-from duesweep.operations.status import Step, SweepStep, TimeSteps
+from duesweep.operations.status import Step, TimeSteps
 from duesweep.report.document import plain
 from duesweep.report.page import bars
 from duesweep.report.tables import print_blocks
 from duesweep.report.text import Note
 from duesweep.report.views.runs import run_blocks
 from duesweep.report.views.runs import summary as shown
+from duesweep_testing.memory_ledger import MemoryTable, MemoryTables
 
 _START = datetime(2026, 11, 1, 8, tzinfo=UTC)
 _COUNTS = (
@@ -202,8 +206,18 @@ def test_sentence_of_a_sweep_that_looked_ahead_does_not_call_all_messages_due(
 _NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 
 
-def _sweep(hours_ago: float, found: int, dispatched: int) -> SweepStep:
-    return SweepStep(_NOW - timedelta(hours=hours_ago), dispatched, found)
+def _steps(hours: float, *sweeps: tuple[float, int, int]) -> tuple[Sequence[Step], Sequence[Step]]:
+    """The plots of the last hours. A sweep is how many hours ago it began, and the numbers of
+    messages that it found and dispatched.
+    """
+    columns = dict.fromkeys(SCHEMAS["sweeps"].names)
+    rows = [
+        columns | {"start": _NOW - timedelta(hours=ago), "found": found, "dispatched": dispatched}
+        for ago, found, dispatched in sweeps
+    ]
+    tables = MemoryTables()
+    tables.tables["sweeps"] = MemoryTable({}, rows)
+    return TimeSteps(_NOW - timedelta(hours=hours), _NOW).read(Ledger(tables), {"sweeps": []})
 
 
 @pytest.mark.parametrize(
@@ -221,24 +235,23 @@ def _sweep(hours_ago: float, found: int, dispatched: int) -> SweepStep:
 def test_steps_begin_at_a_full_hour_before_the_first_sweep_and_fit_the_time(
     hours: float, count: int, first: str
 ) -> None:
-    steps = TimeSteps(_NOW - timedelta(hours=hours), _NOW).rate([_sweep(hours, 3, 2)])
+    steps, _ = _steps(hours, (hours, 3, 2))
 
     assert (len(steps), steps[0].label) == (count, first)
     assert sum(step.messages for step in steps) == 2
 
 
 def test_step_has_all_that_was_dispatched_and_the_most_that_was_found() -> None:
-    steps = TimeSteps(_NOW - timedelta(days=7), _NOW)
-    sweeps = [_sweep(0.1, 9, 8), _sweep(0.4, 20, 19), _sweep(1, 5, 4)]
+    rate, backlog = _steps(7 * 24, (0.1, 9, 8), (0.4, 20, 19), (1, 5, 4))
 
-    assert [step.messages for step in steps.rate(sweeps)[-2:]] == [4, 27]
-    assert [step.messages for step in steps.backlog(sweeps)[-2:]] == [5, 20]
+    assert [step.messages for step in rate[-2:]] == [4, 27]
+    assert [step.messages for step in backlog[-2:]] == [5, 20]
 
 
 def test_sweeps_outside_the_time_are_in_no_step() -> None:
-    steps = TimeSteps(_NOW - timedelta(days=1), _NOW)
+    rate, _ = _steps(24, (25, 3, 3), (-1, 3, 3))
 
-    assert sum(step.messages for step in steps.rate([_sweep(25, 3, 3), _sweep(-1, 3, 3)])) == 0
+    assert sum(step.messages for step in rate) == 0
 
 
 def test_plot_has_a_bar_for_each_step_and_even_numbers_up_to_the_highest() -> None:
