@@ -15,7 +15,7 @@ from duesweep.core.message import Faulty, Stays, Why
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
 from duesweep.operations import change
-from duesweep.sweep import settle
+from duesweep.sweep import settle, sweep
 from duesweep.sweep.batch import Batches
 from duesweep_testing.memory_driver import MemoryJournal, MemoryPeople, MemorySweeps
 from duesweep_testing.memory_ledger import MemoryTable
@@ -122,6 +122,12 @@ def _forget_first(
     return summary
 
 
+def _drop_any(journal: Any, sweep_id: Any, _: Any) -> Any:
+    report = settle._counted(journal, sweep_id)  # noqa: SLF001
+    journal.delete_settled(sweep_id, is_in_ledger=False)
+    return replace(report, sweep_ids=())
+
+
 def _charge_all(self: Any, outcomes: list[Any]) -> Any:
     charged = [
         Faulty(one.message, RefusedMessageError("out of reach"))
@@ -196,6 +202,7 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "a command that puts messages back runs alone, and after all others": _without_order,
     "a sweep is settled after it was closed": _replaced(MemorySweeps, "close", _leave_open),
     "a table takes each sweep once": _replaced(MemoryTable, "has", lambda *_: False),
+    "the ledger has each round that moved messages": _replaced(sweep, "drop_empty", _drop_any),
     "the journal forgets what the ledger has": _replaced(settle, "_settle", _forget_first),
 }
 
