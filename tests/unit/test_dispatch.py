@@ -266,7 +266,8 @@ def test_batch_that_is_late_from_the_start_still_delivers_one_group_at_a_time() 
     [
         ("BBBSS", [2, 2, 1], []),
         ("BBNNBB", [2, 2, 2], [2]),
-        pytest.param("BN" * 5, [2, 2, 2], [2] * 5, id="after three, the slice takes no more"),
+        pytest.param("BN" * 5, [2, 2, 2], [2] * 5, id="after three in a row, no more is taken"),
+        pytest.param("BNBNBB" * 3, [2] * 9, [2] * 6, id="one that is usual begins the row again"),
     ],
 )
 def test_batch_that_is_unusual_is_run_again_with_care(

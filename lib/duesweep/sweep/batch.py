@@ -38,7 +38,7 @@ from duesweep.sweep.delivery import SliceDelivery
 from duesweep.sweep.destinations import Destinations, KeptMessage
 from duesweep.sweep.job import Job
 
-# After this many in a slice the careful form alone is cheaper: an unusual batch is run twice.
+# After this many in a row the careful form alone is cheaper: an unusual batch is run twice.
 MOST_UNUSUAL = 3
 _AFTER_OTHERS = "not tried, after others that could not be moved"
 
@@ -84,7 +84,7 @@ class Batches:
         context = job.context
         self._clock, self._rng = context.world.clock, context.world.chance()
         self._delivery = SliceDelivery(queue, self._clock, destinations)
-        self._unusual = unusual
+        self._unusual, self._in_a_row = unusual, 0
         self._can_move = context.may_move and store.can_move
 
     def forms(self, *, is_usual: bool) -> Iterator[Form]:
@@ -92,7 +92,7 @@ class Batches:
         `is_usual`: as far as is known, its destinations are available.
         """
         if self._can_move and is_usual:
-            if self._unusual.total() < MOST_UNUSUAL:
+            if self._in_a_row < MOST_UNUSUAL:
                 yield self.moved
             else:
                 self._unusual[_AFTER_OTHERS] += 1
@@ -219,10 +219,13 @@ class Batches:
         try:
             # Its end is the COMMIT.
             with self._store.transaction():
-                return self._move_all(groups)
+                end = self._move_all(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual[str(error)] += 1
-        return None
+            self._in_a_row += 1
+            return None
+        self._in_a_row = 0
+        return end
 
     def _move_all(self, groups: Sequence[Forwarded]) -> BatchEnd:
         job, store = self._job, self._store
