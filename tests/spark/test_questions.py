@@ -103,6 +103,7 @@ def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]
     yield "last_errors", none, {"hidden": "", "most": 100}
     yield "find_errors", of(*both, changes=[fate]), {"hidden": "replayed"}
     yield "find_destinations", of("errors"), {}
+    yield "find_copies", of("tombstones", tombstones=[Among("sweep_id", keys)]), {}
     yield "count_failing", of("retries"), {}
     for again in (0, 1):
         yield "find_cancelled", of("changes"), {"again": again, "command": ""}

@@ -178,15 +178,12 @@ class ExhaustedMessages:
         """How many of these errors have a copy in an error queue, by queue: operators may also
         replay them from there.
         """
-        counts: dict[str, int] = {}
-        columns = ("sweep_id", "message_key", "queue")
-        exhausted = Among("outcome", ["exhausted"])
-        conditions = (self._source, exhausted, *_among_sweeps(chosen))
-        for row in self.ledger.rows("tombstones", columns, *conditions):
-            is_copied = ErrorId(row["sweep_id"], row["message_key"]) in chosen
-            if is_copied and row["queue"] is not None:
-                counts[row["queue"]] = counts.get(row["queue"], 0) + 1
-        return counts
+        tables: Asked = {"tombstones": [self._source, *_among_sweeps(chosen)]}
+        copies = self.ledger.ask("find_copies", tables)
+        of_chosen = (
+            row for row in copies if ErrorId(row["sweep_id"], row["message_key"]) in chosen
+        )
+        return dict(Counter(row["queue"] for row in of_chosen))
 
     def _conditions(self, chosen: ErrorFilter) -> Iterator[Condition]:
         yield self._source

@@ -59,3 +59,7 @@ LEFT JOIN (
     SELECT DISTINCT r.of, r.message_key FROM {changes} r WHERE r.change = 'restored'
 ) AS restored ON restored.of = c.sweep_id AND restored.message_key = c.message_key
 WHERE c.change = 'cancelled' AND (restored.message_key IS NULL OR {again} = 1) AND {command} IN ('', c.sweep_id)
+
+-- name: find_copies
+-- Returns the exhausted messages of which an error queue got a copy.
+SELECT t.sweep_id, t.message_key, t.queue FROM {tombstones} t WHERE t.outcome = 'exhausted' AND t.queue IS NOT NULL
