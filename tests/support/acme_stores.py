@@ -8,8 +8,7 @@ from duesweep.stores.base import StoreSettings
 from duesweep.stores.due import Horizon, Upcoming
 from duesweep.stores.kinds import POSTGRESQL_KINDS
 from duesweep.stores.postgresql import POSTGRESQL
-from duesweep.stores.sql_driver import SqlDriver
-from duesweep.stores.store import SqlStore
+from duesweep.stores.store import SqlDriver, SqlStore
 
 
 class AcmeStore(SqlStore):

@@ -1,15 +1,19 @@
-"""What people see of a relational store, and hold back."""
+"""What people see of a relational store, and hold back; and rows next to a delayed table whose
+message, sweep or endpoint is gone.
+"""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import StoreError
 from duesweep.core.world import Patience, instant_of
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.due import Horizon
+from duesweep.stores.leftovers import DroppedSource, Leftovers
 from duesweep.stores.people import People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
@@ -20,6 +24,8 @@ from duesweep.stores.summary import aware
 _PAGE_ROWS = 1_000
 _KEYS_PER_PAGE = 20_000
 _UNDO_WAIT_SECONDS = 5.0
+# The binding is the last: as long as it is there, the source is known as one to forget.
+_ROWS_OF_A_SOURCE = ("forget_attempts", "forget_pauses", "forget_limits", "unbind")
 
 
 class SqlPeople(SqlPart, People):
@@ -125,3 +131,30 @@ class SqlPeople(SqlPart, People):
 
     def plan_sql(self, horizon: Horizon) -> str:
         return self._due.plan_sql(horizon)
+
+
+class SqlLeftovers(SqlPart, Leftovers):
+    """The tables of all sources in a schema are the same."""
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        with self._at.looking_at_all():
+            rows = self._session.rows("gone_counters", source=self.source, most=most)
+        return [row.message_key for row in rows]
+
+    def orphaned_journal(self) -> Sequence[UUID]:
+        with self._at.looking_at_all():
+            rows = self._session.rows("orphaned_journal")
+        return [UUID(str(row.sweep_id)) for row in rows]
+
+    def dropped(self) -> Sequence[DroppedSource]:
+        rows = self._session.rows("dropped_sources")
+        return [DroppedSource(row.source, row.delayed, int(row.unsettled)) for row in rows]
+
+    @retry_lost_transactions
+    def forget(self, source: str) -> int:
+        total = 0
+        with self._session.transaction():
+            for name in _ROWS_OF_A_SOURCE:
+                while some := self._session.execute(name, source=source):
+                    total += some
+        return total

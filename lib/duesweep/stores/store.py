@@ -1,14 +1,82 @@
-"""A delayed table in a relational database as a store."""
+"""A delayed table in a relational database as a store, and the session of its driver."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from duesweep.stores.base import Operators, Store, TransactionMode, refuse_distributed
+from duesweep.core.errors import Problem
+from duesweep.drivers.statements import Session
+from duesweep.stores.base import (
+    OperatorDriver,
+    Operators,
+    Store,
+    TransactionMode,
+    refuse_distributed,
+)
 from duesweep.stores.dialect import Location
 from duesweep.stores.setup import SqlSetup
+from duesweep.stores.sql_binding import SqlBinding
 from duesweep.stores.sql_changes import SqlChanges
-from duesweep.stores.sql_driver import SqlDriver
+from duesweep.stores.sql_connection import SqlConnection
+from duesweep.stores.sql_due import SqlDue
+from duesweep.stores.sql_journal import SqlJournal
+from duesweep.stores.sql_people import SqlLeftovers, SqlPeople
+from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sql_task import SqlTask
+from duesweep.stores.tables import (
+    check_reading,
+    check_tables,
+    missing_index,
+    refuse_hidden_rows,
+)
+
+
+class SqlDriver(OperatorDriver):
+    """Its parts, on one connection, and the checks of its tables."""
+
+    def __init__(self, session: Session, location: Location) -> None:
+        self._at = at = SqlConnection(session, location)
+        self.source = at.source
+        self.journal = SqlJournal(at)
+        self.due = SqlDue(at, self.journal)
+        self.sweeps = SqlSweeps(at)
+        self.binding = SqlBinding(at)
+        self.people = SqlPeople(at, self.due)
+        self.leftovers = SqlLeftovers(at)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._at.session.__exit__(*error)
+
+    def check(self) -> None:
+        check_tables(self._at.session, self._at.location, self._at.delayed)
+
+    def check_sight(self) -> None:
+        refuse_hidden_rows(self._at.session, self._at.location, self._at.delayed)
+
+    def check_reading(self) -> None:
+        check_reading(self._at.session, self._at.location, self._at.delayed)
+
+    def notices(self) -> Sequence[Problem]:
+        """Messages that are never due, since they have no Due."""
+        if not self._at.location.kind.may_lack_due:
+            return ()
+        timeless = self._at.session.row("count_timeless").timeless
+        if not timeless:
+            return ()
+        return (
+            Problem(
+                f"{timeless} messages in {self._at.delayed.sql} have no "
+                f"{self._at.location.kind.due}, so they never come due",
+                "give them one, or remove them",
+            ),
+        )
+
+    def table_notices(self) -> Sequence[Problem]:
+        missing = missing_index(self._at.session, self._at.location, self._at.delayed)
+        return () if missing is None else (missing,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
