@@ -65,11 +65,11 @@ $$BEGIN RAISE EXCEPTION 'later' USING ERRCODE = '25006'; END$$
 
 
 def test_round_that_moves_nothing_is_not_in_the_ledger_and_not_missed_there(
-    endpoint: PostgreSqlEndpoint, ledger: LedgerReader
+    engine: Engine, endpoint: PostgreSqlEndpoint, ledger: LedgerReader
 ) -> None:
     endpoint.set_up("Billing", "Shipping")
     endpoint.delay_many(20, ("Billing", "Shipping"))
-    context = endpoint.context(breaker__trigger_seconds=3, breaker__recovery_failures_per_second=10)
+    context = endpoint.context(breaker__trigger_seconds=5, breaker__recovery_failures_per_second=10)
 
     table = endpoint.addresses.parse("Shipping")
     endpoint.server.execute(_REFUSE)
@@ -78,9 +78,9 @@ def test_round_that_moves_nothing_is_not_in_the_ledger_and_not_missed_there(
     )
     refused: ConfigError | None = None
     try:
-        shut = run_sweep(context)
+        shut = run_sweep(context, engine)
         endpoint.server.execute(f"DROP TRIGGER refuse ON {table}")
-        after = run_sweep(endpoint)
+        after = run_sweep(endpoint, engine)
     except ConfigError as error:
         refused = error
 
