@@ -200,7 +200,10 @@ def _in(session: SqlServerSession, table: SqlServerTable) -> SqlServerSession:
 
 def _describe(session: SqlServerSession, table: SqlServerTable) -> Sequence[Any]:
     names = {"schema": table.schema, "table": table.table, "name": table.sql}
-    return _in(session, table).rows("describe_table", **names)
+    statements = _in(session, table)
+    return statements.rows("describe_table", **names) or statements.rows(
+        "describe_long_name", name=table.sql
+    )
 
 
 def _find(session: SqlServerSession, wanted: WantedTable) -> FoundTable | None:

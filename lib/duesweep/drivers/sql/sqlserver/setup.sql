@@ -49,6 +49,17 @@ FROM {catalog}.INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = @schema AND c.TABLE_NAME = @table
 ORDER BY c.ORDINAL_POSITION;
 
+-- name: describe_long_name
+-- Returns the same of a table whose name some servers shorten in their views; column names may be in lower case there.
+SELECT c.name, TYPE_NAME(c.system_type_id) AS type, 'BASE TABLE' AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM {catalog}.sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = c.object_id AND p.minor_id = 0 AND p.name = N'duesweep.format') AS mark,
+       0 AS policies, NULL AS hook
+FROM {catalog}.sys.columns c
+WHERE c.object_id = OBJECT_ID(@name, 'U')
+ORDER BY c.column_id;
+
 -- name: hidden_tables
 -- Returns the tables of a schema whose rows a security policy filters or blocks, for any user, and the policy. Only
 -- for a database with policies that this user sees: not all servers know them.
