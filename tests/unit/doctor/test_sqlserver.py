@@ -139,7 +139,11 @@ def test_two_tables_that_can_be_the_delayed_one_are_a_fault(
         addresses=None,
         kind=SQL_SERVER_KINDS["msmq"],
     )
-    tables: dict[str, Rows] = {"find_table": [{"found": 1}], "describe_table": []}
+    tables: dict[str, Rows] = {
+        "find_table": [{"found": 1}],
+        "describe_table": [],
+        "describe_long_name": [],
+    }
 
     findings = _examined(monkeypatch, tables, store)
 

@@ -80,7 +80,13 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("hold_by_id", "count_present_by_id", "reschedule_by_id"),
         *("insert_message", "insert_recoverable_message", "send_recoverable"),
         "receive_with_columns",
-        *("describe_catalog", "describe_table", "describe_rights", "describe_server"),
+        *(
+            "describe_catalog",
+            "describe_table",
+            "describe_long_name",
+            "describe_rights",
+            "describe_server",
+        ),
         *("find_table", "read_lists", "hidden_tables"),
         *("last_message", "count_arrived", "probe_queue"),
     }
