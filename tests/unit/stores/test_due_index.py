@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.errors import Problem, StoreError
-from duesweep.stores.dialect import Location
 from duesweep.stores.installed import IndexCreated
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from duesweep.stores.setup import create_index
-from duesweep.stores.sqlserver import SQL_SERVER
-
-DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
+from support.sqlserver_location import DELAYED, described, location
 
 
 class Server:
@@ -30,11 +26,7 @@ class Server:
 
     def rows(self, name: str, /, **_: object) -> list[Any]:
         if name == "describe_table":
-            columns = self.kind.columns.items()
-            return [
-                SimpleNamespace(name=n, type=t, kind="BASE TABLE", mark=None, policies=0, hook=None)
-                for n, t in columns
-            ]
+            return described(self.kind.columns)
         assert name == "describe_indexes"
         # Some servers tell the column in lower case.
         column = (self.indexed or "").lower()
@@ -55,16 +47,8 @@ class Server:
 
 
 def _create(kind: str, server: Server) -> list[object]:
-    location = Location(
-        dialect=SQL_SERVER,
-        dsn="Server=h",
-        source="s",
-        candidates=(DELAYED,),
-        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
-        kind=SQL_SERVER_KINDS[kind],
-    )
     connection: Any = server
-    return list(create_index(connection, location, DELAYED))
+    return list(create_index(connection, location(kind), DELAYED))
 
 
 @pytest.mark.parametrize(("kind", "index"), [("sqlserver", "Index_Due"), ("msmq", "Index_Time")])

@@ -1,31 +1,22 @@
 """The removals, exclusions and counts of a batch on SQL Server, on a table in memory."""
 
 import json
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable
 from duesweep.core.message import Message
-from duesweep.stores.dialect import Location
-from duesweep.stores.due import Horizon
-from duesweep.stores.kinds import SQL_SERVER_KINDS, lock_key
-from duesweep.stores.sqlserver import SQL_SERVER
+from duesweep.stores.kinds import lock_key
 from duesweep.stores.sqlserver_task import SqlServerTask
-from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY
 from duesweep_testing.builders import message
+from support.sqlserver_location import RUN, location
 
 DUE = "2026-11-21 09:21:19.0033333"
 CLAIMED = [str(number) for number in range(10, 20)]
-DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
-NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
-RUN = SweepRun(uuid.UUID(int=1), Horizon(NOW, NOW))
 
 
 class Server:
@@ -105,21 +96,10 @@ def _message(key: str) -> Message:
     return message()._replace(key=key)
 
 
-def _location() -> Location:
-    return Location(
-        dialect=SQL_SERVER,
-        dsn="Server=h",
-        source="nsb",
-        candidates=(DELAYED,),
-        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
-        kind=SQL_SERVER_KINDS["sqlserver"],
-    )
-
-
 def _holding(server: Server, *keys: str) -> SqlServerTask:
     """A session that holds these messages."""
     session: Any = server
-    task = SqlServerTask(session, _location())
+    task = SqlServerTask(session, location())
     task.hold([lock_key(DUE, key) for key in keys], None)
     return task
 
@@ -157,6 +137,6 @@ def test_counter_of_a_claimed_message_is_found_however_many_there_are(others: in
     counters = [*(f"other {n}" for n in range(others)), "7"]
     session: Any = Server("7", counters=counters)
 
-    claim = SqlServerTask(session, _location()).claim(RUN, [DUE])
+    claim = SqlServerTask(session, location()).claim(RUN, [DUE])
 
     assert [(one.key, one.attempts) for one in claim.messages] == [("7", 5)]

@@ -3,36 +3,27 @@ unusual batches.
 """
 
 import json
-import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from duesweep.core.address import SqlServerAddresses, SqlServerTable
+from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import MessageError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION
 from duesweep.core.message import Address
 from duesweep.queues.sqlserver import COLUMNS, SqlServerQueueSession, SqlServerQueueTable
-from duesweep.stores.dialect import Location
-from duesweep.stores.due import Horizon
-from duesweep.stores.kinds import SQL_SERVER_KINDS
-from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.sqlserver_task import SqlServerTask
-from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Forwarded, Moved
 from duesweep_testing.sweeps import move_into
 from support.random_headers import careful_message, random_headers
+from support.sqlserver_location import ADDRESSES, DELAYED, RUN, described, location
 
 FIRST, SECOND, THIRD = (f"2026-11-21 09:21:{second}.0033333" for second in (19, 20, 21))
-DELAYED = SqlServerTable("nsb", "dbo", "Sales.Delayed")
-NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
-RUN = SweepRun(uuid.UUID(int=1), Horizon(NOW, NOW))
 USUAL = f'{{"a":"b","{FORWARD_DESTINATION}":"Billing"}}'
 
 
@@ -124,26 +115,13 @@ def _stuff(text: str, cut: dict[str, int]) -> str | None:
     return (units[: 2 * start] + units[2 * end :]).decode("utf-16-le")
 
 
-def _location(kind: str = "sqlserver") -> Location:
-    return Location(
-        dialect=SQL_SERVER,
-        dsn="Server=h",
-        source="nsb",
-        candidates=(DELAYED,),
-        addresses=SqlServerAddresses("Sales", "dbo", "nsb"),
-        kind=SQL_SERVER_KINDS[kind],
-    )
-
-
 def _task(server: Server, kind: str = "sqlserver") -> SqlServerTask:
     session: Any = server
-    return SqlServerTask(session, _location(kind))
+    return SqlServerTask(session, location(kind))
 
 
 def _into(address: Address) -> SqlServerQueueTable:
-    return SqlServerQueueTable(
-        SqlServerAddresses("Sales", "dbo", "nsb").parse(address), address == "Old"
-    )
+    return SqlServerQueueTable(ADDRESSES.parse(address), address == "Old")
 
 
 def _move(task: SqlServerTask, *dues: str) -> Moved:
@@ -318,12 +296,7 @@ class Catalog:
             ]
         assert name == "describe_table"
         columns = {column: next(iter(types)) for column, types in COLUMNS.items()}
-        return [
-            SimpleNamespace(
-                name=column, type=kind, kind="BASE TABLE", mark=None, policies=0, hook=None
-            )
-            for column, kind in (columns | {"Headers": "nvarchar"}).items()
-        ]
+        return described(columns | {"Headers": "nvarchar"})
 
     def row(self, name: str, **_: Any) -> Any:
         assert name == "describe_catalog"
@@ -335,7 +308,6 @@ class Catalog:
 
 def _queues(*, own_transaction: bool = False) -> SqlServerQueueSession:
     session: Any = Catalog()
-    addresses = SqlServerAddresses("Sales", "dbo", "nsb")
-    queues = SqlServerQueueSession(session, addresses, own_transaction=own_transaction)
+    queues = SqlServerQueueSession(session, ADDRESSES, own_transaction=own_transaction)
     queues.read_tables()
     return queues
