@@ -381,15 +381,8 @@ def test_trigger_that_takes_only_what_nservicebus_writes_is_no_fault(
     endpoint: Endpoint[Any],
 ) -> None:
     endpoint.set_up("Billing").delay()
-    endpoint.execute(
-        "CREATE FUNCTION public.only_messages() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF"
-        " NEW.headers NOT LIKE ''%NServiceBus.%'' THEN RAISE EXCEPTION ''no message''; END IF;"
-        " RETURN NEW; END'"
-    )
-    endpoint.execute(
-        'CREATE TRIGGER checks BEFORE INSERT ON "Billing" FOR EACH ROW'
-        " EXECUTE FUNCTION public.only_messages()"
-    )
+    refuse = "IF NEW.headers NOT LIKE '%NServiceBus.%' THEN RAISE EXCEPTION 'no message'; END IF;"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', f"{refuse} RETURN NEW;")
 
     assert endpoint.run("doctor", "--no-spark").code == 0
     assert endpoint.document("sweep")["dispatched"] == 1

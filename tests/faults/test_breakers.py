@@ -58,12 +58,6 @@ def test_locked_queue_table_is_left_to_the_next_sweep_and_holds_up_no_other(
     _assert_one_tombstone_each(ledger, 2_000)
 
 
-_REFUSE = """
-CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-$$BEGIN RAISE EXCEPTION 'later' USING ERRCODE = '25006'; END$$
-"""
-
-
 def test_round_that_moves_nothing_is_not_in_the_ledger_and_not_missed_there(
     engine: Engine, endpoint: PostgreSqlEndpoint, ledger: LedgerReader
 ) -> None:
@@ -72,14 +66,12 @@ def test_round_that_moves_nothing_is_not_in_the_ledger_and_not_missed_there(
     context = endpoint.context(breaker__trigger_seconds=5, breaker__recovery_failures_per_second=10)
 
     table = endpoint.addresses.parse("Shipping")
-    endpoint.server.execute(_REFUSE)
-    endpoint.server.execute(
-        f"CREATE TRIGGER refuse BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION refuse()"
-    )
+    refuse = "RAISE EXCEPTION 'later' USING ERRCODE = '25006';"
+    endpoint.server.add_trigger("BEFORE INSERT", str(table), refuse)
     refused: ConfigError | None = None
     try:
         shut = run_sweep(context, engine)
-        endpoint.server.execute(f"DROP TRIGGER refuse ON {table}")
+        endpoint.server.execute(f"DROP TRIGGER acts ON {table}")
         after = run_sweep(endpoint, engine)
     except ConfigError as error:
         refused = error

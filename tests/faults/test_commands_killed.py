@@ -285,16 +285,6 @@ def test_error_says_what_the_command_had_done_before(
 
 
 _HELD = 7_042
-# What changes pauses waits before it commits.
-_HOLD = f"""
-CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock({_HELD});
-    RETURN NULL;
-END $$;
-CREATE TRIGGER hold AFTER INSERT OR DELETE ON {{pauses}}
-    FOR EACH ROW EXECUTE FUNCTION hold();
-"""
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])
@@ -307,7 +297,9 @@ def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
     pause = ["pause", "Billing", "--reason", "the bank is down"]
     if command == "resume":
         assert endpoint.run(*pause).code == 0
-    endpoint.execute(_HOLD.format(pauses=pauses))
+    # What changes pauses waits before it commits.
+    hold = f"PERFORM pg_advisory_xact_lock({_HELD}); RETURN NULL;"
+    endpoint.server.add_trigger("AFTER INSERT OR DELETE", pauses, hold)
     endpoint.fetch(f"SELECT pg_advisory_lock({_HELD})")
 
     process = subprocess.Popen(

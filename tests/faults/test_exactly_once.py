@@ -17,15 +17,6 @@ from support.waiting import until
 ROWS = 20_000
 NOWHERE = 40
 _CLUSTER, _THREADS = "local-cluster[2,1,1024]", "local[2,4]"
-# A batch into Billing is slow, so the later sweep also finds some messages.
-_SLOW = """
-CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_sleep(0.05);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
-"""
 _COMMIT = "COMMIT of TaskSession.transaction"
 
 
@@ -45,7 +36,9 @@ def test_every_message_is_delivered_once_and_accounted_for_once(
     endpoint.set_up(*queues)
     endpoint.delay_many(ROWS - NOWHERE, queues)
     endpoint.delay_many(NOWHERE, ["Nowhere"])
-    endpoint.execute(_SLOW)
+    # A batch is slow, so the later sweep also finds some messages.
+    slow = "PERFORM pg_sleep(0.05); RETURN NULL;"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', slow, each="STATEMENT")
     file = endpoint.config_file(sweep__batch_rows=100, sweep__slices=2, sweep__spark_from=0)
     plans: list[Plan] = []
     drivers = []

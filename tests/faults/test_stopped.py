@@ -27,15 +27,6 @@ _BATCHES = "SELECT FROM duesweep_journal WHERE kind = 'batch'"
 _STOP_WAITS = (
     "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%stop_at = least%'"
 )
-# Each batch into Billing is slow, so no sweep is done before it is stopped or ended.
-_SLOW = """
-CREATE FUNCTION wait_a_while() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_sleep(0.2);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER slow BEFORE INSERT ON "Billing" FOR EACH STATEMENT EXECUTE FUNCTION wait_a_while();
-"""
 _MESSAGES = 2_000
 _BATCH_ROWS = 5
 _SPARK_FROM = {"in-process": 1_000_000, "spark": 0}
@@ -73,7 +64,9 @@ def slow(endpoint: Endpoint) -> Endpoint:
     """Messages for a slow queue, which takes them in 40 s or more."""
     endpoint.set_up("Billing")
     endpoint.delay_many(_MESSAGES)
-    endpoint.execute(_SLOW)
+    # No sweep is done before it is stopped or ended.
+    batch = "PERFORM pg_sleep(0.2); RETURN NULL;"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', batch, each="STATEMENT")
     return endpoint
 
 
@@ -116,7 +109,7 @@ def _check_account(ended: _Ended, endpoint: Endpoint, ledger: LedgerReader) -> N
 
 def _check_next_sweep(endpoint: Endpoint, ledger: LedgerReader) -> None:
     """It takes the rest: no message is lost or doubled."""
-    endpoint.execute('DROP TRIGGER slow ON "Billing"')
+    endpoint.execute('DROP TRIGGER acts ON "Billing"')
 
     run_sweep(endpoint)
 

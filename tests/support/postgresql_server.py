@@ -138,6 +138,16 @@ class PostgreSqlServer:
             self.execute(f"GRANT {grant} TO {quote_name(name)}")
         return make_conninfo(self.dsn, user=name)
 
+    def add_trigger(self, when: str, table: str, body: str, each: str = "ROW") -> None:
+        """Add a trigger `acts`. `when` is as `BEFORE INSERT`, `body` has PL/pgSQL's statements."""
+        self.execute(
+            "CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS"
+            f" $$BEGIN {body} END$$"
+        )
+        self.execute(
+            f"CREATE TRIGGER acts {when} ON {table} FOR EACH {each} EXECUTE FUNCTION act()"
+        )
+
     def kill_sessions(self) -> None:
         """End all sessions that duesweep has in this database."""
         self.fetch(

@@ -243,13 +243,8 @@ def test_statement_that_takes_too_long_stops_the_queue_and_not_the_message(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SessionWaits, "statement_seconds", 3.0)
-    endpoint.execute(
-        "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$BEGIN PERFORM pg_sleep(30); RETURN NEW; END$$"
-    )
-    endpoint.execute(
-        'CREATE TRIGGER linger BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION linger()'
-    )
+    linger = "PERFORM pg_sleep(30); RETURN NEW;"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', linger)
 
     with (
         queue_tables.batch(endpoint) as (_, queue),

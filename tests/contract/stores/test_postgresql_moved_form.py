@@ -193,12 +193,7 @@ def test_moved_messages_are_what_the_careful_form_makes_of_them(endpoint: Endpoi
 
 def test_queue_that_drops_rows_gets_nothing_in_the_moved_form(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
-    endpoint.execute(
-        "CREATE FUNCTION drop_row() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
-    )
-    endpoint.execute(
-        'CREATE TRIGGER drops BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION drop_row()'
-    )
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', "RETURN NULL;")
     keys = endpoint.delay_many(2)
 
     with pytest.raises(UnusualBatchError, match="took 0 of 2 messages"):
@@ -406,14 +401,8 @@ def test_messages_are_moved_in_the_order_of_their_due_under_ids_of_their_own(
 def test_time_of_a_moved_batch_is_after_its_messages_arrived(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     endpoint.execute("CREATE TABLE arrivals (us bigint)")
-    endpoint.execute(
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS"
-        " $$BEGIN INSERT INTO arrivals"
-        " VALUES (extract(epoch FROM clock_timestamp()) * 1000000); RETURN NEW; END$$"
-    )
-    endpoint.execute(
-        'CREATE TRIGGER notes BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION note()'
-    )
+    note = "INSERT INTO arrivals VALUES (extract(epoch FROM clock_timestamp()) * 1000000);"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', f"{note} RETURN NEW;")
 
     moved = _move(endpoint, Forwarded('Billing"}', [endpoint.delay()]))
 
@@ -440,15 +429,9 @@ _LOST = ("40P01", "40001")
 def _lose(endpoint: Endpoint, table: str, when: str, state: str, times: int) -> None:
     """The first `times` changes of a table's rows are given up. Sequences keep their counts."""
     endpoint.execute("CREATE SEQUENCE losses")
-    endpoint.execute(
-        "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS"
-        " $$BEGIN"
-        f" IF nextval('losses') <= {times} THEN"
-        f" RAISE EXCEPTION 'given up' USING ERRCODE = '{state}'; END IF; RETURN NEW; END$$"
-    )
-    endpoint.execute(
-        f"CREATE TRIGGER lose BEFORE {when} ON {table} FOR EACH STATEMENT EXECUTE FUNCTION lose()"
-    )
+    give_up = f"RAISE EXCEPTION 'given up' USING ERRCODE = '{state}';"
+    lose = f"IF nextval('losses') <= {times} THEN {give_up} END IF; RETURN NEW;"
+    endpoint.server.add_trigger(f"BEFORE {when}", table, lose, each="STATEMENT")
 
 
 @pytest.mark.parametrize("state", _LOST)

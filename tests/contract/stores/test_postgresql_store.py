@@ -53,14 +53,8 @@ def test_trigger_that_keeps_a_claimed_row_undoes_its_batch(subject: DelayedTable
     endpoint = subject.endpoint
     keys = endpoint.delay_many(3)
     run = open_sweep(subject.store)
-    endpoint.execute(
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$BEGIN IF OLD.id = '{keys[1]}' THEN RETURN NULL; END IF; RETURN OLD; END$$"
-    )
-    endpoint.execute(
-        f"CREATE TRIGGER keep BEFORE DELETE ON {endpoint.delayed}"
-        " FOR EACH ROW EXECUTE FUNCTION keep()"
-    )
+    keep = f"IF OLD.id = '{keys[1]}' THEN RETURN NULL; END IF; RETURN OLD;"
+    endpoint.server.add_trigger("BEFORE DELETE", endpoint.delayed, keep)
 
     with (
         subject.store.open_task() as session,
@@ -78,13 +72,8 @@ def test_sweep_whose_end_a_trigger_drops_is_not_closed_and_says_so(
     subject: DelayedTableUnderTest,
 ) -> None:
     endpoint = subject.endpoint
-    sweeps = endpoint.delayed.replace("Sales.Orders.Delayed", "duesweep_sweeps")
-    endpoint.execute(
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$"
-    )
-    endpoint.execute(
-        f"CREATE TRIGGER keep BEFORE UPDATE ON {sweeps} FOR EACH ROW EXECUTE FUNCTION keep()"
-    )
+    sweeps = endpoint.own_table("sweeps")
+    endpoint.server.add_trigger("BEFORE UPDATE", sweeps, "RETURN NULL;")
 
     with subject.store.open_driver() as session:
         run = session.sweeps.open(session.due.horizon())

@@ -98,13 +98,8 @@ def test_commonest_reasons_of_this_sweep_come_first_with_an_example(endpoint: En
 def test_long_reason_is_cut(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     # A trigger's words are as long as it likes.
-    endpoint.execute(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE EXCEPTION '%', repeat('no ', 9000); END $$"
-    )
-    endpoint.execute(
-        'CREATE TRIGGER refuse BEFORE INSERT ON "Billing" FOR EACH ROW EXECUTE FUNCTION refuse()'
-    )
+    refuse = "RAISE EXCEPTION '%', repeat('no ', 9000);"
+    endpoint.server.add_trigger("BEFORE INSERT", '"Billing"', refuse)
     endpoint.delay()
 
     (failure,) = run_sweep(endpoint).failures
