@@ -152,12 +152,16 @@ class BrokerServer:
             self.kill()
         mapper = shutil.which("epmd", path=self._environment["PATH"])
         if mapper:
-            subprocess.run(
-                [mapper, "-port", self._environment["ERL_EPMD_PORT"], "-kill"],
-                env=self._environment,
-                capture_output=True,
-                check=False,
-            )
+            # It refuses as long as it has not noticed that the node is gone.
+            until(lambda: b"not allowed" not in self._end_mapper(mapper))
+
+    def _end_mapper(self, mapper: str) -> bytes:
+        return subprocess.run(
+            [mapper, "-port", self._environment["ERL_EPMD_PORT"], "-kill"],
+            env=self._environment,
+            capture_output=True,
+            check=False,
+        ).stdout
 
 
 @contextmanager
