@@ -16,6 +16,9 @@ from duesweep.stores.dialect import Indexed, Location, Tables, WantedIndex, Want
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import missing_rights, risky_hooks
 
+# The views of some servers do not have longer names.
+_LONG_BYTES = 63
+
 
 class SqlServerTables(Tables):
     """SQL Server's: `setup` creates a missing index on Due."""
@@ -200,10 +203,10 @@ def _in(session: SqlServerSession, table: SqlServerTable) -> SqlServerSession:
 
 def _describe(session: SqlServerSession, table: SqlServerTable) -> Sequence[Any]:
     names = {"schema": table.schema, "table": table.table, "name": table.sql}
-    statements = _in(session, table)
-    return statements.rows("describe_table", **names) or statements.rows(
-        "describe_long_name", name=table.sql
-    )
+    rows = _in(session, table).rows("describe_table", **names)
+    if not rows and len(table.table.encode()) > _LONG_BYTES:
+        rows = _in(session, table).rows("describe_long_name", name=table.sql)
+    return rows
 
 
 def _find(session: SqlServerSession, wanted: WantedTable) -> FoundTable | None:
