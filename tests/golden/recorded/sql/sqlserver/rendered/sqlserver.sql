@@ -532,6 +532,17 @@ JOIN [nsb].sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.colu
 WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AND i.type IN (1, 2)
 GROUP BY i.index_id, c.name;
 
+-- name: describe_long_name
+-- name
+SELECT c.name, TYPE_NAME(c.system_type_id) AS type, 'BASE TABLE' AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM [nsb].sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = c.object_id AND p.minor_id = 0 AND p.name = N'duesweep.format') AS mark,
+       0 AS policies, NULL AS hook
+FROM [nsb].sys.columns c
+WHERE c.object_id = OBJECT_ID(?, 'U')
+ORDER BY c.column_id;
+
 -- name: describe_rights
 -- name
 SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee

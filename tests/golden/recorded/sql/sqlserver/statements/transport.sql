@@ -45,9 +45,6 @@ IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION
 SAVE TRANSACTION duesweep_1
 
 -- without a name
-SELECT DB_NAME()
-
--- without a name
 SELECT XACT_STATE()
 
 -- without a name
@@ -946,6 +943,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key'
 ) k
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reschedule
 -- $1 nvarchar(max)
@@ -956,6 +954,7 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key', new_due varchar(27) '$.new_due'
 ) k
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
+SELECT @@ROWCOUNT AS messages;
 
 -- name: reserve
 -- $1 float, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max)
