@@ -16,6 +16,7 @@ from duesweep_testing.builders import DUE, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
 from support.contract.memory_stores import DueKeyStore, MovingStore
 from support.dispatch_world import World, one, slice_end, world_of
+from support.sweeps import run_sweep
 
 LOCKED = DestinationError("Shipping is locked")
 TRIGGER_SECONDS = 30
@@ -302,3 +303,59 @@ def test_messages_that_a_pause_holds_since_the_plan_are_told_as_held() -> None:
 
     assert (report.found, report.claimed, report.held) == (4, 3, 1)
     assert (report.left, report.gone, report.outcome) == (0, 0, "done")
+
+
+def test_messages_that_are_paused_during_an_outage_are_held_and_not_gone() -> None:
+    world = world_of(*_rows(2))
+
+    def pause(_: Message) -> DuesweepError:
+        with world.store.open_driver() as driver:
+            driver.people.pause("Shipping", None, "ops@host", "it is broken")
+        return LOCKED
+
+    world.queue.trouble["Shipping"] = pause
+
+    report = world.rounds()
+
+    assert (report.found, report.claimed, report.held) == (4, 2, 2)
+    assert (report.gone, report.left) == (0, 0)
+
+
+def test_sweep_that_is_aborted_begins_no_other_round() -> None:
+    world = world_of(*_rows(2))
+
+    def abort(_: Message) -> DuesweepError:
+        with world.store.open_driver() as driver:
+            for one in driver.journal.unsettled():
+                driver.sweeps.close(one.sweep_id, abandoned=True, remaining=0, waits=False)
+                world.store.sweeps[one.sweep_id].in_flight.clear()
+                driver.sweeps.close(one.sweep_id, abandoned=True, remaining=0, waits=False)
+        return LOCKED
+
+    world.queue.trouble["Shipping"] = abort
+
+    report = world.rounds(batch_size=BatchSize(rows=1))
+
+    assert report.outcome == "abandoned"
+    assert len(report.sweep_ids) == 1
+    assert world.clock.seconds() == 0
+
+
+def test_round_that_drops_the_counter_of_a_message_that_is_gone_is_in_the_ledger() -> None:
+    nowhere = delayed_row("Nowhere")
+    world = world_of(*_rows(1), nowhere)
+    Outage(world, until=1_000_000)
+    refuse = world.queue.trouble["Shipping"]
+
+    def take_away(message: Message) -> DuesweepError | None:
+        if world.clock.seconds() >= 1:
+            world.store.rows.pop(nowhere.key, None)
+        return refuse(message)
+
+    world.queue.trouble["Shipping"] = take_away
+    context = world.context()
+
+    run_sweep(context, stop=Stop(clock=world.clock))
+
+    counters = [row["message_key"] for row in context.tables.tables["retries"].rows]
+    assert counters == list(world.store.attempts)

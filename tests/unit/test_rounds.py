@@ -85,6 +85,83 @@ def test_outages_continue_with_the_time_that_has_passed() -> None:
     assert [(one.name, one.seconds) for one in rounds.outages] == [("Q", 7), (SERVICES, 4)]
 
 
+def test_services_that_are_out_for_good_end_the_rounds_whatever_else_is_out() -> None:
+    rounds = Rounds(TIMES, SettableClock())
+
+    rounds.note(_round(0, 2, _breaker("Q", "open", left=2), _breaker(SERVICES, "triggered")))
+
+    assert rounds.seconds_to_next is None
+
+
+def test_rounds_end_if_they_cannot_even_begin() -> None:
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock)
+    rounds.note(_round(5, 2, _breaker("Q", "open", left=2, seconds=1)))
+
+    while (seconds := rounds.seconds_to_next) is not None:
+        clock.advance(seconds)
+        rounds.fail(StoreError("the server is away", transient=True))
+
+    assert 28 <= clock.seconds() <= 31
+
+
+def test_batches_are_sent_in_vain_in_two_rounds_unless_a_full_batch_succeeds() -> None:
+    clock = SettableClock()
+    sent = _breaker(SERVICES, "open", left=3)
+    rounds = Rounds(TIMES, clock, 10)
+    for claimed in (0, 10, 10, 10, 10):
+        assert rounds.seconds_to_next is not None or not claimed
+        rounds.note(_round(claimed, 2, sent))
+    assert rounds.seconds_to_next is None
+
+    rounds = Rounds(TIMES, clock, 10)
+    rounds.note(_round(0, 2, sent))
+    rounds.note(_round(9, 2, sent))
+    assert rounds.seconds_to_next is None
+
+
+def test_destination_that_a_long_slice_had_no_time_to_try_gets_one_more_round() -> None:
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock)
+
+    rounds.note(_round(5, 2, _breaker("Q", "triggered", left=2, seconds=40)))
+    assert rounds.seconds_to_next == 1.0
+    clock.advance(1)
+    assert [one.state for one in rounds.outages] == ["open"]
+    assert rounds.outages[0].seconds < TIMES.trigger_seconds
+
+    rounds.note(_round(0, 2, _breaker("Q", "open", left=2, seconds=29.5)))
+    assert rounds.seconds_to_next is None
+
+
+def test_outage_in_an_earlier_part_is_remembered_until_the_last_one() -> None:
+    rounds = Rounds(TIMES, SettableClock())
+    rounds.note(_round(5, 2, _breaker("Q", "open", left=2)), is_part=True)
+
+    rounds.note(_round(5, 0), is_part=True)
+
+    assert rounds.seconds_to_next == 1.0
+    rounds.note(_round(2, 0))
+    assert rounds.seconds_to_next is None
+
+
+def test_sessions_that_were_lost_in_an_earlier_part_make_another_round() -> None:
+    rounds = Rounds(TIMES, SettableClock())
+    rounds.note(_round(5, 2, AWAY), is_part=True)
+
+    rounds.note(_round(5, 0), is_part=True)
+
+    assert rounds.seconds_to_next == 0.0
+
+
+def test_watcher_without_a_time_to_trigger_begins_anew_each_time() -> None:
+    rounds = Rounds(BreakerTimes(trigger_seconds=0), SettableClock(), never_ends=True)
+
+    rounds.note(_round(5, 2, _breaker("Q", "triggered", left=2)))
+
+    assert rounds.outages == ()
+
+
 def test_watcher_never_gives_a_destination_up() -> None:
     rounds = Rounds(TIMES, SettableClock(), never_ends=True)
 

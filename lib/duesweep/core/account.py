@@ -267,7 +267,9 @@ def _merge(same: Sequence[BreakerReport]) -> BreakerReport:
 
 
 def _most_important(reports: Iterable[BreakerReport]) -> Sequence[BreakerReport]:
-    ordered = sorted(reports, key=lambda report: (report.is_closed, -report.left, report.name))
+    # The open ones first: another round tries them.
+    states = ["open", "triggered", "closed"]
+    ordered = sorted(reports, key=lambda one: (states.index(one.state), -one.left, one.name))
     return ordered[:MOST_REPORTED]
 
 
@@ -383,21 +385,24 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
     )
 
 
-def add_round(earlier: SweepReport, later: SweepReport | None) -> SweepReport:
+def add_round(
+    earlier: SweepReport, later: SweepReport | None, *, are_held: bool = False
+) -> SweepReport:
     """What two rounds did together: `later` has planned again what `earlier` left in the store;
     None: nothing of that was due any more. A round without `sweep_ids` is not in the ledger.
+    `are_held`: there are pauses, which a plan heeds, so messages that it lacks may be held.
     """
-    stayed = earlier.skipped + earlier.left
-    gone = earlier.gone + max(0, stayed - (later.found if later else 0))
+    lacking = max(0, earlier.skipped + earlier.left - (later.found if later else 0))
+    gone = earlier.gone + (0 if are_held else lacking)
+    held = earlier.held + (lacking if are_held else 0)
     over = [replace(one, state=BreakerState.CLOSED.value, left=0) for one in earlier.breakers]
     names = {one.name for one in later.breakers} if later else ()
     moved = replace(
         only_outcomes(earlier),
-        found=earlier.claimed + earlier.eligible_later + earlier.held + gone,
+        found=earlier.claimed + earlier.eligible_later + held + gone,
         gone=gone,
         eligible_later=earlier.eligible_later,
-        # A plan leaves paused messages out.
-        held=earlier.held,
+        held=held,
         breakers=tuple(one for one in over if one.name not in names),
     )
     if later is None:

@@ -28,6 +28,7 @@ from duesweep.stores.base import DriverSession
 from duesweep.stores.due import Horizon
 from duesweep.stores.journal import Unsettled
 from duesweep.sweep.job import Engine, SweepContext
+from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Watch, exit_code, sweep
 
@@ -149,7 +150,9 @@ def hand_over(
         cut = horizon.cut_off(cutoff) if cutoff else horizon
         return cut.looking_ahead(longest)
 
-    report = sweep(engine, context, watch, reach, stop=stop)
+    # Another round would plan without the cutoff, and `--abort` would find none at its rest.
+    single = Rounds(context.breaker, context.world.clock, is_single=True)
+    report = sweep(engine, context, watch, reach, stop=stop, rounds=single)
     with context.store.open_driver() as session:
         since = session.due.horizon().cut_off(cutoff).since if cutoff else None
         return Handover(report, session.due.count_stored(since), engine.without_spark)

@@ -15,15 +15,16 @@ class Horizon:
     """The limit of due messages: everything stored with a Due before `before`.
 
     `server_time` is the server's clock at that moment. The two differ where the writers' time zone
-    is not UTC (docs/decisions/plan.md), and by how far a sweep looks `ahead`. The
-    sweep leaves messages with a Due before `since` to others; None: it leaves nothing.
-    `zone` is the one whose clock stored Dues show, as PostgreSQL calls it.
+    is not UTC (docs/decisions/plan.md), and by how far a sweep looks `ahead`. The sweep leaves
+    messages with a Due before `since` to others; None: it leaves nothing. `is_cut_off`: they are
+    never wanted. `zone` is the one whose clock stored Dues show, as PostgreSQL calls it.
     """
 
     before: datetime
     server_time: datetime
     ahead: timedelta = timedelta()
     since: datetime | None = None
+    is_cut_off: bool = False
     zone: str = "UTC"
 
     def looking_ahead(self, ahead: timedelta) -> "Horizon":
@@ -32,7 +33,15 @@ class Horizon:
 
     def cut_off(self, cutoff: datetime) -> "Horizon":
         """The same horizon without messages due before an instant."""
-        return replace(self, since=cutoff + timedelta(microseconds=self.shift_us))
+        since = cutoff + timedelta(microseconds=self.shift_us)
+        return replace(self, since=since, is_cut_off=True)
+
+    @property
+    def again(self) -> "Horizon":
+        """The same horizon for another plan: earlier messages may have become eligible since the
+        look, but none before a cutoff is wanted.
+        """
+        return self if self.is_cut_off else replace(self, since=None)
 
     @property
     def shift_us(self) -> int:

@@ -20,32 +20,51 @@ _LONGEST_REST_SECONDS = 1.5
 _LONGEST_PAUSE_SECONDS = 6.0
 
 
+# Messages that were sent to a queue which cannot take them back arrive again. So a run does that in
+# two rounds in a row at most, and in this many in all.
+_MOST_SENT_IN_VAIN = 5
+
+
 class Rounds:
     """The rounds of one run of `sweep`; or of a watcher, which `never_ends`: a destination
-    is still tried after the time to trigger.
+    is still tried after the time to trigger. `batch_rows` is the size of a full batch. `is_single`:
+    there is one round.
     """
 
-    def __init__(self, times: BreakerTimes, clock: Clock, *, never_ends: bool = False) -> None:
-        self._times, self._clock = times, clock
-        self._never_ends = never_ends
-        self._began = self._ended = clock.seconds()
+    def __init__(
+        self,
+        times: BreakerTimes,
+        clock: Clock,
+        batch_rows: int = 1,
+        *,
+        never_ends: bool = False,
+        is_single: bool = False,
+    ) -> None:
+        self._times, self._clock, self._batch_rows = times, clock, batch_rows
+        self._never_ends, self._is_single = never_ends, is_single
+        self._began = self._ended = self._noted = clock.seconds()
         self._services = CircuitBreaker(times, clock)
-        # The destinations that messages were left for at the end of the last round.
-        self._destinations: tuple[BreakerReport, ...] = ()
-        # Whether one of them takes messages again.
+        # The destinations that messages were left for, by their names.
+        self._destinations: dict[str, BreakerReport] = {}
+        # Whether messages that were left may go now.
         self._is_any_back = False
         # Whether sessions were lost since the last report.
         self._are_lost = False
         # How many rounds in a row moved nothing.
         self._in_vain = 0
+        # Rounds that lost messages which they had sent: in all, and without a full batch since.
+        self._sent_in_vain = self._sent_again = 0
 
     def begin(self) -> None:
         self._began = self._clock.seconds()
 
-    def note(self, report: SweepReport) -> None:
-        """Note the end of a round."""
-        self._end(moved=report.claimed > 0)
+    def note(self, report: SweepReport, *, is_part: bool = False) -> None:
+        """Note the end of a round. `is_part`: it did not plan again what earlier ones left."""
+        were_out = self.are_services_out
+        self._end(report.claimed)
+        self._noted = self._clock.seconds()
         lost = [one for one in report.breakers if one.name == SERVICES]
+        self._count_sent(report.claimed, any(one.left for one in lost))
         for one in lost:
             self._lose(one.reason, is_lasting=one.state == BreakerState.TRIGGERED)
         if report.left and report.reason == CUT:
@@ -55,12 +74,19 @@ class Rounds:
             self._services.succeed()
         holding = [one for one in report.breakers if one.left and one.name != SERVICES]
         # A message that was refused for its own fault, and stays, moves nothing.
-        self._is_any_back = report.claimed > 0 and any(one.is_closed for one in holding)
-        self._destinations = tuple(one for one in holding if not one.is_closed)
+        is_back = report.claimed > 0 and any(one.is_closed for one in holding)
+        if not is_part:
+            self._is_any_back, self._destinations = is_back, {}
+        else:
+            self._is_any_back |= is_back or (were_out and not self.are_services_out)
+        for one in holding:
+            self._destinations.pop(one.name, None)
+            if not one.is_closed:
+                self._destinations[one.name] = self._untried(one, report.claimed)
 
     def fail(self, error: StoreError) -> None:
         """Note a round that could not begin, or not be closed."""
-        self._end(moved=False)
+        self._end(0)
         self._lose(str(error), is_lasting=not may_pass(error))
 
     @property
@@ -76,11 +102,33 @@ class Rounds:
     @property
     def outages(self) -> tuple[BreakerReport, ...]:
         """The breakers that the last round left open, with their seconds until now."""
-        since = self._clock.seconds() - self._ended
-        found = [replace(one, seconds=one.seconds + since) for one in self._destinations]
+        since = self._clock.seconds() - self._noted
+        destinations = self._destinations.values()
+        found = [replace(one, seconds=one.seconds + since) for one in destinations]
         if self.are_services_out:
             found.append(self._services.report(SERVICES, 0, self._clock.now()))
-        return tuple(map(self._begun_again, found) if self._never_ends else found)
+        if not self._never_ends:
+            return tuple(found)
+        # With no time to trigger, a breaker is triggered before it is tried.
+        return tuple(map(self._begun_again, found) if self._times.trigger_seconds else ())
+
+    @property
+    def seconds_to_next(self) -> float | None:
+        """How long to rest before the next round; None: nothing that was left can go in time."""
+        if self._is_single:
+            return None
+        if self.are_services_out:
+            lasts = [self._services.open_seconds]
+            if self._services.state is BreakerState.TRIGGERED:
+                return None
+        elif self._is_any_back:
+            return 0.0
+        else:
+            lasts = [one.seconds for one in self.outages if one.state == BreakerState.OPEN]
+        rest = self._rest
+        if not lasts or min(lasts) + rest >= self._times.trigger_seconds:
+            return None
+        return rest
 
     def with_services(self, report: SweepReport) -> SweepReport:
         """The report of all rounds, with the breaker of store and queues if it opened."""
@@ -91,19 +139,8 @@ class Rounds:
         services = self._services.report(SERVICES, 0, self._clock.now())
         return replace(report, breakers=(*others, services))
 
-    def _lose(self, reason: str, *, is_lasting: bool = False) -> None:
-        self._services.fail(reason, is_lasting=is_lasting)
-        self._are_lost = True
-
-    def _begun_again(self, one: BreakerReport) -> BreakerReport:
-        is_over = one.seconds >= self._times.trigger_seconds
-        return replace(one, state=BreakerState.OPEN.value, seconds=0.0 if is_over else one.seconds)
-
     @property
-    def seconds_to_next(self) -> float | None:
-        """How long to rest before the next round; None: nothing that was left can go in time."""
-        if self._is_any_back and not self.are_services_out:
-            return 0.0
+    def _rest(self) -> float:
         least = 1 / self._times.recovery_failures_per_second
         doublings = min(max(0, self._in_vain - 1), 20)
         rest = max(least, min(_LONGEST_REST_SECONDS, least * 2.0**doublings))
@@ -111,13 +148,34 @@ class Rounds:
             # It may have waited for locks, while it held others.
             took = self._ended - self._began
             rest = max(rest, min(_LONGEST_PAUSE_SECONDS, PAUSE_PER_TRY * took))
-        lasts = [one.seconds for one in self.outages if one.state == BreakerState.OPEN]
-        if not lasts or min(lasts) + rest >= self._times.trigger_seconds:
-            return None
         return rest
 
-    def _end(self, *, moved: bool) -> None:
+    def _untried(self, one: BreakerReport, claimed: int) -> BreakerReport:
+        """A breaker that triggered while its slice did other work gets one more try."""
+        trigger_seconds = self._times.trigger_seconds
+        is_overdue = one.state == BreakerState.TRIGGERED and one.seconds >= trigger_seconds > 0
+        if not (is_overdue and claimed):
+            return one
+        seconds = max(0.0, trigger_seconds - 2 * self._rest)
+        return replace(one, state=BreakerState.OPEN.value, seconds=seconds)
+
+    def _count_sent(self, claimed: int, is_in_vain: bool) -> None:  # noqa: FBT001 - a count's
+        if claimed >= self._batch_rows:
+            self._sent_again = 0
+        self._sent_again += is_in_vain
+        self._sent_in_vain += is_in_vain
+
+    def _lose(self, reason: str, *, is_lasting: bool = False) -> None:
+        too_often = self._sent_again > 1 or self._sent_in_vain >= _MOST_SENT_IN_VAIN
+        self._services.fail(reason, is_lasting=is_lasting or too_often)
+        self._are_lost = True
+
+    def _begun_again(self, one: BreakerReport) -> BreakerReport:
+        is_over = one.seconds >= self._times.trigger_seconds
+        return replace(one, state=BreakerState.OPEN.value, seconds=0.0 if is_over else one.seconds)
+
+    def _end(self, claimed: int) -> None:
         self._ended = self._clock.seconds()
-        self._in_vain = 0 if moved else self._in_vain + 1
-        if moved:
+        self._in_vain = 0 if claimed else self._in_vain + 1
+        if claimed:
             self._services.succeed()

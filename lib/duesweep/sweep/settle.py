@@ -112,8 +112,8 @@ def drop_empty(
     not fill the ledger with such sweeps. None: it moved something, so the ledger has to get it.
     `ledger_error`: why the ledger has not got earlier sweeps.
     """
-    report = _counted(journal, sweep_id)
-    if report.claimed:
+    report, retries_changed = _counted(journal, sweep_id), journal.summary(sweep_id)[1]
+    if report.claimed or retries_changed:
         return None
     journal.delete_settled(sweep_id, is_in_ledger=False)
     return replace(report, sweep_ids=(), ledger_error=str(ledger_error) if ledger_error else None)

@@ -223,22 +223,19 @@ class Slice:
         """If the session cannot be opened, the missing row says that the slice was cut."""
         own = SliceEnd(Account(), None) if worker is None else worker.end()
         if error is not None:
-            is_in_vain = worker is not None and worker.is_in_vain
-            lost = self._lost(error, is_in_vain=is_in_vain)
+            sent = 0 if worker is None else worker.sent_in_vain
+            lost = self._lost(error, sent)
             own = replace(own, reason=str(error), breakers=(*own.breakers, *lost))
         if (end := self.end(token, own)) is not None:
             with suppress(DuesweepError), self.job.context.store.open_task() as store:
                 store.end_slice(self.job.run, self.number, end)
 
-    def _lost(self, error: DuesweepError, *, is_in_vain: bool) -> Iterator[BreakerReport]:
-        """The report of store and queues, if one of them ended the session. `is_in_vain`: so did
-        the round before, and again messages were sent to a queue that cannot take them back.
-        """
+    def _lost(self, error: DuesweepError, sent_in_vain: int) -> Iterator[BreakerReport]:
+        """The report of store and queues, if one of them ended the session."""
         if isinstance(error, StoreError):
-            is_lasting = is_in_vain or not may_pass(error)
-            state = BreakerState.TRIGGERED if is_lasting else BreakerState.OPEN
+            state = BreakerState.OPEN if may_pass(error) else BreakerState.TRIGGERED
             since = self.job.context.world.clock.now().isoformat(timespec="seconds")
-            yield BreakerReport(SERVICES, state.value, since, 0.0, 0, str(error))
+            yield BreakerReport(SERVICES, state.value, since, 0.0, sent_in_vain, str(error))
 
 
 @contextmanager
@@ -296,18 +293,13 @@ class _Worker:
             self._account += Account(left=in_hand + sum(map(len, self._to_do)))
 
     @property
-    def is_in_vain(self) -> bool:
-        """Whether it was sending the message that tries the services."""
-        return self._is_trying and self._batches.is_sending
-
-    @property
-    def _is_trying(self) -> bool:
-        """Whether it tries services whose sessions the round before lost. A queue that cannot take
-        messages back gets one message then, and the others if that is claimed.
+    def sent_in_vain(self) -> int:
+        """How many messages of a batch that did not commit were sent to a queue that cannot take
+        them back.
         """
-        is_again = any(one.name == SERVICES for one in self._job.outages)
-        doubles = not self._job.context.queue.shares_transaction
-        return is_again and doubles and not self._account.claimed
+        if self._job.context.queue.shares_transaction or not self._batches.is_sending:
+            return 0
+        return sum(len(group.keys) for group in self._in_hand)
 
     def end(self) -> SliceEnd:
         """The end of this work."""
@@ -345,7 +337,7 @@ class _Worker:
         for batch in batches:
             rest = batch
             while rest:
-                end = 1 if self._is_trying else self._room(len(rest)) or len(rest)
+                end = self._room(len(rest)) or len(rest)
                 yield rest[:end]
                 rest = rest[end:]
 

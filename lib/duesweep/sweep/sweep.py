@@ -94,7 +94,7 @@ def sweep(
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
-        rounds = rounds or Rounds(context.breaker, context.world.clock)
+        rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
         dispatching = _Dispatching(engine, context, stop or Stop(), watch, rounds)
         if planned is not None:
             dispatching.take(*planned)
@@ -123,6 +123,9 @@ def _sweep_all(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
         is_again = dispatching.is_again
         try:
             found = _sweep(dispatching, reach)
+            if found is not None and is_again and not dispatching.is_planned:
+                # A stop came first: it has found nothing out.
+                break
         except LedgerError as error:
             # Nothing of this part is dispatched: the journal holds as much as it may.
             report = replace(report, ledger_error=str(error))
@@ -136,7 +139,11 @@ def _sweep_all(dispatching: "_Dispatching", reach: Reach) -> SweepReport:
             done = {"dispatched": report.dispatched, "sweep_ids": report.sweep_ids}
             logs.error("backlog_ends_early", **done, left=dispatching.left)
             raise
-        report = add_round(report, found) if is_again or not found else add_reports(report, found)
+        report = (
+            add_round(report, found, are_held=dispatching.are_held)
+            if is_again or not found
+            else add_reports(report, found)
+        )
         if found is None:
             break
     report = rounds.with_services(report)
@@ -167,13 +174,16 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
                 raise NothingDueError(
                     ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
                 )
-        elif dispatching.is_again and not session.due.count_pending(horizon, most=1):
-            return None
+        elif dispatching.is_again:
+            dispatching.are_held = bool(session.due.pauses())
+            if not session.due.count_pending(horizon, most=1):
+                return None
         run = session.sweeps.open(horizon, engine=engine.name)
         dispatching.is_open = True
         stop.unreported.add((session.source, run.sweep_id))
         is_stopped, cut_short = stop.is_wanted, None
         with stop.passed_on(context.store, session.sweeps, run):
+            dispatching.is_planned = not is_stopped
             if not is_stopped:
                 cut_short = dispatching.run(session, run)
             if context.repeats and ledger_error is not None and not cut_short:
@@ -199,6 +209,8 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
                 if found is None:
                     raise
                 report = replace(found, reason=found.reason or str(error))
+                # An operator, or another sweep, has ended it.
+                dispatching.is_cut_short = True
             _note(stop, report.ledger_error)
             stop.unreported.discard((session.source, run.sweep_id))
             dispatching.note(report)
@@ -270,9 +282,9 @@ class _Part(NamedTuple):
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
     sweeps. `is_again`: all parts are swept, and the next sweep is for messages that they left.
-    `is_open`: the sweep was opened. `is_full`: it has claimed as much as it may. `is_cut_short`:
-    the engine ended before all slices of the last sweep were done; `is_lasting`: so will the next
-    sweep.
+    `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
+    `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all slices
+    of the last sweep were done; `is_lasting`: so will the next sweep.
     """
 
     engine: Engine
@@ -283,6 +295,8 @@ class _Dispatching:
     horizon: Horizon | None = None
     parts: Sequence[_Part] = ()
     is_again: bool = False
+    is_planned: bool = False
+    are_held: bool = False
     is_open: bool = False
     is_full: bool = False
     is_cut_short: bool = False
@@ -310,12 +324,11 @@ class _Dispatching:
 
     def note(self, report: SweepReport) -> None:
         """Note the end of a sweep."""
-        self.rounds.note(report)
+        self.rounds.note(report, is_part=not self.is_again)
         self.stop = self.stop.after(report.claimed)
         self.is_again = not self.parts
         if self.is_again and self.horizon is not None:
-            # Without the first look's `since`: earlier messages may have become eligible.
-            self.horizon = replace(self.horizon, since=None)
+            self.horizon = self.horizon.again
 
     def take(self, horizon: Horizon, plan: Slices) -> None:
         """Sweep this plan, in parts."""
