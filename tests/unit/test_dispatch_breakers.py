@@ -359,3 +359,17 @@ def test_round_that_drops_the_counter_of_a_message_that_is_gone_is_in_the_ledger
 
     counters = [row["message_key"] for row in context.tables.tables["retries"].rows]
     assert counters == list(world.store.attempts)
+
+
+@pytest.mark.parametrize(("initial_seconds", "tries"), [(0, 1), (4, 3), (1_000, 21)])
+def test_run_costs_a_message_one_attempt_however_long_an_outage_elsewhere_lasts(
+    initial_seconds: float, tries: int
+) -> None:
+    world = world_of(*_rows(1), delayed_row("Nowhere"))
+    outage = Outage(world, until=1_000_000)
+
+    report = world.rounds(retry=Retry(initial_seconds=initial_seconds))
+
+    assert [counter.attempts for counter in world.store.attempts.values()] == [1]
+    assert (report.found, report.failed, report.left) == (3, 1, 1)
+    assert len(outage.tried_at) == tries

@@ -38,6 +38,9 @@ _SHARE_RESERVED = 0.94
 # How long the messages of one reservation take at the limit: short, so that slices take turns.
 _RESERVED_SECONDS = 0.04
 
+# A back-off is shortened by chance, to this part at most.
+_SHORTENED = 0.75
+
 _T = TypeVar("_T")
 
 
@@ -61,6 +64,11 @@ class Retry:
         """
         return failures_before + 1 >= self.max_attempts or isinstance(error, self.non_retryable)
 
+    @property
+    def shortest_seconds(self) -> float:
+        """The shortest time between two attempts."""
+        return _SHORTENED * min(self.max_seconds, self.initial_seconds)
+
     def backoff_seconds(self, failures_before: int, rng: random.Random) -> float:
         """Seconds until the next attempt: doubled with each failure, up to `max_seconds`, and then
         shortened at random by up to a quarter, so that messages that failed together do not all
@@ -68,7 +76,7 @@ class Retry:
         """
         # 2.0**64 exceeds any cap; a larger exponent would overflow for long-lived messages.
         full = min(self.max_seconds, self.initial_seconds * 2.0 ** min(failures_before, 64))
-        return full * (1.0 - 0.25 * rng.random())
+        return full * (1.0 - (1.0 - _SHORTENED) * rng.random())
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from duesweep.core.errors import (
     may_pass,
 )
 from duesweep.core.policy import MOST_IN_A_SWEEP, REST_SECONDS
-from duesweep.core.world import LEDGER, STORAGE, Patience
+from duesweep.core.world import LEDGER, STORAGE, Clock, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.stores.due import Horizon, Slices
@@ -283,8 +283,9 @@ class _Dispatching:
     """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
     sweeps. `is_again`: all parts are swept, and the next sweep is for messages that they left.
     `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
-    `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all slices
-    of the last sweep were done; `is_lasting`: so will the next sweep.
+    `began_at` is its beginning; before `failed_at` no message failed. `is_full`: it has claimed as
+    much as it may. `is_cut_short`: the engine ended before all slices of the last sweep were done;
+    `is_lasting`: so will the next sweep.
     """
 
     engine: Engine
@@ -298,6 +299,8 @@ class _Dispatching:
     is_planned: bool = False
     are_held: bool = False
     is_open: bool = False
+    began_at: float = 0.0
+    failed_at: float | None = None
     is_full: bool = False
     is_cut_short: bool = False
     is_lasting: bool = False
@@ -316,15 +319,28 @@ class _Dispatching:
             return 0.0
         # A watcher rests by itself.
         is_over = self.context.repeats and not self.parts
-        return None if is_over else self.rounds.seconds_to_next
+        seconds = None if is_over else self.rounds.seconds_to_next
+        if seconds is None or self.failed_at is None:
+            return seconds
+        # A run costs a message one attempt.
+        back_off = self.context.retry.shortest_seconds
+        is_in_time = self._clock.seconds() + seconds < self.failed_at + back_off
+        return seconds if is_in_time else None
+
+    @property
+    def _clock(self) -> Clock:
+        return self.context.world.clock
 
     def begin(self) -> None:
         self.is_open = False
+        self.began_at = self._clock.seconds()
         self.rounds.begin()
 
     def note(self, report: SweepReport) -> None:
         """Note the end of a sweep."""
         self.rounds.note(report, is_part=not self.is_again)
+        if report.failed and self.failed_at is None:
+            self.failed_at = self.began_at
         self.stop = self.stop.after(report.claimed)
         self.is_again = not self.parts
         if self.is_again and self.horizon is not None:
