@@ -135,12 +135,15 @@ def test_destination_that_a_long_slice_had_no_time_to_try_gets_one_more_round() 
 
 
 def test_outage_in_an_earlier_part_is_remembered_until_the_last_one() -> None:
-    rounds = Rounds(TIMES, SettableClock())
+    clock = SettableClock()
+    rounds = Rounds(TIMES, clock)
     rounds.note(_round(5, 2, _breaker("Q", "open", left=2)), is_part=True)
+    clock.advance(3)
 
     rounds.note(_round(5, 0), is_part=True)
 
     assert rounds.seconds_to_next == 1.0
+    assert [(one.name, one.seconds) for one in rounds.outages] == [("Q", 3)]
     rounds.note(_round(2, 0))
     assert rounds.seconds_to_next is None
 

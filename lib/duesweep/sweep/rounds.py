@@ -6,6 +6,7 @@ nothing is left, or the outage has lasted for the time to trigger. The ticks of 
 too, without an end.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from duesweep.core.account import CUT, SERVICES, BreakerReport, BreakerState, SweepReport
@@ -42,7 +43,7 @@ class Rounds:
     ) -> None:
         self._times, self._clock, self._batch_rows = times, clock, batch_rows
         self._never_ends, self._is_single = never_ends, is_single
-        self._began = self._ended = self._noted = clock.seconds()
+        self.began = self._ended = self._noted = clock.seconds()
         self._services = CircuitBreaker(times, clock)
         # The destinations that messages were left for, by their names.
         self._destinations: dict[str, BreakerReport] = {}
@@ -56,15 +57,15 @@ class Rounds:
         self._sent_in_vain = self._sent_again = 0
 
     def begin(self) -> None:
-        self._began = self._clock.seconds()
+        self.began = self._clock.seconds()
 
     def note(self, report: SweepReport, *, is_part: bool = False) -> None:
         """Note the end of a round. `is_part`: it did not plan again what earlier ones left."""
-        were_out = self.are_services_out
+        were_out, kept = self.are_services_out, self._continued if is_part else ()
         self._end(report.claimed)
         self._noted = self._clock.seconds()
         lost = [one for one in report.breakers if one.name == SERVICES]
-        self._count_sent(report.claimed, any(one.left for one in lost))
+        self._count_sent(report.claimed, is_in_vain=any(one.left for one in lost))
         for one in lost:
             self._lose(one.reason, is_lasting=one.state == BreakerState.TRIGGERED)
         if report.left and report.reason == CUT:
@@ -75,10 +76,10 @@ class Rounds:
         holding = [one for one in report.breakers if one.left and one.name != SERVICES]
         # A message that was refused for its own fault, and stays, moves nothing.
         is_back = report.claimed > 0 and any(one.is_closed for one in holding)
-        if not is_part:
-            self._is_any_back, self._destinations = is_back, {}
-        else:
-            self._is_any_back |= is_back or (were_out and not self.are_services_out)
+        self._destinations = {one.name: one for one in kept}
+        if is_part:
+            is_back |= self._is_any_back or (were_out and not self.are_services_out)
+        self._is_any_back = is_back
         for one in holding:
             self._destinations.pop(one.name, None)
             if not one.is_closed:
@@ -102,15 +103,20 @@ class Rounds:
     @property
     def outages(self) -> tuple[BreakerReport, ...]:
         """The breakers that the last round left open, with their seconds until now."""
-        since = self._clock.seconds() - self._noted
-        destinations = self._destinations.values()
-        found = [replace(one, seconds=one.seconds + since) for one in destinations]
+        found = [*self._continued]
         if self.are_services_out:
             found.append(self._services.report(SERVICES, 0, self._clock.now()))
         if not self._never_ends:
             return tuple(found)
         # With no time to trigger, a breaker is triggered before it is tried.
         return tuple(map(self._begun_again, found) if self._times.trigger_seconds else ())
+
+    @property
+    def _continued(self) -> Sequence[BreakerReport]:
+        """The breakers of destinations, with their seconds until now."""
+        since = self._clock.seconds() - self._noted
+        destinations = self._destinations.values()
+        return [replace(one, seconds=one.seconds + since) for one in destinations]
 
     @property
     def seconds_to_next(self) -> float | None:
@@ -146,7 +152,7 @@ class Rounds:
         rest = max(least, min(_LONGEST_REST_SECONDS, least * 2.0**doublings))
         if self._in_vain and not self.are_services_out:
             # It may have waited for locks, while it held others.
-            took = self._ended - self._began
+            took = self._ended - self.began
             rest = max(rest, min(_LONGEST_PAUSE_SECONDS, PAUSE_PER_TRY * took))
         return rest
 
@@ -159,7 +165,7 @@ class Rounds:
         seconds = max(0.0, trigger_seconds - 2 * self._rest)
         return replace(one, state=BreakerState.OPEN.value, seconds=seconds)
 
-    def _count_sent(self, claimed: int, is_in_vain: bool) -> None:  # noqa: FBT001 - a count's
+    def _count_sent(self, claimed: int, *, is_in_vain: bool) -> None:
         if claimed >= self._batch_rows:
             self._sent_again = 0
         self._sent_again += is_in_vain

@@ -112,11 +112,11 @@ def drop_empty(
     not fill the ledger with such sweeps. None: it moved something, so the ledger has to get it.
     `ledger_error`: why the ledger has not got earlier sweeps.
     """
-    report, retries_changed = _counted(journal, sweep_id), journal.summary(sweep_id)[1]
-    if report.claimed or retries_changed:
+    summary, retries_changed = journal.summary(sweep_id)
+    if summary.claimed or retries_changed:
         return None
     journal.delete_settled(sweep_id, is_in_ledger=False)
-    return replace(report, sweep_ids=(), ledger_error=str(ledger_error) if ledger_error else None)
+    return replace(_report(summary, str(ledger_error) if ledger_error else None), sweep_ids=())
 
 
 def _counted(journal: Journal, sweep_id: UUID) -> SweepReport:

@@ -2,8 +2,7 @@
 
 A slice is safe to run twice: rows that are gone or locked are the work of another process. It waits
 for no outage: it leaves messages that it cannot move now, and the sweep plans them again
-(`sweep.py`). An
-unexpected error is raised: Spark runs the slice again, up to four times.
+(`sweep.py`). An unexpected error is raised: Spark runs the slice again, up to four times.
 """
 
 import gc

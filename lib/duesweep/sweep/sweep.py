@@ -283,9 +283,9 @@ class _Dispatching:
     """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
     sweeps. `is_again`: all parts are swept, and the next sweep is for messages that they left.
     `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
-    `began_at` is its beginning; before `failed_at` no message failed. `is_full`: it has claimed as
-    much as it may. `is_cut_short`: the engine ended before all slices of the last sweep were done;
-    `is_lasting`: so will the next sweep.
+    Before `failed_at` no message failed. `is_full`: it has claimed as much as it may.
+    `is_cut_short`: the engine ended before all slices of the last sweep were done; `is_lasting`: so
+    will the next sweep.
     """
 
     engine: Engine
@@ -299,7 +299,6 @@ class _Dispatching:
     is_planned: bool = False
     are_held: bool = False
     is_open: bool = False
-    began_at: float = 0.0
     failed_at: float | None = None
     is_full: bool = False
     is_cut_short: bool = False
@@ -333,14 +332,13 @@ class _Dispatching:
 
     def begin(self) -> None:
         self.is_open = False
-        self.began_at = self._clock.seconds()
         self.rounds.begin()
 
     def note(self, report: SweepReport) -> None:
         """Note the end of a sweep."""
         self.rounds.note(report, is_part=not self.is_again)
         if report.failed and self.failed_at is None:
-            self.failed_at = self.began_at
+            self.failed_at = self.rounds.began
         self.stop = self.stop.after(report.claimed)
         self.is_again = not self.parts
         if self.is_again and self.horizon is not None:
