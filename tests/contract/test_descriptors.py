@@ -6,6 +6,7 @@ import pytest
 
 from duesweep.core.errors import NO_DESCRIPTORS, DuesweepError, StoreError, lacks_descriptors
 from duesweep.core.policy import DEFAULT_TIMEOUTS
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.postgresql.session import connect
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from duesweep.operations.run import Run
@@ -44,7 +45,7 @@ def test_connection_to_rabbitmq_says_so(left: int, scheme: str) -> None:
 
     if left < 2:
         assert NO_DESCRIPTORS.text in str(refused.value)
-    assert refused.value.exit_code == 4
+    assert exit_code_of(refused.value) == 4
 
 
 def test_command_without_descriptors_ends_with_a_sentence(endpoint: Endpoint) -> None:

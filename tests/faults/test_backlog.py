@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from duesweep.core import policy
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import LedgerError, StoreError
+from duesweep.core.result import exit_code_of
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations import look
 from duesweep.stores.due import Slices
@@ -25,7 +26,7 @@ from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, exit_code, run_sweep
+from support.sweeps import await_locks, run_sweep
 from support.trials.armed import dying
 
 _PART = 10
@@ -86,7 +87,7 @@ def test_backlog_is_swept_whole_by_one_command(
     report = _sweep(endpoint)
 
     assert (report.found, report.dispatched, report.outcome) == (43, 43, "done")
-    assert exit_code(report) == 0
+    assert exit_code_of(report) == 0
     assert sorted(row.found for row in ledger.rows("sweeps")) == [3, 10, 10, 10, 10]
     _check_sums(report, ledger)
     _check_each_once(endpoint, ledger, keys)
@@ -174,7 +175,7 @@ def test_stop_between_two_parts_ends_after_the_part(
         stopped = _sweep(endpoint, stop)
 
     assert (stopped.found, stopped.dispatched, stopped.left) == (30, 10, 20)
-    assert (stopped.outcome, stopped.reason, exit_code(stopped)) == ("stopped", None, 0)
+    assert (stopped.outcome, stopped.reason, exit_code_of(stopped)) == ("stopped", None, 0)
     assert [row.outcome for row in ledger.rows("sweeps")] == ["done"]
     _sweep(endpoint)
     _check_each_once(endpoint, ledger, keys)
@@ -212,7 +213,7 @@ def test_number_of_messages_is_a_limit_of_the_command(
     assert (report.found, report.claimed, report.left) == (30, most, 30 - most)
     assert report.outcome == ("done" if most == 30 else "stopped")
     assert len(report.sweep_ids) == sweeps
-    assert exit_code(report) == 0
+    assert exit_code_of(report) == 0
     _check_sums(report, ledger)
     assert {row.message_key for row in ledger.rows("tombstones")} == set(keys[:most])
 
@@ -227,7 +228,7 @@ def test_number_of_exhausted_messages_is_a_limit_of_the_command(
 
     assert (report.found, report.exhausted, report.over_limit, report.failed) == (30, 14, 16, 16)
     assert [(each.count, "Nowhere" in each.reason) for each in report.failures] == [(30, True)]
-    assert (report.outcome, exit_code(report), len(report.sweep_ids)) == ("failures", 3, 3)
+    assert (report.outcome, exit_code_of(report), len(report.sweep_ids)) == ("failures", 3, 3)
     assert ledger.count("errors") == 14
     _check_sums(report, ledger)
 
@@ -247,11 +248,11 @@ def test_ledger_that_fails_holds_up_no_message_until_the_journal_is_full(
         report = _sweep(endpoint)
 
     assert (report.found, report.dispatched, report.left) == (40, 20, 20)
-    assert (report.outcome, exit_code(report)) == ("incomplete", 4)
+    assert (report.outcome, exit_code_of(report)) == ("incomplete", 4)
     assert "The journal of" in str(report.ledger_error)
     assert "is full: it holds 20 messages" in str(report.reason)
     done = _sweep(endpoint)
-    assert (done.dispatched, done.ledger_error, exit_code(done)) == (20, None, 0)
+    assert (done.dispatched, done.ledger_error, exit_code_of(done)) == (20, None, 0)
     _check_each_once(endpoint, ledger, keys)
 
 
@@ -269,7 +270,7 @@ def test_ledger_that_comes_back_has_all_parts(
     monkeypatch.setattr(Ledger, "write_sweep", write_later)
     report = _sweep(endpoint)
 
-    assert (report.dispatched, report.ledger_error, exit_code(report)) == (30, None, 0)
+    assert (report.dispatched, report.ledger_error, exit_code_of(report)) == (30, None, 0)
     _check_each_once(endpoint, ledger, keys)
 
 
@@ -310,7 +311,7 @@ def test_part_that_is_cut_short_ends_the_command(
         report = _sweep(endpoint)
 
     assert (report.found, report.dispatched, report.left) == (30, 0, 30)
-    assert (report.outcome, exit_code(report), len(report.sweep_ids)) == ("incomplete", 4, 1)
+    assert (report.outcome, exit_code_of(report), len(report.sweep_ids)) == ("incomplete", 4, 1)
     assert "ZeroDivisionError" in str(report.reason)
     _sweep(endpoint)
     _check_each_once(endpoint, ledger, keys)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.result import exit_code_of
 from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
@@ -17,7 +18,7 @@ from support.ports import free_port
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import set_up, settings
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 from support.trials.armed import following
 from support.trials.points import HOLD, Plan
 from support.waiting import until
@@ -45,7 +46,7 @@ def test_locked_queue_table_is_left_to_the_next_sweep_and_holds_up_no_other(
         billed = len(endpoint.queue_rows("Billing"))
     after = run_sweep(endpoint, engine)
 
-    assert exit_code(locked) == ExitCode.WORK_LEFT
+    assert exit_code_of(locked) == ExitCode.WORK_LEFT
     assert (locked.found, locked.dispatched, locked.left, billed) == (2_000, 1_000, 1_000, 1_000)
     assert "lock" in str(locked.reason)
     (breaker,) = locked.breakers

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from duesweep.core.errors import LedgerError
+from duesweep.core.result import exit_code_of
 from duesweep.sweep import settle
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, SweepContext
@@ -13,7 +14,7 @@ from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.faults.small_disk import SmallDisk, small_disk
 from support.ledger_reader import LedgerReader
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 
 _FULL = "No space left on device"
 
@@ -60,7 +61,7 @@ def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_
         assert (report.dispatched, report.outcome) == (count, "done")
         assert _FULL in str(report.ledger_error)
         assert len(str(report.ledger_error).splitlines()) == 1
-        assert exit_code(report) == 4
+        assert exit_code_of(report) == 4
     unsettled = endpoint.fetch("SELECT sweep_id FROM duesweep_sweeps")
     with pytest.raises(LedgerError, match=_FULL):
         run_sweep(context, engine)
@@ -71,7 +72,7 @@ def test_full_disk_does_not_stop_delivery_and_the_ledger_is_complete_once_it_is_
     endpoint.delay()
     report = run_sweep(context, engine)
 
-    assert (report.ledger_error, exit_code(report)) == (None, 0)
+    assert (report.ledger_error, exit_code_of(report)) == (None, 0)
     _assert_complete(endpoint, context, 5 + 10 + 3 + 1)
 
 
@@ -84,7 +85,7 @@ def test_first_sweep_on_a_full_disk_dispatches_nothing_without_a_ledger(
     with pytest.raises(LedgerError, match=_FULL) as caught:
         run_sweep(context, engine)
 
-    assert caught.value.exit_code == 4
+    assert exit_code_of(caught.value) == 4
     assert endpoint.waiting() == waiting
     assert endpoint.fetch("SELECT FROM duesweep_bindings") == []
     disk.free()
@@ -117,7 +118,7 @@ def test_journal_that_holds_too_much_ends_delivery(
     with pytest.raises(LedgerError, match=f"{_FULL}.*Nothing more is dispatched") as caught:
         run_sweep(context, engine)
 
-    assert caught.value.exit_code == 4
+    assert exit_code_of(caught.value) == 4
     assert "holds 10 messages" in str(caught.value)
     assert endpoint.waiting() == waiting
     disk.free()

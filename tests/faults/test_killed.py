@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
 from duesweep.core.policy import Slicing
+from duesweep.core.result import exit_code_of
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.task import Forwarded
@@ -19,7 +20,7 @@ from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, exit_code, run_sweep, sweep_at_once
+from support.sweeps import await_locks, run_sweep, sweep_at_once
 from support.trials.armed import dying
 from support.waiting import until
 
@@ -95,7 +96,7 @@ def test_slice_whose_session_is_killed_is_cut_and_the_others_finish(
     sweeping.join(timeout=600)
 
     (summary,) = summaries
-    assert (exit_code(summary), summary.outcome) == (4, "incomplete")
+    assert (exit_code_of(summary), summary.outcome) == (4, "incomplete")
     assert "terminat" in str(summary.reason) or "closed" in str(summary.reason)
     assert 1_000 <= summary.dispatched < 2_000
     assert summary.left == 2_000 - summary.dispatched
@@ -128,7 +129,7 @@ def test_other_slices_go_on_and_the_sweep_is_closed_with_the_reason(
         patch.setattr(Batches, "forms", forms_with_a_defect)
         cut = run_sweep(endpoint)
 
-    assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
+    assert (cut.outcome, exit_code_of(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert (cut.found, cut.dispatched, cut.left) == (30, 20, 10)
     assert cut.reason == (
         "An unexpected error ended a slice: ZeroDivisionError: a defect; please report this, with "
@@ -185,7 +186,7 @@ def test_slice_whose_keys_were_never_read_whole_is_left_and_the_sweep_is_incompl
         end_session(patch, row, kills=1_000)
         cut = run_sweep(config, SparkEngine(spark))
 
-    assert (cut.outcome, exit_code(cut)) == ("incomplete", ExitCode.WORK_LEFT)
+    assert (cut.outcome, exit_code_of(cut)) == ("incomplete", ExitCode.WORK_LEFT)
     assert cut.reason is not None
     assert "Spark ended the job" in cut.reason
     assert (cut.found, cut.skipped, cut.gone, cut.eligible_later) == (MESSAGES, 0, 0, 0)

@@ -8,12 +8,13 @@ import pytest
 
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import StoreError, SweepClosedError
+from duesweep.core.result import exit_code_of
 from duesweep.operations.watch import Ticker
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Watch
 from support.endpoint import Endpoint
-from support.sweeps import await_locks, exit_code, run_sweep
+from support.sweeps import await_locks, run_sweep
 
 _RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600}
 _BY_DESTINATION = {("Billing", "dispatched"): 7, ("Nowhere", "failed"): 2}
@@ -58,7 +59,7 @@ def test_sweep_that_another_process_settled_reports_what_it_delivered(due: Endpo
     assert report.by_destination == _BY_DESTINATION
     assert report.lateness_max_ms is not None
     assert report.lateness_max_ms > timedelta(seconds=50) / timedelta(milliseconds=1)
-    assert (report.outcome, exit_code(report)) == ("abandoned", 4)
+    assert (report.outcome, exit_code_of(report)) == ("abandoned", 4)
     assert len(due.queue_rows("Billing")) == 7
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.policy import LedgerWriter
+from duesweep.core.result import exit_code_of
 from duesweep.ledger.base import TABLES
 from duesweep.ledger.ledger import ID_PROPERTY, ROLE_PROPERTY, open_ledger
 from duesweep.ledger.spark import SPARK_SCHEMAS, SparkTables
@@ -19,7 +20,7 @@ from duesweep.sweep.job import Engine, SweepContext
 from support.diagnosis import diagnosed
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 
 
 class World(NamedTuple):
@@ -114,7 +115,7 @@ def test_ledger_lost_during_a_sweep_is_not_created_anew(
 
     report = run_sweep(context, engine, watch=going_away)
 
-    assert (report.dispatched, exit_code(report)) == (1, 4)
+    assert (report.dispatched, exit_code_of(report)) == (1, 4)
     assert report.ledger_error is not None
     assert [path.name for path in ledger.root.iterdir() if name in {"", path.name}] == []
     if not name:
@@ -203,7 +204,7 @@ def test_ledger_gets_all_rows_of_the_sweep_when_it_is_back(
     away.rename(root)
 
     assert "was replaced by" in str(report.ledger_error)
-    assert (report.dispatched, exit_code(report)) == (3, 4)
+    assert (report.dispatched, exit_code_of(report)) == (3, 4)
     assert ledger.count("tombstones") == 1
     assert run_sweep(config, engine).found == 0
     assert ledger.count("tombstones") == len(endpoint.queue_rows("Billing")) == 4

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
+from duesweep.core.result import exit_code_of
 from duesweep.ledger import ledger as ledger_module
 from duesweep.stores import sql_journal
 from duesweep.sweep.in_process import InProcessEngine
@@ -16,7 +17,7 @@ from duesweep.sweep.job import Engine
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, exit_code, run_sweep
+from support.sweeps import await_locks, run_sweep
 from support.trials.armed import dying
 
 # Failed messages stay in back-off, however long a test takes.
@@ -144,7 +145,7 @@ def test_two_settlers_at_once_settle_once(
     engines = [dead.engine_of(writer) for writer in writers]
     with ThreadPoolExecutor(2) as pool:
         settlers = [pool.submit(run_sweep, *each) for each in zip(contexts, engines, strict=True)]
-        assert {exit_code(each.result(timeout=600)) for each in settlers} <= {0, 4}
+        assert {exit_code_of(each.result(timeout=600)) for each in settlers} <= {0, 4}
     # One of them may have waited for the other for too long.
     dead.settle()
 

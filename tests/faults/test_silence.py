@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from duesweep.config.adapters.context import sweep_context
 from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.operations.look import look_at
 from duesweep.sweep.job import Engine, SweepContext
@@ -25,7 +26,7 @@ from support.ledger_reader import LedgerReader
 from support.proxy import Moment, Proxy, proxied
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.commands import set_up, settings
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 from support.waiting import in_time
 
 _MESSAGES = 400
@@ -113,8 +114,8 @@ def _swept(context: SweepContext, engine: Engine) -> tuple[ExitCode, str]:
         try:
             report = run_sweep(context, engine)
         except StoreError as error:
-            return error.exit_code, str(error)
-    return exit_code(report), str(report.reason)
+            return exit_code_of(error), str(error)
+    return exit_code_of(report), str(report.reason)
 
 
 @ON_BOTH_SERVERS
@@ -126,7 +127,7 @@ def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
     with pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure:
         look_at(stage.context)
 
-    assert failure.value.exit_code == ExitCode.WORK_LEFT
+    assert exit_code_of(failure.value) == ExitCode.WORK_LEFT
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_read_of_a_slice_that_is_never_answered_ends_and_is_told(
 
     report = run_sweep(stage.context, SparkEngine(spark))
 
-    assert exit_code(report) == ExitCode.WORK_LEFT
+    assert exit_code_of(report) == ExitCode.WORK_LEFT
     assert (report.outcome, report.left) == ("incomplete", _MESSAGES)
     stage.assert_next_sweep_completes(ledger)
 

@@ -10,12 +10,13 @@ import pytest
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ConfigError
+from duesweep.core.result import exit_code_of
 from duesweep.sweep.job import Engine
 from duesweep_testing.builders import DelayedRow
 from support import recordings
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 
 NOWHERE = "8344045c-3145-fea7-1b2d-f0786e9d3a98"
 # The recorded queues, and the addresses that lead to them.
@@ -105,7 +106,7 @@ def test_message_for_nowhere_waits_for_its_back_off_and_ends_whole_in_errors(
 
     assert (first.dispatched, first.failed, first.exhausted, held.found) == (1, 1, 0, 0)
     assert (second.dispatched, second.failed, second.exhausted) == (1, 0, 1)
-    assert (exit_code(second), endpoint.waiting(), ledger.rows("retries")) == (3, [], [])
+    assert (exit_code_of(second), endpoint.waiting(), ledger.rows("retries")) == (3, [], [])
     (error,) = ledger.rows("errors")
     assert (error.message_key, error.message_id, error.attempts) == (stored.key, NOWHERE, 2)
     assert (error.destination, error.body) == ("Nowhere", original.body)

@@ -13,11 +13,9 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.job import Engine, Job, SweepContext
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Reach, Watch, exit_code, sweep
+from duesweep.sweep.sweep import Reach, Watch, sweep
 from support.endpoint import Endpoint
 from support.waiting import until
-
-__all__ = ["exit_code", "job_of", "run_sweep", "sweep_at_once"]
 
 
 def run_sweep(

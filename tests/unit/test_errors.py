@@ -26,6 +26,7 @@ from duesweep.core.errors import (
     raise_interruption,
     shorten,
 )
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.rabbitmq import errors as rabbitmq_errors
 from duesweep.drivers.rabbitmq import management
 from duesweep.queues.rabbitmq import session
@@ -59,7 +60,7 @@ def test_each_error_survives_pickling_with_all_its_fields(kind: type[DuesweepErr
     assert type(travelled) is kind
     assert travelled.args == error.args
     assert vars(travelled) == vars(error)
-    assert (str(travelled), travelled.exit_code) == (str(error), error.exit_code)
+    assert (str(travelled), exit_code_of(travelled)) == (str(error), exit_code_of(error))
 
 
 def test_an_error_of_its_own_with_other_arguments_survives_pickling() -> None:
@@ -86,7 +87,7 @@ def test_every_family_takes_advice() -> None:
     }
 
     for error, code in families.items():
-        assert (error.advice, error.exit_code) == ("wait", code)
+        assert (error.advice, exit_code_of(error)) == ("wait", code)
 
 
 class _KeyedError(DuesweepError):

@@ -31,6 +31,7 @@ from duesweep.core.errors import (
     make_printable,
     raise_interruption,
 )
+from duesweep.core.result import exit_code_of
 
 # The shells' convention: 128 plus the signal's number.
 INTERRUPTED = 130
@@ -199,9 +200,9 @@ def _main(general: list[str], given: list[str]) -> int:
         code, sentence = int(ExitCode.CONFIGURATION), f"{_usage_fault(given, error)} (see --help)"
     except DuesweepError as error:
         lines = [problem.sentences for problem in error.problems]
-        _print_failure(given, int(error.exit_code), "\n".join(lines))
+        _print_failure(given, int(exit_code_of(error)), "\n".join(lines))
         _print_lines(lines)
-        return int(error.exit_code)
+        return int(exit_code_of(error))
     except TerminatedError:
         code = int(ExitCode.WORK_LEFT)
         sentence = f"terminated; {ending(given)}"

@@ -24,11 +24,11 @@ from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     ExitCode,
-    exit_code_of,
     make_printable,
     worst,
 )
 from duesweep.core.passing import passing_line
+from duesweep.core.result import exit_code_of
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.document import plain, whole
 from duesweep.report.tables import print_blocks
@@ -319,7 +319,7 @@ class Several:
                 document = whole(value)
             except DuesweepError as error:
                 lines = [problem.sentences for problem in error.problems]
-                document = {"exit_code": int(error.exit_code), "error": "\n".join(lines)}
+                document = {"exit_code": int(exit_code_of(error)), "error": "\n".join(lines)}
                 notes = [Note(f"{one.label}: {line}", with_json=True) for line in lines]
                 print_blocks(notes, as_json=self.as_json)
             sources.append({"configuration": one.label} | document)

@@ -11,6 +11,7 @@ from duesweep.cli.port import Pages, pages_of, serving
 from duesweep.cli.signals import stop_on_signals
 from duesweep.core import logs
 from duesweep.core.errors import make_printable, worst
+from duesweep.core.result import exit_code_of
 from duesweep.core.world import Waits
 from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.health import Health, HealthFile, Systemd
@@ -43,7 +44,7 @@ def run(
                 raise error
             logs.error("not_watched", source=source, error=make_printable(str(error)))
         codes = _watch(endpoints, stop, options)
-    return worst([*(error.exit_code for _, error in failures), *codes])
+    return worst([*(exit_code_of(error) for _, error in failures), *codes])
 
 
 def _watch(endpoints: Sequence[Endpoint], stop: Stop, options: WatchOptions) -> Sequence[int]:

@@ -341,13 +341,14 @@ class SweepReport(SweepSummary):
     `sweep_ids` are the ids of all sweeps that a large backlog took, oldest first; `sweep_id` is the
     last. `by_destination` has the numbers of messages that were dispatched, failed or exhausted.
     `is_lasting`: the next sweep would end in the same way, until a person corrects what
-    `reason` names.
+    `reason` names. `is_late`: it missed its objective.
     """
 
     ledger_error: str | None = None
     sweep_ids: tuple[str, ...] = ()
     by_destination: ByDestination = field(default_factory=Counter, repr=False)
     is_lasting: bool = field(default=False, repr=False)
+    is_late: bool = field(default=False, repr=False)
 
 
 # The worst is the last.

@@ -110,11 +110,6 @@ class DuesweepError(Exception):
         return str(self.args[0])
 
     @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of a process that the error ends."""
-        return exit_code_of(self)
-
-    @property
     def problem(self) -> Problem:
         """Text and advice as a value."""
         return Problem(self.text, self.advice)
@@ -300,25 +295,6 @@ class RefusedMessageError(MessageError):
 
 class DeliveryFailedError(MessageError):
     """A caller that moves messages one by one reported a failure without a reason."""
-
-
-def exit_code_of(ended: object) -> ExitCode:
-    """The exit code of a process that ends with this error or result. A fault that only a person
-    can correct is the configuration's; one that may pass leaves work for the next sweep. A result
-    says its own; without one it is done.
-    """
-    match ended:
-        case MessageError():
-            return ExitCode.MESSAGES_FAILED
-        case ConfigError() | RefusedStatementError():
-            return ExitCode.CONFIGURATION
-        case DestinationError() | SweepClosedError() | ServiceError(transient=True):
-            return ExitCode.WORK_LEFT
-        case LedgerError() | SparkError():
-            return ExitCode.CONFIGURATION
-        case BaseException():
-            return ExitCode.UNEXPECTED
-    return ExitCode(getattr(ended, "exit_code", ExitCode.DONE))
 
 
 def may_pass(error: DuesweepError) -> bool:

@@ -39,7 +39,7 @@ from duesweep.core.finding import (
 )
 from duesweep.core.policy import LedgerWriter
 from duesweep.core.quantities import count_text, time_text
-from duesweep.core.result import Result
+from duesweep.core.result import Result, exit_code_of
 from duesweep.ledger.base import probe_writable
 from duesweep.ledger.ledger import Ledger, resolve_writer
 from duesweep.operations.endpoint import Endpoint
@@ -87,7 +87,7 @@ class Diagnosis(Result):
         is_bad = any(map(is_to_mend, found))
         worst = found[0].severity if is_bad else Severity.OK
         code = ExitCode.MESSAGES_FAILED if is_bad else ExitCode.DONE
-        return cls(endpoint, worst, found, code if error is None else error.exit_code, error)
+        return cls(endpoint, worst, found, code if error is None else exit_code_of(error), error)
 
 
 # The setting of a database or a broker, and the findings on it, made when they are read.

@@ -17,7 +17,7 @@ from duesweep.core.change import DueSpan
 from duesweep.core.errors import ConfigError, DestinationError, ExitCode, MessageError, Problem
 from duesweep.core.message import Message
 from duesweep.core.policy import Paused, delay_level
-from duesweep.core.result import Result
+from duesweep.core.result import Result, exit_code_of
 from duesweep.core.world import StoreClock, micros
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.messages import open_look
@@ -30,7 +30,7 @@ from duesweep.stores.journal import Unsettled
 from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import Watch, exit_code, sweep
+from duesweep.sweep.sweep import Watch, sweep
 
 # 1,000 years: later than any real Due, and still a date that Python can represent.
 _ALL = timedelta(days=365 * 1_000)
@@ -51,7 +51,7 @@ class Handover(Result):
     @property
     def exit_code(self) -> ExitCode:
         """The process's exit code. A handover is done when it has left nothing in the store."""
-        of_sweep = exit_code(self.report)
+        of_sweep = exit_code_of(self.report)
         if of_sweep is ExitCode.WORK_LEFT or self.left > self.report.failed:
             return ExitCode.WORK_LEFT
         return of_sweep
@@ -59,8 +59,8 @@ class Handover(Result):
     @property
     def run(self) -> Run:
         """It as a run of a sweep."""
-        run = ended_run(self.report, self.exit_code)
-        return replace(run, without_spark=self.without_spark)
+        run = ended_run(self.report)
+        return replace(run, exit_code=self.exit_code, without_spark=self.without_spark)
 
 
 class Place(NamedTuple):

@@ -24,7 +24,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.headers import Headers
 from duesweep.core.quantities import duration_text, short_time
-from duesweep.core.result import Listed, Result
+from duesweep.core.result import Listed, Result, exit_code_of
 from duesweep.core.routing import UnknownDestination, find_unknown
 from duesweep.core.times import BUCKETS, bucket_ends, bucket_of
 from duesweep.core.world import instant_of, micros
@@ -397,7 +397,7 @@ def show(endpoint: Endpoint, key: str | None = None, *, message_id: str | None =
         history_error=None if problem is None else str(problem.problem),
         named=f"key {key}" if key is not None else f"message id {message_id}",
         looked_at=looked_at,
-        exit_code=code if problem is None or is_known else problem.exit_code,
+        exit_code=code if problem is None or is_known else exit_code_of(problem),
     )
 
 

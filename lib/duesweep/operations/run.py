@@ -29,7 +29,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.result import Result
+from duesweep.core.result import Result, exit_code_of
 from duesweep.ledger.base import Among
 from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.endpoint import Endpoint
@@ -75,8 +75,8 @@ class Run(Result):
 
     `next_due` and `next_attempt`, the next message in back-off, are known only if it was idle.
     `notices` are possible faults that the look found. `error` says what ended it, or why work is
-    left. `is_late`: it missed its objective. `without_spark`: why Spark, which was to dispatch, did
-    not. `due` are the messages due after it, if asked for.
+    left. `without_spark`: why Spark, which was to dispatch, did not. `due` are the messages due
+    after it, if asked for.
     """
 
     source: str
@@ -89,7 +89,6 @@ class Run(Result):
     held_back: Sequence[HeldBack] = ()
     notices: Sequence[Problem] = ()
     error: str | None = None
-    is_late: bool = False
     without_spark: Problem | None = None
     ended: datetime = field(default_factory=lambda: datetime.now(UTC))
     due: StillDue | None = None
@@ -105,6 +104,11 @@ class Run(Result):
         if self.report is not None:
             return self.report.ledger_error
         return None if self.is_lost else self.error
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it missed its objective."""
+        return self.report is not None and self.report.is_late
 
     @property
     def has_moved(self) -> bool:
@@ -123,18 +127,17 @@ class Run(Result):
         return report.skipped == 0 and report.left <= blocked
 
 
-def ended_run(report: SweepReport, exit_code: int) -> Run:
+def ended_run(report: SweepReport) -> Run:
     """The run of a sweep that has ended."""
     is_cut = report.outcome == "incomplete"
     error = report.ledger_error or (report.reason if is_cut else None)
-    return Run(report.source, report.outcome, int(exit_code), report=report, error=error)
+    return Run(report.source, report.outcome, exit_code_of(report), report=report, error=error)
 
 
 def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
     """The run of an endpoint that an error ended."""
-    code = error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED
-    is_idle = isinstance(error, NothingDueError)
-    return Run(source, "idle" if is_idle else "error", int(code), seconds=seconds, error=str(error))
+    outcome = "idle" if isinstance(error, NothingDueError) else "error"
+    return Run(source, outcome, exit_code_of(error), seconds=seconds, error=str(error))
 
 
 def with_due(endpoint: Endpoint, run: Run) -> Run:
@@ -217,7 +220,7 @@ def sweep_seen(
         )
     if stop.is_wanted:
         return Run(source, "stopped", notices=notices)
-    from duesweep.sweep.sweep import exit_code, sweep  # noqa: PLC0415 - a run without work does without
+    from duesweep.sweep.sweep import sweep  # noqa: PLC0415 - a run without work does without
 
     try:
         with opened_engine(
@@ -230,15 +233,14 @@ def sweep_seen(
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
     locked = _locked(context) if report.skipped else ()
-    is_late = misses_objective(context, report, locked)
+    report = replace(report, is_late=misses_objective(context, report, locked))
     return replace(
-        ended_run(report, exit_code(report, is_late=is_late)),
+        ended_run(report),
         held_back=[
             *held_in_sweep(look.pauses, report.breakers, report.over_limit),
             *(held_by_lock(one.messages, one.holder, one.since) for one in locked),
         ],
         notices=notices,
-        is_late=is_late,
         without_spark=without_spark,
     )
 

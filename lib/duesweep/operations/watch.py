@@ -32,6 +32,7 @@ from duesweep.core.policy import (
     wait_after,
     wait_for_next,
 )
+from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
 from duesweep.operations.look import Look, check, is_for_spark, look
 from duesweep.operations.opening import always_needs_spark
@@ -236,7 +237,7 @@ def watch_all(
             thread.join(_POLL_SECONDS)
     if errors and len(watches) == 1:
         raise errors[0]
-    return [_code(error) for error in errors] or [ExitCode.DONE]
+    return [exit_code_of(error) for error in errors] or [ExitCode.DONE]
 
 
 def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_several: bool) -> None:  # noqa: FBT001 - a thread's arguments
@@ -250,10 +251,6 @@ def _watch_one(watch: Callable[[], None], errors: list[Exception], is_one_of_sev
             logs.error("watch_ended", error=make_printable(str(error)))
         else:
             logs.exception("watch_ended")
-
-
-def _code(error: Exception) -> int:
-    return int(error.exit_code if isinstance(error, DuesweepError) else ExitCode.UNEXPECTED)
 
 
 class Log:

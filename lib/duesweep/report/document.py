@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.errors import exit_code_of
+from duesweep.core.result import exit_code_of
 
 
 def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from duesweep.core import logs
 from duesweep.core.account import (
     SweepReport,
-    SweepSummary,
     add_reports,
     add_rest,
     add_round,
@@ -38,6 +37,7 @@ from duesweep.core.errors import (
     may_pass,
 )
 from duesweep.core.policy import MOST_IN_A_SWEEP, REST_SECONDS
+from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, STORAGE, Clock, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
@@ -101,7 +101,7 @@ def sweep(
         report = _sweep_all(dispatching, reach or context.reach)
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
-        if exit_code(report) is not ExitCode.DONE:
+        if exit_code_of(report) is not ExitCode.DONE:
             reasons = (report.ledger_error, report.reason, *(one.reason for one in report.failures))
             context.tracing.fail(report.outcome, next(filter(None, reasons), report.outcome))
         return report
@@ -251,24 +251,6 @@ def _attributes(report: SweepReport) -> Attributes:
         "duesweep.exhausted": report.exhausted,
         "duesweep.left": report.left,
     }
-
-
-def exit_code(summary: SweepSummary, *, is_late: bool = False) -> ExitCode:
-    """The process's exit code for a sweep that has ended. `is_late`: it missed its objective, which
-    counts if nothing worse happened.
-    """
-    if isinstance(summary, SweepReport):
-        if summary.is_lasting:
-            return ExitCode.CONFIGURATION
-        if summary.ledger_error:
-            return ExitCode.WORK_LEFT
-    if summary.outcome in {"incomplete", "abandoned"}:
-        return ExitCode.WORK_LEFT
-    # A sweep that was stopped may also have failures.
-    has_failures = summary.failed or summary.exhausted
-    if has_failures:
-        return ExitCode.MESSAGES_FAILED
-    return ExitCode.LATE if is_late else ExitCode.DONE
 
 
 class _Part(NamedTuple):

@@ -15,6 +15,7 @@ import pytest
 from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.message import Delivered
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Slicing, Timeouts
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores import sql_due
@@ -80,7 +81,7 @@ def test_sweep_whose_end_a_trigger_drops_is_not_closed_and_says_so(
         with pytest.raises(StoreError, match="did not take a row") as failure:
             session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)
 
-    assert failure.value.exit_code is ExitCode.CONFIGURATION
+    assert exit_code_of(failure.value) is ExitCode.CONFIGURATION
 
 
 def test_locked_delayed_table_is_a_passing_fault_after_the_lock_time_out(

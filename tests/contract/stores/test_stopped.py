@@ -8,6 +8,7 @@ import pytest
 from duesweep import Duesweep
 from duesweep.core.errors import ExitCode, SweepClosedError
 from duesweep.core.policy import Pause
+from duesweep.core.result import exit_code_of
 from duesweep.core.world import micros
 from duesweep.operations.handover import Place, count_destinations
 from duesweep.stores.sql_due import SqlDue
@@ -19,7 +20,7 @@ from duesweep_testing.memory_state import MemoryCounter
 from duesweep_testing.sweeps import context_of
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 
 
 def test_sweep_that_is_stopped_before_its_plan_makes_none(
@@ -32,7 +33,7 @@ def test_sweep_that_is_stopped_before_its_plan_makes_none(
 
     stopped = run_sweep(endpoint, stop=stop)
 
-    assert (stopped.outcome, stopped.found, exit_code(stopped)) == ("stopped", 0, ExitCode.DONE)
+    assert (stopped.outcome, stopped.found, exit_code_of(stopped)) == ("stopped", 0, ExitCode.DONE)
     assert len(endpoint.waiting()) == 7
     assert [row.outcome for row in ledger.rows("sweeps")] == ["stopped"]
 

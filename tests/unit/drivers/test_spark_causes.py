@@ -17,6 +17,7 @@ from duesweep.core.errors import (
     SparkError,
     StoreError,
 )
+from duesweep.core.result import exit_code_of
 from duesweep.drivers import spark_causes
 from duesweep.drivers.spark import cause, is_conflict, map_spark_errors
 from duesweep.drivers.spark_causes import MEANINGS, cause_of, cause_of_start
@@ -185,7 +186,7 @@ def test_spark_error_is_one_line_and_known_to_pass_or_to_last(
     assert bool(why.may_pass) is passes
     with pytest.raises(SparkError) as caught, map_spark_errors():
         raise error
-    assert caught.value.exit_code == (4 if passes else 2)
+    assert exit_code_of(caught.value) == (4 if passes else 2)
 
 
 @pytest.mark.parametrize(

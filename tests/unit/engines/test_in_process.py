@@ -24,10 +24,10 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, BreakerTimes
+from duesweep.core.result import exit_code_of
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.slice import ClaimKeys, Slice
 from duesweep.sweep.stop import Stop
-from duesweep.sweep.sweep import exit_code
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
@@ -277,6 +277,6 @@ def test_error_of_configuration_in_a_slice_ends_with_2_and_its_text() -> None:
 
     report = world.sweep()
 
-    assert exit_code(report) == ExitCode.CONFIGURATION
+    assert exit_code_of(report) == ExitCode.CONFIGURATION
     assert (report.outcome, report.reason) == ("incomplete", str(wrong))
     assert report.left == len(world.store.rows) == 4 * _MUCH

@@ -9,6 +9,7 @@ import pytest
 from pyspark import SparkConf
 
 from duesweep.core.errors import ConfigError, ExitCode, SparkError
+from duesweep.core.result import exit_code_of
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers import spark
 from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
@@ -20,7 +21,7 @@ from duesweep_testing.memory import MemoryStore
 from duesweep_testing.memory_queue import MemoryQueue
 from duesweep_testing.sweeps import context_of
 from support.ports import free_port
-from support.sweeps import exit_code, run_sweep
+from support.sweeps import run_sweep
 
 _BATCH = 2_000
 
@@ -72,7 +73,7 @@ def test_server_of_spark_connect_that_does_not_answer_is_told_at_once(
     with pytest.raises(SparkError, match="no server answers at") as caught:
         spark.spark_session(options)
 
-    assert caught.value.exit_code == ExitCode.WORK_LEFT
+    assert exit_code_of(caught.value) == ExitCode.WORK_LEFT
     assert "secret" not in str(caught.value)
 
 
@@ -101,10 +102,10 @@ def test_fault_that_lasts_ends_the_sweep_with_the_code_of_the_configuration() ->
 
     report = run_sweep(context, _CutEngine())
 
-    assert exit_code(report) == ExitCode.CONFIGURATION
+    assert exit_code_of(report) == ExitCode.CONFIGURATION
     assert (report.outcome, report.left) == ("incomplete", 1)
     assert report.reason == "Spark ended the job: no module; install it"
-    assert exit_code(run_sweep(context)) == ExitCode.DONE
+    assert exit_code_of(run_sweep(context)) == ExitCode.DONE
 
 
 @pytest.mark.parametrize("address", ["sc://[bad", "sc://h:99999", "sc://u:s3#cret@h"])

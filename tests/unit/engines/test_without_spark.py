@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, SparkError
 from duesweep.core.policy import LedgerWriter
+from duesweep.core.result import exit_code_of
 from duesweep.operations import opening
 from duesweep.operations.look import Look, is_for_spark, needs_spark
 from duesweep.operations.run import Run, sweep_seen
@@ -113,7 +114,7 @@ def test_sweep_that_needs_spark_is_refused_without_it(
     with pytest.raises(SparkError) as caught:
         _sweep(_NO_SPARK, monkeypatch, **settings)
 
-    assert caught.value.exit_code == ExitCode.CONFIGURATION
+    assert exit_code_of(caught.value) == ExitCode.CONFIGURATION
 
 
 def test_sweep_in_process_by_its_settings_is_never_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +136,7 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 import pkgutil, importlib, duesweep
 from duesweep.core.errors import SparkError
+from duesweep.core.result import exit_code_of
 known = {"drivers.spark", "sweep.spark", "ledger.spark", "operations.doctor_spark"}
 for found in pkgutil.walk_packages(duesweep.__path__, "duesweep."):
     if found.name.removeprefix("duesweep.") not in known and "__main__" not in found.name:
@@ -143,7 +145,7 @@ from duesweep.operations.opening import open_spark
 try:
     open_spark()
 except SparkError as error:
-    print(int(error.exit_code), error)
+    print(int(exit_code_of(error)), error)
 """
 
 

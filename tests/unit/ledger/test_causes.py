@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from duesweep.core.errors import ExitCode, LedgerError
+from duesweep.core.result import exit_code_of
 from duesweep.ledger.base import LedgerPiece, LedgerTables
 from duesweep.ledger.causes import cause_of, find_damage
 from duesweep.ledger.delta_rs import DeltaRsTables
@@ -150,7 +151,7 @@ def test_damaged_file_is_named_whatever_meets_it(damage: str, whole: Path, tmp_p
         with pytest.raises(LedgerError) as caught:
             of(DeltaRsTables(str(root)))
 
-        assert caught.value.exit_code == ExitCode.CONFIGURATION, act
+        assert exit_code_of(caught.value) == ExitCode.CONFIGURATION, act
         assert str(file) in caught.value.text, act
         assert caught.value.text.startswith(str(root / "retries")), act
         assert "restore it from a backup" in str(caught.value), act
@@ -179,7 +180,7 @@ def test_column_that_refuses_the_rows_is_named(strict: DeltaRsTables) -> None:
     with pytest.raises(LedgerError, match="the column tenant is NOT NULL") as caught:
         strict.append("retries", [_piece()])
 
-    assert caught.value.exit_code == ExitCode.CONFIGURATION
+    assert exit_code_of(caught.value) == ExitCode.CONFIGURATION
     assert [row["source"] for row in strict.read("retries", ["source"], [])] == ["b"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from duesweep.core.account import SweepSummary
 from duesweep.core.errors import ExitCode
+from duesweep.core.result import exit_code_of
 from duesweep.stores.summary import Lateness, summary_of
-from support.sweeps import exit_code
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -72,7 +72,7 @@ def test_sweep_is_done_only_if_its_account_is_closed_or_nothing_is_due(case: str
     found = summary(end, **closed)
 
     code = ExitCode.DONE if is_done else ExitCode.WORK_LEFT
-    assert (found.outcome, exit_code(found)) == ("done" if is_done else "incomplete", code)
+    assert (found.outcome, exit_code_of(found)) == ("done" if is_done else "incomplete", code)
     assert {name: getattr(found, name) for name in counts} == counts
 
 
@@ -85,24 +85,24 @@ def test_reason_is_sparks_or_what_does_not_add_up() -> None:
 def test_sweep_that_left_messages_because_it_was_stopped_is_stopped_and_no_fault() -> None:
     found = summary(PART | {"left": 6}, **STOPPED)
 
-    assert (found.outcome, exit_code(found), found.reason) == ("stopped", ExitCode.DONE, None)
+    assert (found.outcome, exit_code_of(found), found.reason) == ("stopped", ExitCode.DONE, None)
     assert (found.found, found.claimed, found.left) == (10, 4, 6)
 
 
 def test_sweep_that_was_stopped_before_its_plan_is_stopped_if_messages_remain() -> None:
     found = summary(None, dispatched=0, planned="[]", remaining=1, **STOPPED)
 
-    assert (found.outcome, exit_code(found), found.found) == ("stopped", ExitCode.DONE, 0)
+    assert (found.outcome, exit_code_of(found), found.found) == ("stopped", ExitCode.DONE, 0)
 
 
 def test_sweep_that_left_messages_without_a_stop_is_never_done() -> None:
     found = summary(PART | {"left": 6}, **LATER)
 
-    assert (found.outcome, exit_code(found)) == ("incomplete", ExitCode.WORK_LEFT)
+    assert (found.outcome, exit_code_of(found)) == ("incomplete", ExitCode.WORK_LEFT)
 
 
 def test_messages_that_failed_before_a_stop_are_in_the_exit_code() -> None:
     found = summary({"given": 10, "claimed": 5, "left": 5}, failed=1, **STOPPED)
 
-    assert (found.outcome, exit_code(found)) == ("stopped", ExitCode.MESSAGES_FAILED)
+    assert (found.outcome, exit_code_of(found)) == ("stopped", ExitCode.MESSAGES_FAILED)
     assert (found.dispatched, found.failed, found.left) == (4, 1, 5)

@@ -36,7 +36,7 @@ def _of(figures: Figures, *names: str) -> list[float | None]:
 
 def test_first_run_tells_every_metric() -> None:
     breakers = (open_breaker(), open_breaker("closed"))
-    told = figures_after({}, run(is_late=True, report=report(breakers=breakers)))
+    told = figures_after({}, run(report=report(breakers=breakers, is_late=True)))
 
     assert {name: value for (name, of), value in told.items() if not of} == {
         "duesweep_dispatched_messages_total": 7,

@@ -18,6 +18,7 @@ from duesweep.core.errors import (
     TransactionLostError,
 )
 from duesweep.core.policy import REST_SECONDS
+from duesweep.core.result import exit_code_of
 from duesweep.operations.run import Run, side_by_side
 from duesweep.operations.watch import watch, watch_all
 from duesweep.sweep.stop import Stop
@@ -88,7 +89,7 @@ def test_error_is_told_and_waited_out(waits: list[float], error: DuesweepError) 
     assert (told[0], told[3]) == (MOVED, MOVED)
     for failed in told[1:3]:
         assert (failed.source, failed.outcome, failed.error) == ("nsb", "error", str(error))
-        assert failed.exit_code == error.exit_code
+        assert failed.exit_code == exit_code_of(error)
     assert waits[:4] == pytest.approx([0.3, 0.6, 1.2, 0.3])
 
 

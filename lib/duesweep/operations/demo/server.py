@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.lock import open_lock
 
 with warnings.catch_warnings():
@@ -208,7 +209,7 @@ def main() -> int:
             server.stop("fast")
     except DuesweepError as error:
         print(f"duesweep.operations.demo.server: {error}", file=sys.stderr)
-        return error.exit_code
+        return exit_code_of(error)
     return ExitCode.DONE
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NOT_IN_TABLE = {
     *("source", "sweep_ids", "failures", "breakers", "careful_batches"),
-    *("by_destination", "is_lasting"),
+    *("by_destination", "is_lasting", "is_late"),
     *("lateness_p95_ms", "lateness_max_ms"),
 }
 # A median of 0 ms has a row with larger figures near it.

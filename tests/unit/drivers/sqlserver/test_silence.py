@@ -10,6 +10,7 @@ import pytest
 
 from duesweep.core.errors import ExitCode, StoreError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
+from duesweep.core.result import exit_code_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.sqlserver.silence import refuse_closed_port
@@ -128,7 +129,7 @@ def test_session_at_a_port_that_refuses_it_fails_at_once_and_says_so(closed_port
         "dsn are right"
     )
     assert caught.value.transient
-    assert caught.value.exit_code == ExitCode.WORK_LEFT
+    assert exit_code_of(caught.value) == ExitCode.WORK_LEFT
 
 
 def test_name_that_is_unknown_fails_at_once_and_says_so() -> None:
