@@ -120,12 +120,16 @@ def _swept(context: SweepContext, engine: Engine) -> tuple[ExitCode, str]:
 
 @ON_BOTH_SERVERS
 def test_gate_that_is_not_answered_ends_with_work_left(stage: Stage) -> None:
-    assert look_at(stage.context).has_work
+    with look_at(stage.context) as look:
+        assert look.has_work
     stage.fall_silent_at(_GATE[stage.endpoint.kind])
 
     seconds = stage.context.timeouts.driver_seconds
-    with pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure:
-        look_at(stage.context)
+    with (
+        pytest.raises(StoreError, match=f"has not answered for {seconds:.0f} s") as failure,
+        look_at(stage.context),
+    ):
+        pass
 
     assert exit_code_of(failure.value) == ExitCode.WORK_LEFT
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -37,7 +38,7 @@ from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.people import People
-from duesweep.sweep.job import SweepContext
+from duesweep.sweep.job import Planned, SweepContext
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
 from duesweep.sweep.settle import require_own
 from duesweep.sweep.stop import Stop
@@ -79,7 +80,7 @@ class Look:
     message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
     messages stored with an earlier Due are held back; None: not known. Without work, `held_back`
     are the due messages, and `next_attempt` is the first of the failed ones. `planned`: the plan of
-    a sweep in this process, by its horizon, if it is made already.
+    a sweep in this process, if it is made already.
     """
 
     has_work: bool
@@ -90,27 +91,32 @@ class Look:
     since: datetime | None = None
     next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
-    planned: tuple[Horizon, Slices] | None = None
+    planned: Planned | None = None
 
     def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
         """The reach of a sweep right after this look."""
         return lambda horizon: replace(context.reach(horizon), since=self.since)
 
 
+@contextmanager
 def look_at(
     context: SweepContext,
     stop: Stop | None = None,
     for_spark: NeedsSpark | None = None,
     *,
     plans: bool = False,
-) -> Look:
+) -> Iterator[Look]:
     """Look whether there is work, and how much of it a sweep would do. `for_spark` says whether it
-    is Spark's, by default `needs_spark`. It also `plans`, if the sweep follows at once and is
+    is Spark's, by default `needs_spark`. It also `plans`, if the sweep follows in the block and is
     most likely this process's. Raises `ConfigError` for wrong settings.
     """
-    with context.store.open_driver() as session:
+    with ExitStack() as opened:
+        session = opened.enter_context(context.store.open_driver())
         check(session, context)
-        return look(session, context, stop, for_spark, plans=plans)
+        found = look(session, context, stop, for_spark, opened=opened if plans else None)
+        if found.planned is None:
+            opened.close()
+        yield found
 
 
 def check(session: DriverSession, context: SweepContext) -> None:
@@ -125,9 +131,11 @@ def look(
     stop: Stop | None = None,
     for_spark: NeedsSpark | None = None,
     *,
-    plans: bool = False,
+    opened: ExitStack | None = None,
 ) -> Look:
-    """As `look_at`, with a session that has been checked."""
+    """As `look_at`, with a session that has been checked. `opened` is for the sweep that follows;
+    None: it does not plan.
+    """
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
     work = session.due.find_work(ahead)
     if work is None:
@@ -144,20 +152,23 @@ def look(
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
     pauses = session.due.pauses()
     reach = replace(context.reach(now), since=work.since)
-    plan, found = _plan(session.due, context, reach) if plans else (None, None)
+    plan, found = _plan(session.due, context, reach) if opened is not None else (None, None)
 
     def count() -> int:
         pending = session.due.count_pending(horizon, context.spark_from) if found is None else found
         return (stop or Stop()).most_of(pending)
 
     on_spark = (for_spark or needs_spark)(context, count)
+    planned = None
+    if opened is not None and plan is not None and plan.found and not on_spark:
+        planned = Planned(reach, plan, session, opened)
     return Look(
         has_work=True,
         needs_spark=on_spark,
         notices=notices,
         pauses=pauses,
         since=work.since,
-        planned=(reach, plan) if plan is not None and plan.found and not on_spark else None,
+        planned=planned,
     )
 
 

@@ -35,7 +35,6 @@ from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import (
     Look,
-    NeedsSpark,
     NextDue,
     StillDue,
     is_for_spark,
@@ -176,18 +175,16 @@ def run_once(
     """
     began, stop, spark = time.monotonic(), stop or Stop(), endpoint.spark
     is_given = spark is not None and endpoint.context.spark_from is not None
-    look = _look(endpoint, stop, plans=not is_given)
-    before([(endpoint, look)])
-    on_spark = is_given or look.needs_spark
-    run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
+    with look_at(endpoint.context, stop, plans=not is_given) as found:
+        look = _with_notice(endpoint, found)
+        before([(endpoint, look)])
+        on_spark = is_given or look.needs_spark
+        run = sweep_seen(endpoint.context, look, stop, on_spark=on_spark, spark=spark, watch=watch)
     return replace(run, seconds=time.monotonic() - began)
 
 
-def _look(
-    endpoint: Endpoint, stop: Stop, for_spark: NeedsSpark | None = None, *, plans: bool = False
-) -> Look:
-    """A look, with notices about the settings."""
-    look = look_at(endpoint.context, stop, for_spark, plans=plans)
+def _with_notice(endpoint: Endpoint, look: Look) -> Look:
+    """A look, with the notice about the settings."""
     notice = configuration.route_notice(endpoint.config)
     return look if notice is None else replace(look, notices=[notice, *look.notices])
 
@@ -300,8 +297,8 @@ class _Turn:
 
     def look_at(self, stop: Stop) -> None:
         """Look. An existing session is no reason to sweep a small endpoint on Spark."""
-        with self.timed():
-            self.look = _look(self.endpoint, stop.part(), is_for_spark)
+        with self.timed(), look_at(self.endpoint.context, stop.part(), is_for_spark) as found:
+            self.look = _with_notice(self.endpoint, found)
 
     def sweep(self, stop: Stop, spark: "SparkSession | DuesweepError | None" = None) -> Run:
         assert self.look is not None

@@ -3,7 +3,7 @@ engine; spans, which say how long steps took.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -22,7 +22,7 @@ from duesweep.core.policy import (
 )
 from duesweep.core.world import World
 from duesweep.queues.base import Queue
-from duesweep.stores.base import Store
+from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
 
@@ -100,6 +100,17 @@ class SweepContext:
         from duesweep.ledger.ledger import open_ledger  # noqa: PLC0415 - no slice needs it
 
         return open_ledger(self.ledger_root, self.ledger_writer, spark, self.timeouts)
+
+
+class Planned(NamedTuple):
+    """A plan that was made before the sweep, its horizon, and the checked session that made it: the
+    sweep continues with that, and closes `opened` at its end.
+    """
+
+    horizon: Horizon
+    slices: Slices
+    session: DriverSession
+    opened: ExitStack
 
 
 class CutShort(NamedTuple):

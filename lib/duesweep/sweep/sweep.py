@@ -10,8 +10,8 @@ planned again in another round (rounds.py). Each part and each round is a sweep 
 before the next one begins, so the journal is bounded.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -43,7 +43,7 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import Attributes, Engine, Job, SweepContext, Tracing
+from duesweep.sweep.job import Attributes, Engine, Job, Planned, SweepContext, Tracing
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
@@ -79,7 +79,7 @@ def sweep(
     reach: Reach | None = None,
     *,
     stop: Stop | None = None,
-    planned: tuple[Horizon, Slices] | None = None,
+    planned: Planned | None = None,
     rounds: Rounds | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
@@ -88,8 +88,8 @@ def sweep(
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
-    that was made just before, in the same way, and its horizon. `rounds` are a watcher's, of which
-    this is one. `stop` ends it early: before the plan, else after the current batches. Raises the
+    that was made just before, in the same way. `rounds` are a watcher's, of which this is one.
+    `stop` ends it early: before the plan, else after the current batches. Raises the
     `DuesweepError`s of its parts; in every case the journal has all batches.
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
@@ -97,7 +97,8 @@ def sweep(
         rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
         dispatching = _Dispatching(engine, context, stop or Stop(), watch, rounds)
         if planned is not None:
-            dispatching.take(*planned)
+            dispatching.planned = planned
+            dispatching.take(planned.horizon, planned.slices)
         report = _sweep_all(dispatching, reach or context.reach)
         report = add_rest(report, dispatching.left, is_stopped=dispatching.stop.is_wanted)
         context.tracing.note(_attributes(report))
@@ -157,8 +158,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
     engine, context, stop = dispatching.engine, dispatching.context, dispatching.stop
     dispatching.begin()
     ledger = context.open_ledger(engine.spark)
-    with context.store.open_driver() as session:
-        session.check()
+    with dispatching.opened() as session:
         if context.rate_limits.limits:
             # The store has to count reservations.
             operators_of(context.store, "[[limit]]")
@@ -262,12 +262,12 @@ class _Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Dispatching:
-    """Plans, and dispatches in open sweeps. `parts` of the plan, by `horizon`, are for further
-    sweeps. `is_again`: all parts are swept, and the next sweep is for messages that they left.
-    `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
-    Before `failed_at` no message failed. `is_full`: it has claimed as much as it may.
-    `is_cut_short`: the engine ended before all slices of the last sweep were done; `is_lasting`: so
-    will the next sweep.
+    """Plans, and dispatches in open sweeps. `planned` before the sweep, and not
+    used yet. `parts` of the plan, by `horizon`, are for further sweeps. `is_again`: all parts are
+    swept, and the next sweep is for messages that they left. `is_planned`: that has a plan.
+    `are_held`: there are pauses. `is_open`: the sweep was opened. Before `failed_at` no message
+    failed. `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all
+    slices of the last sweep were done; `is_lasting`: so will the next sweep.
     """
 
     engine: Engine
@@ -275,6 +275,7 @@ class _Dispatching:
     stop: Stop
     watch: Watch | None
     rounds: Rounds
+    planned: Planned | None = None
     horizon: Horizon | None = None
     parts: Sequence[_Part] = ()
     is_again: bool = False
@@ -311,6 +312,18 @@ class _Dispatching:
     @property
     def _clock(self) -> Clock:
         return self.context.world.clock
+
+    @contextmanager
+    def opened(self) -> Iterator[DriverSession]:
+        """A session whose tables are checked: the planner's for the first sweep, else a new one."""
+        planned, self.planned = self.planned, None
+        if planned is not None:
+            with planned.opened:
+                yield planned.session
+            return
+        with self.context.store.open_driver() as session:
+            session.check()
+            yield session
 
     def begin(self) -> None:
         self.is_open = False

@@ -207,7 +207,7 @@ def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(endpoint: End
     assert (first.found, first.gone, first.eligible_later) == (_MESSAGES, 3, 3)
     planned = looks[0].planned
     assert planned is not None
-    assert first.horizon == planned[0].before
+    assert first.horizon == planned.horizon.before
     assert second.found == 5
     rows.check(first, second)
 
@@ -215,9 +215,8 @@ def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(endpoint: End
 def test_look_that_leaves_the_work_to_spark_plans_nothing(endpoint: Endpoint) -> None:
     _Rows(endpoint.set_up("Billing"))
 
-    look = look_at(endpoint.context(sweep__spark_from=_MESSAGES), plans=True)
-
-    assert (look.has_work, look.needs_spark, look.planned) == (True, True, None)
+    with look_at(endpoint.context(sweep__spark_from=_MESSAGES), plans=True) as look:
+        assert (look.has_work, look.needs_spark, look.planned) == (True, True, None)
 
 
 def test_rows_that_move_while_they_are_claimed_are_neither_early_nor_lost_nor_doubled(

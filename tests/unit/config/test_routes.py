@@ -3,6 +3,7 @@ without routes, whose addresses have machines, which queue tables do not know.
 """
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_doctor_finds_a_fault_and_none_where_there_is_a_route() -> None:
 def test_every_sweep_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     notices = [Problem("the store's own notice")]
     look = Look(has_work=False, needs_spark=False, notices=notices)
-    monkeypatch.setattr("duesweep.operations.run.look_at", lambda *_, **__: look)
+    monkeypatch.setattr("duesweep.operations.run.look_at", lambda *_, **__: nullcontext(look))
 
     ran = run("sweep", *GIVEN)
 
