@@ -51,8 +51,7 @@ class MemoryDue(Due):
     def horizon(self) -> Horizon:
         return Horizon(self._store.now, self._store.now)
 
-    def find_work(self, ahead: timedelta) -> Work | None:
-        horizon = self.horizon().looking_ahead(ahead)
+    def find_work(self, horizon: Horizon) -> Work | None:
         is_any = self._eligible(horizon) or gone_counters(self._store) or self._journal.has_dead()
         return Work() if is_any else None
 

@@ -14,6 +14,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.message import Message
 from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.stores.base import DriverSession
 from duesweep.stores.task import TaskSession
 from duesweep_testing.builders import ENDPOINT
 from duesweep_testing.memory_sessions import MemoryTaskSession
@@ -51,7 +52,7 @@ class MemoryQueue(Queue):
         assert isinstance(store, MemoryTaskSession)
         yield MemoryQueueSession(self, None if self._own_transaction else store)
 
-    def check(self, error_queue: str | None) -> None:
+    def check(self, error_queue: str | None, store: DriverSession) -> None:  # noqa: ARG002 - it knows
         """Raise `ConfigError` unless `error_queue` is one of the queues. With `own_transaction`,
         the endpoint's own queue has to be one too.
         """

@@ -123,8 +123,9 @@ def test_broker_without_a_ladder_is_refused_before_anything_is_moved(
     endpoint.set_up(**settings(broker))
     broker.api("exchanges/{vhost}/" + topology.DELIVERY_EXCHANGE, "DELETE")
 
-    with pytest.raises(ConfigError, match="delays create"):
-        handover_context(endpoint.config(**settings(broker))).queue.check(None)
+    context = handover_context(endpoint.config(**settings(broker)))
+    with context.store.open_driver() as store, pytest.raises(ConfigError, match="delays create"):
+        context.queue.check(None, store)
 
 
 def test_sweep_that_looks_ahead_hands_over_what_comes_due_before_the_next(

@@ -98,7 +98,8 @@ def test_message_for_nowhere_waits_for_its_back_off_and_ends_whole_in_errors(
 
     first = run_sweep(context, engine)
     with context.store.open_driver() as session:
-        assert session.due.find_work(timedelta()) is None  # in back-off: Spark is not needed
+        # In back-off: Spark is not needed.
+        assert session.due.find_work(session.due.horizon()) is None
     held = run_sweep(context, engine)
     endpoint.end_back_off()
     endpoint.delay()

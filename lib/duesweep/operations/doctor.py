@@ -234,12 +234,13 @@ def _try_start(
         with context.store.open_driver() as session:
             session.check()
             # A lock on the delayed table would show here.
-            session.due.find_work(timedelta(seconds=context.look_ahead.longest_seconds))
+            ahead = timedelta(seconds=context.look_ahead.longest_seconds)
+            session.due.find_work(session.due.horizon().looking_ahead(ahead))
             findings += _notices(context.store.source, session)
             session.binding.ledger()
             unknown = ""
             findings += _unsettled(context.ledger_root, session)
-            context.queue.check(context.retry.error_queue)
+            context.queue.check(context.retry.error_queue, session)
             # For all stored messages: the ones that are due later would also be refused.
             refuse_missing_queues(context, session.due, None)
     except DuesweepError as error:

@@ -111,7 +111,7 @@ def check_handover(endpoint: Endpoint) -> Sequence[Problem]:
     longest_delay(context)
     with context.store.open_driver() as session:
         session.check()
-        context.queue.check(context.retry.error_queue)
+        context.queue.check(context.retry.error_queue, session)
         return session.notices()
 
 

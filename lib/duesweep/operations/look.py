@@ -122,7 +122,7 @@ def look_at(
 def check(session: DriverSession, context: SweepContext) -> None:
     """Raise `ConfigError` unless store and queues are as a sweep needs them."""
     session.check()
-    context.queue.check(context.retry.error_queue)
+    context.queue.check(context.retry.error_queue, session)
 
 
 def look(
@@ -137,16 +137,16 @@ def look(
     None: it does not plan.
     """
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
-    work = session.due.find_work(ahead)
+    now = session.due.horizon()
+    work = session.due.find_work(now.looking_ahead(ahead))
     if work is None:
         notices, pauses = session.notices(), session.due.pauses()
         idle = Look(has_work=False, needs_spark=False, notices=notices, pauses=pauses)
         try:
-            return _without_work(session.due, idle)
+            return _without_work(session.due, idle, now)
         except StoreError:
             # Nothing can be delivered, whether or not the store still answers.
             return idle
-    now = session.due.horizon()
     horizon = replace(now.looking_ahead(ahead), since=work.since)
     refuse_missing_queues(context, session.due, horizon)
     notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
@@ -160,7 +160,7 @@ def look(
 
     on_spark = (for_spark or needs_spark)(context, count)
     planned = None
-    if opened is not None and plan is not None and plan.found and not on_spark:
+    if opened is not None and plan is not None and plan.found:
         planned = Planned(reach, plan, session, opened)
     return Look(
         has_work=True,
@@ -187,11 +187,10 @@ def _plan(due: Due, context: SweepContext, horizon: Horizon) -> tuple[Slices | N
     return plan, plan.found
 
 
-def _without_work(due: Due, look: Look) -> Look:
+def _without_work(due: Due, look: Look, horizon: Horizon) -> Look:
     """The reasons for which due messages wait, and when the next one comes due. If none is due,
-    this is one statement after the horizon's.
+    this is one statement.
     """
-    horizon = due.horizon()
     now, (instant, failing) = horizon.server_time, due.next_due(horizon)
     held = [held_by_pause(pause) for pause in look.pauses]
     if failing is not None:

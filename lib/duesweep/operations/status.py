@@ -354,7 +354,7 @@ def read_waiting(context: SweepContext) -> WaitingCounts:
         oldest_eligible = messages.oldest_eligible
         if oldest_eligible is None and messages.looked_at < due:
             # Behind all that was looked at.
-            work = session.due.find_work(timedelta(0))
+            work = session.due.find_work(horizon)
             oldest_eligible = work and work.since
         locked = held_by_locks(session.due, horizon, only_stuck=True) if due else ()
         unsettled = [one.started_at for one in session.journal.unsettled() if one.is_closed]

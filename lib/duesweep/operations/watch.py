@@ -106,9 +106,10 @@ class Ticker:
             # Others have settled the rows that waited for the ledger.
             self._stop.waits.end(LEDGER)
         elif not stop.is_wanted:
+            assert self._session is not None  # it has looked
             # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
-                context.queue.check(context.retry.error_queue)
+                context.queue.check(context.retry.error_queue, self._session)
         return sweep_seen(
             context,
             seen,

@@ -11,6 +11,7 @@ from typing import Protocol
 from duesweep.core.errors import MessageError, Problem
 from duesweep.core.message import Message
 from duesweep.core.world import StoreClock
+from duesweep.stores.base import DriverSession
 from duesweep.stores.task import Table, TaskSession
 
 # A destination of messages; its text is the queue's name in the ledger.
@@ -100,8 +101,9 @@ class Queue(Protocol):
     def open(self, store: TaskSession) -> AbstractContextManager[QueueSession]:
         """Open a session next to a store's session."""
 
-    def check(self, error_queue: str | None) -> None:
-        """Check, before anything is claimed, whether messages can be delivered here.
+    def check(self, error_queue: str | None, store: DriverSession) -> None:
+        """Check, before anything is claimed, whether messages can be delivered here, next to a
+        store's session.
 
         Raises `ConfigError` where these are not the endpoint's queues, or where `error_queue` is
         not a queue that takes messages; `StoreError` where the service is out of reach.

@@ -20,6 +20,7 @@ from duesweep.core.policy import PAUSE_PER_TRY
 from duesweep.core.routing import Allowed, NoRouteError, Route, first_route, own_route
 from duesweep.core.world import StoreClock, World
 from duesweep.queues.base import Confirmation, Destination, Queue, QueueSession
+from duesweep.stores.base import DriverSession
 from duesweep.stores.task import Table, TaskSession
 
 # For this time a broken connection is not opened again, so that one try serves all destinations.
@@ -73,7 +74,7 @@ class RoutedQueue(Queue):
                 session.open(name)
             yield session
 
-    def check(self, error_queue: str | None) -> None:
+    def check(self, error_queue: str | None, store: DriverSession) -> None:
         """Check each connection, and the error queue on the connection of its route."""
         holder, name = None, None
         if error_queue is not None:
@@ -85,7 +86,7 @@ class RoutedQueue(Queue):
                 ) from error
         for connection, queue in self.connections.items():
             try:
-                queue.check(name if connection == holder else None)
+                queue.check(name if connection == holder else None, store)
             except StoreError as error:
                 # A connection that is out of reach only blocks its own destinations later.
                 if connection == holder or queue.shares_transaction or not error.transient:

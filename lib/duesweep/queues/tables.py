@@ -19,8 +19,10 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.servers import SERVERS
 from duesweep.drivers.statements import FoundTable, Session, UndoneError
 from duesweep.queues.base import Destination, Queue, QueueSession
+from duesweep.stores.base import DriverSession
 from duesweep.stores.dialect import Dialect, WantedTable
 from duesweep.stores.sql_task import SqlTask
+from duesweep.stores.store import SqlDriver
 from duesweep.stores.tables import table_findings
 from duesweep.stores.task import TaskSession
 
@@ -173,31 +175,23 @@ class QueueTables(Queue):
     def open(self, store: TaskSession) -> Iterator[QueueTableSession[Any]]:
         with ExitStack() as stack:
             if self.dsn is None:
-                connection = store.connection if isinstance(store, SqlTask) else None
-                if not isinstance(connection, self._CONNECTION):
-                    raise ConfigError(
-                        f"{self.setting} has no dsn, but the store is not in "
-                        f"{SERVERS[self._DIALECT.statements].title}",
-                        advice="give it one",
-                    )
-                session = self._SESSION(connection, self.addresses)
+                session = self._beside(store.connection if isinstance(store, SqlTask) else None)
             else:
                 session = stack.enter_context(self._connect(self.dsn))
             session.read_tables()
             yield session
 
-    def check(self, error_queue: str | None) -> None:
-        if self.dsn is None and error_queue is None:
-            return  # the store's own check covers this
+    def check(self, error_queue: str | None, store: DriverSession) -> None:
         with ExitStack() as stack:
-            try:
-                session = stack.enter_context(self._connect(self.dsn or self.store_dsn))
-            except ConfigError as error:
-                if self.dsn is None:
-                    raise
-                text = f"{self.setting}.dsn: {error.text}"
-                raise ConfigError(text, advice=error.advice) from error
-            if self.dsn is not None:
+            if self.dsn is None:
+                # The store's own check covers all but the error queue.
+                session = self._beside(store.connection if isinstance(store, SqlDriver) else None)
+            else:
+                try:
+                    session = stack.enter_context(self._connect(self.dsn))
+                except ConfigError as error:
+                    text = f"{self.setting}.dsn: {error.text}"
+                    raise ConfigError(text, advice=error.advice) from error
                 self._check_database(session)
             if error_queue is not None:
                 self._check_error_queue(session, error_queue)
@@ -206,6 +200,16 @@ class QueueTables(Queue):
     def wanted(role: str, table: Any) -> WantedTable:
         """What delivery needs of a queue table."""
         raise NotImplementedError
+
+    def _beside(self, connection: Session | None) -> QueueTableSession[Any]:
+        """A session on a store's own connection; None: it has none."""
+        if not isinstance(connection, self._CONNECTION):
+            raise ConfigError(
+                f"{self.setting} has no dsn, but the store is not in "
+                f"{SERVERS[self._DIALECT.statements].title}",
+                advice="give it one",
+            )
+        return self._SESSION(connection, self.addresses)
 
     @contextmanager
     def _connect(self, dsn: str) -> Iterator[QueueTableSession[Any]]:

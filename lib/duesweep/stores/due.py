@@ -143,8 +143,8 @@ class Due(Protocol):
     """
 
     @abstractmethod
-    def find_work(self, ahead: timedelta) -> Work | None:
-        """Work that is unsettled, or due by `ahead` from now and eligible; or None. Cheap."""
+    def find_work(self, horizon: Horizon) -> Work | None:
+        """Work that is unsettled, or due by `horizon` and eligible; or None. Cheap."""
 
     def horizon(self) -> Horizon:
         """The horizon now, by the transport's own predicate in its writers' time zone."""

@@ -1,15 +1,15 @@
 """The connection of a driver's session on a relational store, which its parts share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from duesweep.core.policy import Pause
-from duesweep.drivers.statements import Session
-from duesweep.stores.dialect import Location, journal_tables
+from duesweep.drivers.statements import FoundTable, Session
+from duesweep.stores.dialect import Location, WantedTable, journal_tables
 from duesweep.stores.due import Horizon
 from duesweep.stores.summary import aware
-from duesweep.stores.tables import estimated_rows, found_columns, has_age
+from duesweep.stores.tables import estimated_rows, has_age
 
 # More messages than any table has.
 ALL = 2**62
@@ -36,13 +36,17 @@ class SqlConnection:
     @property
     def keeps_age(self) -> bool:
         """Whether the table of bindings has the columns for how far the ledger was, which older
-        versions did not create; asked once.
+        versions did not create; asked once, unless a check has seen it.
         """
         if self._keeps_age is None:
-            bindings = journal_tables(self.delayed)["bindings"]
-            found = found_columns(self.session, self.location.dialect.tables, [bindings])
-            self._keeps_age = has_age(found.get(bindings, ()))
-        return self._keeps_age
+            bindings = WantedTable(journal_tables(self.delayed)["bindings"])
+            self.note(self.location.dialect.tables.find(self.session, [bindings]))
+        return bool(self._keeps_age)
+
+    def note(self, there: Mapping[Any, FoundTable]) -> None:
+        """Remember facts of its tables."""
+        bindings = there.get(journal_tables(self.delayed)["bindings"])
+        self._keeps_age = bindings is not None and has_age(bindings.columns)
 
     def try_lock(self, name: str) -> bool:
         """Whether this session now holds the lock; never waits. The session's end releases it."""

@@ -40,8 +40,7 @@ class SqlDue(SqlPart, Due):
     def horizon(self) -> Horizon:
         return self._dialect.horizon(self._session, self._at.zone)
 
-    def find_work(self, ahead: timedelta) -> Work | None:
-        horizon = self.horizon().looking_ahead(ahead)
+    def find_work(self, horizon: Horizon) -> Work | None:
         pending = {
             "source": self.source,
             "horizon": horizon.before,

@@ -50,8 +50,13 @@ class SqlDriver(OperatorDriver):
     def __exit__(self, *error: object) -> None:
         self._at.session.__exit__(*error)
 
+    @property
+    def connection(self) -> Session:
+        """Its session, for queue tables in the same database."""
+        return self._at.session
+
     def check(self) -> None:
-        check_tables(self._at.session, self._at.location, self._at.delayed)
+        self._at.note(check_tables(self._at.session, self._at.location, self._at.delayed))
 
     def check_sight(self) -> None:
         refuse_hidden_rows(self._at.session, self._at.location, self._at.delayed)

@@ -172,12 +172,11 @@ def _findings(
     location: Location | None,
     wanted: Sequence[WantedTable],
     *,
-    there: Mapping[Any, FoundTable] | None = None,
+    there: Mapping[Any, FoundTable],
     with_indexes: bool = False,
 ) -> Iterator[Finding]:
-    """Findings on tables. `there`: the existing ones of them; None: they are looked up here."""
+    """Findings on tables; `there` are the existing ones."""
     tables = dialect.tables
-    there = tables.find(session, wanted) if there is None else there
     for one in wanted:
         if (found := there.get(one.table)) is None:
             yield _missing(one, partial(tables.similar, session, one.table))
@@ -188,12 +187,16 @@ def _findings(
             yield from tables.try_hooks(session, location, one, found)
 
 
-def check_tables(session: Session, location: Location, delayed: Any) -> None:
-    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
-    of another shape, or without rights for this user. A missing index only makes sweeps slow.
+def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[Any, FoundTable]:
+    """The tables. Raises `ConfigError` for a session that cannot sweep, or for the first table that
+    is missing, of another shape, or without rights for this user. A missing index only makes
+    sweeps slow.
     """
-    refuse(location.dialect.tables.check_session(session, "store.dsn", location))
-    refuse(_findings(session, location.dialect, location, wanted_tables(location, delayed)))
+    tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
+    refuse(tables.check_session(session, "store.dsn", location))
+    there = tables.find(session, wanted)
+    refuse(_findings(session, location.dialect, location, wanted, there=there))
+    return there
 
 
 def check_reading(session: Session, location: Location, delayed: Any) -> None:
@@ -201,7 +204,8 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
     to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    found = list(_findings(session, location.dialect, location, to_read))
+    there = location.dialect.tables.find(session, to_read)
+    found = list(_findings(session, location.dialect, location, to_read, there=there))
     refuse(each for each in found if each.check in _OF_READERS)
     if unread := [each.about for each in found if each.stops and each.check is Check.TABLE_RIGHTS]:
         raise ConfigError(

@@ -106,21 +106,23 @@ class ResolveContract:
     def test_check_refuses_an_error_queue_that_is_none_as_a_wrong_setting(
         self, subject: BrokerUnderTest
     ) -> None:
-        subject.queue.check(None)
-        subject.queue.check("Billing")
-        with pytest.raises(ConfigError, match="Nowhere"):
-            subject.queue.check("Nowhere")
+        with subject.store.open_driver() as store:
+            subject.queue.check(None, store)
+            subject.queue.check("Billing", store)
+            with pytest.raises(ConfigError, match="Nowhere"):
+                subject.queue.check("Nowhere", store)
 
     def test_check_refuses_a_service_of_their_own_without_the_endpoints_queue(
         self, subject: BrokerUnderTest
     ) -> None:
         subject.drop(ENDPOINT)
 
-        if subject.has_own_transaction:
-            with pytest.raises(ConfigError, match=ENDPOINT):
-                subject.queue.check(None)
-        else:
-            subject.queue.check(None)
+        with subject.store.open_driver() as store:
+            if subject.has_own_transaction:
+                with pytest.raises(ConfigError, match=ENDPOINT):
+                    subject.queue.check(None, store)
+            else:
+                subject.queue.check(None, store)
 
 
 class DeliverContract:

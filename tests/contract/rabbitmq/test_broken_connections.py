@@ -28,6 +28,7 @@ from duesweep_transport.migration import Migration
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
+    NO_STORE,
     arrived,
     bodies,
     connections,
@@ -150,11 +151,11 @@ def test_second_broker_is_taken_when_the_first_is_down(
 
 def test_check_tells_a_broker_that_is_down_from_a_wrong_setting(billing: Broker) -> None:
     with pytest.raises(QueueError, match=r"127\.0\.0\.1:1 vhost v"):
-        queue_of(_NOBODY_LISTENS).check(None)
+        queue_of(_NOBODY_LISTENS).check(None, NO_STORE)
     with pytest.raises(ConfigError, match="check user, password, vhost"):
-        queue_of(billing.url.replace("guest:guest", "guest:wr0ng")).check(None)
+        queue_of(billing.url.replace("guest:guest", "guest:wr0ng")).check(None, NO_STORE)
     with pytest.raises(ConfigError, match="check user, password, vhost") as caught:
-        queue_of(billing.server.url("nowhere")).check(None)
+        queue_of(billing.server.url("nowhere")).check(None, NO_STORE)
     assert "guest:guest" not in str(caught.value)
 
 
@@ -164,7 +165,7 @@ def test_check_of_a_connection_that_is_cut_is_no_wrong_setting(
     for count in (8, 100, 400):
         proxy.cut_after(count, Way.TO_SERVER, each=True)
         with pytest.raises(QueueError):
-            queue_of(billing.server.url(billing.vhost, proxy.port)).check(None)
+            queue_of(billing.server.url(billing.vhost, proxy.port)).check(None, NO_STORE)
 
 
 ENDPOINTS = ("Billing", "Shipping", "Ship.ping")
@@ -279,7 +280,7 @@ def test_many_brokers_are_not_waited_for_one_after_the_other(
     urls = [_url(deaf, scheme)] * 12
 
     with in_time(len(urls) * _IMPATIENT.connect_seconds / 2), pytest.raises(QueueError):
-        queue_of(*urls, timeouts=_IMPATIENT).check(None)
+        queue_of(*urls, timeouts=_IMPATIENT).check(None, NO_STORE)
 
 
 def test_last_of_many_brokers_is_still_given_time(billing: Broker, deaf: socket.socket) -> None:

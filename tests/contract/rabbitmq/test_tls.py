@@ -16,7 +16,7 @@ from duesweep_testing.builders import ENDPOINT
 from support.logins import Authority
 from support.proxy import Proxy, Way
 from support.rabbitmq.broker import Broker
-from support.rabbitmq.sessions import connections, queue_of, sent, session_of
+from support.rabbitmq.sessions import NO_STORE, connections, queue_of, sent, session_of
 from support.waiting import until
 
 
@@ -29,7 +29,7 @@ def _queue(url: str, authority: Path | None, client: tuple[Path, Path] | None) -
 
 def _refused(queue: RabbitMqQueue, error: type[DuesweepError] = ConfigError) -> str:
     with pytest.raises(error, match="certificate") as caught:
-        queue.check(None)
+        queue.check(None, NO_STORE)
     assert "guest:guest" not in str(caught.value)
     return str(caught.value).lower()
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from duesweep.core.account import SweepReport
+from duesweep.core.errors import StoreError
 from duesweep.operations.duesweep import Duesweep
 from duesweep.operations.look import Look, look_at
 from duesweep.operations.run import run_once
@@ -20,7 +21,7 @@ from duesweep.stores.due import Slices
 from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sweeps import SweepRun
 from duesweep_testing.builders import DelayedRow
-from support.endpoint import Endpoint
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.sweeps import run_sweep
 
 _DELAYED = '"Sales.Orders.Delayed"'
@@ -210,6 +211,32 @@ def test_sweep_after_a_look_delivers_the_messages_of_its_plan_once(endpoint: End
     assert first.horizon == planned.horizon.before
     assert second.found == 5
     rows.check(first, second)
+
+
+@pytest.mark.usefixtures("no_spark_session")
+@ON_BOTH_SERVERS
+def test_sweep_of_a_message_takes_two_connections_and_closes_both(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look's, with which the driver continues, and a slice's."""
+    endpoint.set_up("Billing", "error").delay()
+    one = Duesweep(endpoint.config(retry__error_queue="error"))
+    dialect = type(one.context.store.dialect)  # type: ignore[attr-defined]
+    connect, sessions = dialect.connect, list[Any]()
+
+    def connecting(*arguments: Any) -> Any:
+        sessions.append(connect(*arguments))
+        return sessions[-1]
+
+    monkeypatch.setattr(dialect, "connect", staticmethod(connecting))
+    run = one.sweep()
+
+    assert run.report is not None
+    assert run.report.dispatched == 1
+    assert len(sessions) == 2
+    for session in sessions:
+        with pytest.raises(StoreError):
+            session.row("doctor_clock")
 
 
 def test_look_that_leaves_the_work_to_spark_plans_nothing(endpoint: Endpoint) -> None:

@@ -72,7 +72,7 @@ def test_message_without_a_time_is_never_due_and_noticed(
     endpoint.execute(f"UPDATE {endpoint.delayed} SET Time = NULL")
 
     with subject.store.open_driver() as driver:
-        assert driver.due.find_work(timedelta()) is None
+        assert driver.due.find_work(driver.due.horizon()) is None
         (notice,) = driver.notices()
 
     assert "no Time" in notice.text

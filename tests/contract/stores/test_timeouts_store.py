@@ -132,7 +132,7 @@ def test_message_without_a_time_is_never_due_and_noticed(subject: DelayedTableUn
     endpoint.execute(f'UPDATE {endpoint.delayed} SET "Time" = NULL')
 
     with subject.store.open_driver() as session:
-        assert session.due.find_work(timedelta()) is None
+        assert session.due.find_work(session.due.horizon()) is None
         (notice,) = session.notices()
 
     assert notice.text.startswith(f"1 messages in {endpoint.delayed} have no Time")

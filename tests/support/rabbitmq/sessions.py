@@ -4,17 +4,21 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.rabbitmq.connection import Brokers
 from duesweep.queues.rabbitmq.session import RabbitMqQueue, RabbitMqQueueSession
 from duesweep.queues.rabbitmq.topology import Style
+from duesweep.stores.base import DriverSession
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row, message
 from duesweep_testing.memory import MemoryStore
 from support.dispatch_world import World
 from support.rabbitmq.broker import Broker
+
+# A broker's queues need none.
+NO_STORE = cast(DriverSession, None)
 
 
 def queue_of(

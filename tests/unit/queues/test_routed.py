@@ -177,13 +177,15 @@ def test_exhausted_message_goes_to_the_routed_error_queue() -> None:
 
 
 def test_error_queue_is_asked_for_on_its_route() -> None:
-    queue = RoutedWorld().routed
+    world = RoutedWorld()
+    queue = world.routed
 
-    queue.check("error")
-    with pytest.raises(ConfigError, match=r"retry\.error_queue: No"):
-        queue.check("mistakes")
-    with pytest.raises(ConfigError, match="There is no queue none"):
-        queue.check("none@HOST-1")
+    with world.store.open_driver() as store:
+        queue.check("error", store)
+        with pytest.raises(ConfigError, match=r"retry\.error_queue: No"):
+            queue.check("mistakes", store)
+        with pytest.raises(ConfigError, match="There is no queue none"):
+            queue.check("none@HOST-1", store)
 
 
 def test_deliveries_are_exactly_once_where_all_connections_share_the_stores_transaction() -> None:

@@ -258,11 +258,13 @@ class PostgreSqlSession(Session):
 
     def zone_at_start(self) -> tuple[str, str]:
         """The time zone with which the session began, and where it came from."""
-        with self.transaction():
-            self.row("set_zone", zone=None)
-            row = self.row("session_zone")
+        _, [row], _ = self.rows_of_each(
+            "session_zone",
+            ("set_zone", {"zone": None}, {}),
+            ("session_zone", {}, {}),
             # The setting would outlive a savepoint.
-            self.row("set_zone", zone="UTC")
+            ("set_zone", {"zone": "UTC"}, {}),
+        )
         return row.zone, row.source
 
     @property

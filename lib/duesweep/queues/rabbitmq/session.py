@@ -27,6 +27,7 @@ from duesweep.queues.rabbitmq.wire import (
     delayed_publication,
     direct_publication,
 )
+from duesweep.stores.base import DriverSession
 from duesweep.stores.task import TaskSession
 
 # Messages that failed before, and very long ones, are published later. If the broker closes the
@@ -77,7 +78,7 @@ class RabbitMqQueue(Queue):
                 link.connect()
             yield self._session(link)
 
-    def check(self, error_queue: str | None) -> None:
+    def check(self, error_queue: str | None, store: DriverSession) -> None:  # noqa: ARG002 - apart
         """Connect, and check that the endpoint's own queue, the error queue and the delay ladder
         exist, as far as they are needed.
 
