@@ -25,8 +25,7 @@ from duesweep.stores.base import OperatorDriver
 from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices, Upcoming, Work
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
-from duesweep.stores.leftovers import DroppedSource, Leftovers
-from duesweep.stores.people import People
+from duesweep.stores.people import DroppedSource, People
 from duesweep.stores.summary import lateness_of, packed, summary_of
 from duesweep.stores.sweeps import SweepRun, Sweeps
 from duesweep.stores.task import BETWEEN_FORWARDS
@@ -445,13 +444,6 @@ class MemoryPeople(People):
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
         yield iter([list(self._store.rows)])
 
-
-class MemoryLeftovers(Leftovers):
-    """There is one source, and a sweep and its journal leave together."""
-
-    def __init__(self, store: MemoryState) -> None:
-        self._store = store
-
     def gone_counters(self, most: int) -> Sequence[str]:
         return gone_counters(self._store)[:most]
 
@@ -479,7 +471,6 @@ class MemoryDriverSession(OperatorDriver):
         self.sweeps = MemorySweeps(store, self.due, self)
         self.binding = MemoryBinding(store)
         self.people = MemoryPeople(store)
-        self.leftovers = MemoryLeftovers(store)
 
     def __enter__(self) -> "MemoryDriverSession":
         return self

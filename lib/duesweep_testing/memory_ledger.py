@@ -75,18 +75,13 @@ class MemoryTables(LedgerTables):
         with self._changing:
             self.tables[name].properties |= properties
 
-    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
         with self._changing:
             table = self.tables[name]
-            for piece in pieces:
-                if not table.has(piece):
-                    table.take(piece)
-
-    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        with self._changing:
-            table = self.tables[name]
-            if not table.has(piece):
-                table.rows = [row for row in table.rows if row["source"] != source]
+            new = [piece for piece in pieces if not table.has(piece)]
+            if new and replaces is not None:
+                table.rows = [row for row in table.rows if row["source"] != replaces]
+            for piece in new:
                 table.take(piece)
 
     def read(
@@ -102,7 +97,7 @@ class MemoryTables(LedgerTables):
             for name in tables:
                 if name in self.tables:
                     copy.create(name, {})
-                    copy.append(name, [LedgerPiece(_rows(name, self._fitting(name, [])), uuid4())])
+                    copy.write(name, [LedgerPiece(_rows(name, self._fitting(name, [])), uuid4())])
             yield from copy.ask(question, tables, **values)
 
     def _fitting(self, name: str, conditions: Sequence[Condition]) -> list[LedgerRow]:

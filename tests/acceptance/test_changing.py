@@ -350,7 +350,7 @@ def test_command_whose_ledger_fails_is_settled_by_the_next_sweep(
         raise LedgerError("The disk is full", transient=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaRsTables, "append", fail)
+        patch.setattr(DeltaRsTables, "write", fail)
         document = endpoint.document("cancel", due_later[0], code=4)
     assert (document["changed"], document["ledger_error"]) == (1, "The disk is full")
     assert endpoint.waiting() == sorted(due_later[1:])

@@ -145,7 +145,7 @@ def test_outcomes_are_counted_by_destination(endpoint: Endpoint, *, is_written: 
     with pytest.MonkeyPatch.context() as patch:
         if not is_written:
             no_space = Mock(side_effect=LedgerError("No space left on device", transient=True))
-            patch.setattr(DeltaRsTables, "append", no_space)
+            patch.setattr(DeltaRsTables, "write", no_space)
         assert endpoint.run("sweep", **settings).code == (3 if is_written else 4)
     endpoint.end_back_off()
     assert endpoint.run("sweep", **settings).code == 3

@@ -122,7 +122,7 @@ def _full_journal(endpoint: Endpoint[Any]) -> Iterator[Endpoint[Any]]:
     """A sweep's results wait for a ledger whose disk is full, and no more may wait."""
     with pytest.MonkeyPatch.context() as patch:
         no_space = Mock(side_effect=LedgerError("No space left on device", transient=True))
-        patch.setattr(DeltaRsTables, "append", no_space)
+        patch.setattr(DeltaRsTables, "write", no_space)
         assert endpoint.run("sweep").code == 4
         endpoint.delay_many(3)
         patch.setattr(settle, "MOST_UNSETTLED_MESSAGES", 1)

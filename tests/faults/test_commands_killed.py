@@ -67,7 +67,7 @@ _DEATHS = [
     ("before Sweeps.close", 1, MESSAGES),
     ("after Sweeps.close", 1, MESSAGES),
     ("after Journal.seal", 1, MESSAGES),
-    ("after LedgerTables.append(changes)", 1, MESSAGES),
+    ("after LedgerTables.write(changes)", 1, MESSAGES),
     ("before Journal.delete_settled", 1, MESSAGES),
     ("after Journal.delete_settled", 1, MESSAGES),
 ]
@@ -87,7 +87,7 @@ _OF_CANCEL = [
     ("after OperatorTask.hold", 1, 0),
     ("after LedgerTables.create(changes)", 1, MESSAGES),
     ("before LedgerTables.set_properties(tombstones)", 1, MESSAGES),
-    ("after LedgerTables.append(tombstones)", 1, MESSAGES),
+    ("after LedgerTables.write(tombstones)", 1, MESSAGES),
 ]
 
 

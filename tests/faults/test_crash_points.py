@@ -33,7 +33,7 @@ from support.trials.table import points_table
 
 _FIRST_LEDGER = set(STAGES["first ledger"])
 _CAREFUL_FORM = {*chain(*MOVED_FORM.values()), "QueueSession.confirm", "QueueSession.commit"}
-_FAILURES = {"LedgerTables.append(errors)", "LedgerTables.replace_source(retries)"}
+_FAILURES = {"LedgerTables.write(errors)", "LedgerTables.write(retries)"}
 _TWO_ATTEMPTS = {"retry__max_attempts": 2, "retry__initial_seconds": 0}
 
 

@@ -19,7 +19,7 @@ from support.waiting import until
 from support.watcher import watching
 
 # Other points: bench/run frozen.
-_HOLDING_BOTH_LOCKS = "before LedgerTables.append(tombstones)"
+_HOLDING_BOTH_LOCKS = "before LedgerTables.write(tombstones)"
 _ON_TWO_CONNECTIONS = """
 queues.here.kind = "postgresql"
 queues.there.dsn = "{dsn}"

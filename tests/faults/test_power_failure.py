@@ -16,10 +16,10 @@ from support.sweeps import run_sweep
 from support.trials.armed import dying
 
 _SETTLING = (
-    "after LedgerTables.append(tombstones)",
-    "after LedgerTables.append(errors)",
-    "after LedgerTables.append(sweeps)",
-    "after LedgerTables.replace_source(retries)",
+    "after LedgerTables.write(tombstones)",
+    "after LedgerTables.write(errors)",
+    "after LedgerTables.write(sweeps)",
+    "after LedgerTables.write(retries)",
     "before Journal.delete_settled",
     "after Journal.delete_settled",
 )
@@ -30,7 +30,7 @@ _FIRST = (
     "after SourceBinding.bind",
 )
 _OF_COMMANDS = (
-    "after LedgerTables.append(changes)",
+    "after LedgerTables.write(changes)",
     "after LedgerTables.create(changes)",
     "after LedgerTables.set_properties(tombstones)",
     "after Journal.delete_settled",
@@ -143,7 +143,7 @@ def test_power_failure_while_a_command_is_settled_loses_no_change(
 @pytest.mark.parametrize(
     "point",
     [
-        "after LedgerTables.append(tombstones)",
+        "after LedgerTables.write(tombstones)",
         pytest.param("after Journal.delete_settled", marks=pytest.mark.long),
     ],
 )
@@ -162,7 +162,7 @@ def test_power_failure_loses_no_row_that_spark_wrote(
     run_sweep(context, engine)
     run_sweep(context, engine)
 
-    assert any(path.suffix == ".json" for path in lost) == ("append" in point)
+    assert any(path.suffix == ".json" for path in lost) == ("write" in point)
     _assert_complete(endpoint, sent + 2, exhausted=5)
 
 

@@ -91,10 +91,10 @@ POINTS = (
     "before Sweeps.close",
     "after Sweeps.close",
     "after Journal.seal",
-    "after LedgerTables.append(tombstones)",
-    "after LedgerTables.append(errors)",
-    "after LedgerTables.replace_source(retries)",
-    "after LedgerTables.append(sweeps)",
+    "after LedgerTables.write(tombstones)",
+    "after LedgerTables.write(errors)",
+    "after LedgerTables.write(retries)",
+    "after LedgerTables.write(sweeps)",
     "before Journal.delete_settled",
     "after Journal.delete_settled",
 )
@@ -118,8 +118,8 @@ def test_dead_sweep_gets_its_row_once_wherever_a_settler_dies(
 @pytest.mark.parametrize(
     "point",
     [
-        "after LedgerTables.append(tombstones)",
-        pytest.param("after LedgerTables.replace_source(retries)", marks=pytest.mark.long),
+        "after LedgerTables.write(tombstones)",
+        pytest.param("after LedgerTables.write(retries)", marks=pytest.mark.long),
         pytest.param("before Journal.delete_settled", marks=pytest.mark.long),
     ],
 )
@@ -170,7 +170,7 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     # One after another, each killed after the first piece that it adds itself.
     for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
         engine = SparkEngine(spark) if writer == "spark" else None
-        with dying("after LedgerTables.append(errors)", pieces):
+        with dying("after LedgerTables.write(errors)", pieces):
             run_sweep(endpoint, engine, ledger__writer=writer)
         await_locks(endpoint)
     run_sweep(endpoint)

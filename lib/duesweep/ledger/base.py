@@ -307,9 +307,7 @@ class LedgerTables(Protocol):
     the storage or the writer fails, `ConfigError` for a wrong root.
     """
 
-    @property
-    def root(self) -> str:
-        """The location of the tables."""
+    root: str
 
     def facts(self, name: str) -> LedgerTableFacts:
         """The state of the table's location."""
@@ -320,13 +318,11 @@ class LedgerTables(Protocol):
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add properties to a table."""
 
-    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
-        """Append the pieces that the table does not have yet, in one commit if the
-        writer can. Pieces of the same id count up. Adds columns that the table lacks.
+    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+        """Write the pieces that the table does not have yet, in one commit if the writer can, next
+        to its rows or, with `replaces`, in place of all rows of that source. Pieces of the same id
+        count up. Adds columns that the table lacks.
         """
-
-    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        """Replace the rows of one source, unless the table has the piece already."""
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]

@@ -42,6 +42,7 @@ from duesweep.ledger.base import (
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
+    LedgerTables,
     Rows,
     TableSize,
     check_space,
@@ -87,9 +88,9 @@ _Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaRsTables:
+class DeltaRsTables(LedgerTables):
     """The tables under a path: a local folder, `s3://`, `abfss://` or `gs://`. A storage that does
-    not answer ends a call within `silence_seconds`. See `LedgerTables`.
+    not answer ends a call within `silence_seconds`.
     """
 
     root: str
@@ -133,13 +134,32 @@ class DeltaRsTables:
         ):
             self._open(name).alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
-    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
         """In one commit."""
-        self._write(name, pieces, mode="append")
+        how: dict[str, Any] = {"mode": "append"}
+        if replaces is not None:
+            how = {"mode": "overwrite", "predicate": f"source = {literal(replaces)}"}
 
-    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        predicate = f"source = {literal(source)}"
-        self._write(name, [piece], mode="overwrite", predicate=predicate)
+        def write(table: DeltaTable) -> None:
+            new = [piece for piece in pieces if not _has(table, piece)]
+            if not new:
+                return
+            # In the middle of a write delta-rs panics, and prints the stacks of its threads.
+            check_space(self.root, sum(piece.rows.bytes for piece in new))
+            batches = chain.from_iterable(piece.rows.batches() for piece in new)
+            with _naming_columns(self._location(name), table, SCHEMAS[name].names):
+                write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
+                    schema_mode="merge",
+                    writer_properties=_FILES,
+                    commit_properties=_marks(new, self.world.clock.now()),
+                    **how,
+                )
+            self._compact_small(table, name)
+
+        kept = "; the journal keeps the rows, and the next sweep tries again"
+        self._commit(name, "written", write, consequence=kept)
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]
@@ -241,7 +261,7 @@ class DeltaRsTables:
         row = pa.RecordBatch.from_pylist([{"source": trial}], SCHEMAS["retries"])
         try:
             tried.create("retries", {})
-            tried.append("retries", [LedgerPiece(Rows(lambda: [row]), self.world.new_id())])
+            tried.write("retries", [LedgerPiece(Rows(lambda: [row]), self.world.new_id())])
             found = list(tried.read("retries", ["source"], []))
         finally:
             _remove(tried.root, self._options())
@@ -266,28 +286,6 @@ class DeltaRsTables:
             return deleted
 
         return len(self._commit(name, "cleaned", clean))
-
-    def _write(self, name: str, pieces: Sequence[LedgerPiece], **options: Any) -> None:
-        def write(table: DeltaTable) -> None:
-            new = [piece for piece in pieces if not _has(table, piece)]
-            if not new:
-                return
-            # In the middle of a write delta-rs panics, and prints the stacks of its threads.
-            check_space(self.root, sum(piece.rows.bytes for piece in new))
-            batches = chain.from_iterable(piece.rows.batches() for piece in new)
-            with _naming_columns(self._location(name), table, SCHEMAS[name].names):
-                write_deltalake(
-                    table,
-                    pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
-                    schema_mode="merge",
-                    writer_properties=_FILES,
-                    commit_properties=_marks(new, self.world.clock.now()),
-                    **options,
-                )
-            self._compact_small(table, name)
-
-        kept = "; the journal keeps the rows, and the next sweep tries again"
-        self._commit(name, "written", write, consequence=kept)
 
     def _commit(
         self, name: str, what: str, act: Callable[[DeltaTable], _Done], *, consequence: str = ""

@@ -6,7 +6,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -337,19 +337,14 @@ class Ledger:
         """Write pieces of several tables under one lock. Their order does not matter: if this dies,
         the next settler writes the missing rows.
         """
-        appended: defaultdict[str, list[LedgerPiece]] = defaultdict(list)
+        together: defaultdict[tuple[str, str | None], list[LedgerPiece]] = defaultdict(list)
         for write in writes:
-            if write.replaces is None:
-                appended[write.table].append(write.piece)
+            together[write.table, write.replaces].append(write.piece)
         # In parallel, because a commit is mostly waiting.
         with self.lock_for_writing(patience), ThreadPoolExecutor(len(TABLES)) as pool:
-            written: list[Future[None]] = [
-                pool.submit(self.tables.append, name, pieces) for name, pieces in appended.items()
-            ]
-            written += [
-                pool.submit(self.tables.replace_source, write.table, write.replaces, write.piece)
-                for write in writes
-                if write.replaces is not None
+            written = [
+                pool.submit(self.tables.write, name, pieces, replaces)
+                for (name, replaces), pieces in together.items()
             ]
             for each in written:
                 each.result()

@@ -46,6 +46,7 @@ from duesweep.ledger.base import (
     LedgerPiece,
     LedgerRow,
     LedgerTableFacts,
+    LedgerTables,
     Named,
     Rows,
     TableSize,
@@ -117,8 +118,8 @@ _Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
-class SparkTables:
-    """The tables under a path or in a catalog schema. See `LedgerTables`."""
+class SparkTables(LedgerTables):
+    """The tables under a path or in a catalog schema."""
 
     spark: SparkSession
     root: str
@@ -163,13 +164,14 @@ class SparkTables:
             "could not be marked as the ledger's",
         )
 
-    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
+    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
         """Each in a commit of its own: a commit of Spark's has one transaction."""
         for piece in pieces:
-            self._write(name, piece, mode="append")
-
-    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        self._write(name, piece, mode="overwrite", replaceWhere=f"source = {_literal(source)}")
+            if replaces is None:
+                self._write(name, piece, mode="append")
+            else:
+                replaced = f"source = {_literal(replaces)}"
+                self._write(name, piece, mode="overwrite", replaceWhere=replaced)
 
     def read(
         self, name: str, columns: Sequence[str], conditions: Sequence[Condition]

@@ -25,7 +25,6 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
-from duesweep.stores.leftovers import Leftovers
 from duesweep.stores.people import People
 from duesweep.sweep.settle import find_older_copy, require_own
 
@@ -216,7 +215,7 @@ def _audit(session: OperatorDriver, ledger: Ledger) -> AuditReport:
             stored += len(keys)
             suspects += _stored_and_gone(session.people, account.final_tombstones(keys))
     logs.step("compares the journal with the ledger")
-    suspects += [*_counters(session.leftovers), *_journal(session, counted)]
+    suspects += [*_counters(session.people), *_journal(session, counted)]
     return AuditReport(
         source=session.source,
         tombstones=counted.tombstones,
@@ -269,10 +268,10 @@ def _is_same(tombstone: LedgerRow, waiting: WaitingMessage) -> bool:
     return is_own_key or bool(tombstone["due"] == waiting.due)
 
 
-def _counters(leftovers: Leftovers) -> Iterator[Suspect]:
+def _counters(people: People) -> Iterator[Suspect]:
     """Retry counters of messages that are not stored, at two looks."""
-    gone = leftovers.gone_counters(_MOST_COUNTERS)
-    still_gone = set(leftovers.gone_counters(_MOST_COUNTERS)) if gone else set()
+    gone = people.gone_counters(_MOST_COUNTERS)
+    still_gone = set(people.gone_counters(_MOST_COUNTERS)) if gone else set()
     for key in gone:
         if key in still_gone:
             found = "it has a retry counter, but is not in the store"
@@ -286,10 +285,10 @@ def _journal(session: OperatorDriver, counted: LedgerCount) -> Iterator[Suspect]
         for one in session.journal.unsettled()
     )
     old = list(judge_journal(work, counted.last_start))
-    orphaned = session.leftovers.orphaned_journal()
+    orphaned = session.people.orphaned_journal()
     left = {str(one.sweep_id) for one in session.journal.unsettled()} if old else set()
     yield from (one for one in old if one.about in left)
-    still_orphaned: set[UUID] = set(session.leftovers.orphaned_journal()) if orphaned else set()
+    still_orphaned: set[UUID] = set(session.people.orphaned_journal()) if orphaned else set()
     for sweep_id in orphaned:
         if sweep_id in still_orphaned:
             found = "the journal has rows of it, and no row in its table of sweeps"

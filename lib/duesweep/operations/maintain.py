@@ -20,7 +20,7 @@ from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
-from duesweep.stores.leftovers import DroppedSource
+from duesweep.stores.people import DroppedSource
 from duesweep.sweep.settle import settle_dead, settle_one
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def maintain(
     operators = operators_of(context.store, "maintenance")
     with operators.open_driver() as session, command_ledger(context, spark) as ledger:
         session.check()
-        dropped = session.leftovers.dropped()
+        dropped = session.people.dropped()
         for source in forget:
             _check_dropped(source, dropped)
         logs.step("settles interrupted sweeps and commands")
@@ -96,7 +96,7 @@ def maintain(
             kept_from=ledger.kept_from(session.source),
             tables=list(tables),
             dropped=dropped,
-            rows_forgotten=sum(session.leftovers.forget(source) for source in forget),
+            rows_forgotten=sum(session.people.forget(source) for source in forget),
         )
 
 
@@ -110,7 +110,7 @@ def _settle(session: OperatorDriver, ledger: Ledger) -> int:
 
 def _remove_counters(session: OperatorDriver, ledger: Ledger) -> int:
     """An empty sweep removes them, and brings the ledger's copy up to date."""
-    gone = len(session.leftovers.gone_counters(_MOST_COUNTERS))
+    gone = len(session.people.gone_counters(_MOST_COUNTERS))
     if gone:
         run = session.sweeps.open(session.due.horizon(), engine="in-process")
         session.sweeps.close(run.sweep_id, abandoned=False, remaining=0)

@@ -2,9 +2,8 @@
 
 A *task's session* (task.py) claims a batch of messages and finishes it, on one connection, in one
 transaction. A *driver's session* finds due messages (due.py), opens and closes sweeps (sweeps.py),
-and hands their journal to settle (journal.py, binding.py). people.py and leftovers.py have what
-operators' commands need. A store inherits from these classes,
-so it has their answers if it does not give its own.
+and hands their journal to settle (journal.py, binding.py). people.py has what operators' commands
+need. A store inherits from these classes, so it has their answers if it does not give its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due
 from duesweep.stores.journal import Journal
-from duesweep.stores.leftovers import Leftovers
 from duesweep.stores.people import OperatorTask, People
 from duesweep.stores.sweeps import Sweeps
 from duesweep.stores.task import TaskSession
@@ -121,7 +119,6 @@ class OperatorDriver(DriverSession, Protocol):
     """A driver's session for people."""
 
     people: People
-    leftovers: Leftovers
 
     def check_sight(self) -> None:
         """Raise `ConfigError` if the server hides rows from this user. Needs no rights."""

@@ -1,9 +1,10 @@
-"""The contracts for operators' commands: what people see, hold back and change."""
+"""The contracts for operators' commands: what people see, hold back, clean up and change."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from duesweep.core.change import Change, DueSpan, WaitingMessage
 from duesweep.core.message import Message
@@ -13,9 +14,21 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Claim
 
 
+class DroppedSource(NamedTuple):
+    """A source whose delayed table does not exist any more. `unsettled`: how many sweeps and
+    commands of it the ledger may lack.
+    """
+
+    source: str
+    delayed: str
+    unsettled: int
+
+
 class People(Protocol):
-    """What people see, and hold back. It locks nothing that a mover or a sweep would wait for, and
-    waits for no lock of others. Dues are instants.
+    """What people see, and hold back; and rows next to a store whose message, sweep or endpoint is
+    gone, which `audit` reports and `maintain` removes. It locks nothing that a mover or a sweep
+    would wait for, and waits for no lock of others. Messages that others change may be missing, or
+    be there still. Dues are instants.
     """
 
     source: str
@@ -49,13 +62,25 @@ class People(Protocol):
         """
 
     def keys(self) -> AbstractContextManager[Iterator[Sequence[str]]]:
-        """The keys of all stored messages, in pages; no order is promised. Messages that others
-        change may be missing, or be there still.
-        """
+        """The keys of all stored messages, in pages; no order is promised."""
 
     def plan_sql(self, horizon: Horizon) -> str | None:
         """The query by which a sweep in one slice would read its claim keys, if there is one."""
         return None
+
+    def gone_counters(self, most: int) -> Sequence[str]:
+        """The keys of retry counters whose messages are not stored, up to `most`."""
+
+    def orphaned_journal(self) -> Sequence[UUID]:
+        """Sweeps and commands, of any source, of which the journal has rows that no settler takes,
+        because their own row is gone.
+        """
+
+    def dropped(self) -> Sequence[DroppedSource]:
+        """The sources whose endpoints are gone."""
+
+    def forget(self, source: str) -> int:
+        """Delete a source's counters, pauses, limits and binding; how many rows."""
 
 
 class OperatorTask(Protocol):

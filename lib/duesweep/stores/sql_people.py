@@ -13,8 +13,7 @@ from duesweep.core.errors import StoreError
 from duesweep.core.world import Patience, instant_of
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.due import Horizon
-from duesweep.stores.leftovers import DroppedSource, Leftovers
-from duesweep.stores.people import People
+from duesweep.stores.people import DroppedSource, People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_journal import hashed
@@ -29,7 +28,9 @@ _ROWS_OF_A_SOURCE = ("forget_attempts", "forget_pauses", "forget_limits", "unbin
 
 
 class SqlPeople(SqlPart, People):
-    """Messages in the order of their Due, and pauses."""
+    """Messages in the order of their Due, pauses, and the rows that messages, sweeps
+    and endpoints have left. The tables of all sources in a schema are the same.
+    """
 
     def __init__(self, at: SqlConnection, due: SqlDue) -> None:
         super().__init__(at)
@@ -132,9 +133,7 @@ class SqlPeople(SqlPart, People):
     def plan_sql(self, horizon: Horizon) -> str:
         return self._due.plan_sql(horizon)
 
-
-class SqlLeftovers(SqlPart, Leftovers):
-    """The tables of all sources in a schema are the same."""
+    # Rows whose message, sweep or endpoint is gone.
 
     def gone_counters(self, most: int) -> Sequence[str]:
         with self._at.looking_at_all():

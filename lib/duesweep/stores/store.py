@@ -20,7 +20,7 @@ from duesweep.stores.sql_changes import SqlChanges
 from duesweep.stores.sql_connection import SqlConnection
 from duesweep.stores.sql_due import SqlDue
 from duesweep.stores.sql_journal import SqlJournal
-from duesweep.stores.sql_people import SqlLeftovers, SqlPeople
+from duesweep.stores.sql_people import SqlPeople
 from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.tables import (
@@ -42,7 +42,6 @@ class SqlDriver(OperatorDriver):
         self.sweeps = SqlSweeps(at)
         self.binding = SqlBinding(at)
         self.people = SqlPeople(at, self.due)
-        self.leftovers = SqlLeftovers(at)
 
     def __enter__(self) -> Self:
         return self

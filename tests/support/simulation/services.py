@@ -333,15 +333,10 @@ class SimulatedTables(MemoryTables):
         self._scheduler, self._faults = scheduler, faults
         self.is_down = False
 
-    def append(self, name: str, pieces: Sequence[LedgerPiece]) -> None:
-        self._step(f"append to {name}")
-        super().append(name, pieces)
-        self._step(f"the answer to the append to {name}")
-
-    def replace_source(self, name: str, source: str, piece: LedgerPiece) -> None:
-        self._step(f"replace {name}")
-        super().replace_source(name, source, piece)
-        self._step(f"the answer to the replacement of {name}")
+    def write(self, name: str, pieces: Sequence[LedgerPiece], replaces: str | None = None) -> None:
+        self._step(f"write {name}")
+        super().write(name, pieces, replaces)
+        self._step(f"the answer to the write of {name}")
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
         self._step(f"create {name}")

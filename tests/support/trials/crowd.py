@@ -19,7 +19,7 @@ _MOVER = Path(__file__).parents[1] / "faults" / "mover.py"
 _NAMES = (
     *("TaskSession.claim", "QueueSession.deliver", "TaskSession.finish"),
     *("COMMIT of TaskSession.transaction", "TaskSession.end_slice", "Sweeps.close"),
-    *("Journal.seal", "LedgerTables.append(tombstones)", "LedgerTables.append(sweeps)"),
+    *("Journal.seal", "LedgerTables.write(tombstones)", "LedgerTables.write(sweeps)"),
     "Journal.delete_settled",
 )
 # How many sweeps at once: two first, and then the loop's, one after the other.

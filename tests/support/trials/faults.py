@@ -11,8 +11,8 @@ from support.trials.world import BROKER, OTHER_DATABASE, PLACES
 IN_PROCESS, SPARK = "in-process", "spark"
 ENGINES = (IN_PROCESS, SPARK)
 
-APPEND_ERRORS = "LedgerTables.append(errors)"
-REPLACE_RETRIES = "LedgerTables.replace_source(retries)"
+WRITE_ERRORS = "LedgerTables.write(errors)"
+WRITE_RETRIES = "LedgerTables.write(retries)"
 CREATE_RETRIES = "LedgerTables.create(retries)"
 # By stage, the methods that have crash points (`points.py`), before and after. A point of the
 # careful form of a batch is also a point of the moved form.
@@ -24,8 +24,8 @@ STAGES = {
     "commit": ("COMMIT of TaskSession.transaction", "QueueSession.commit"),
     "close": ("TaskSession.end_slice", "Sweeps.close"),
     "settle": (
-        *("Journal.seal", "LedgerTables.append(tombstones)", APPEND_ERRORS),
-        *(REPLACE_RETRIES, "LedgerTables.append(sweeps)", "Journal.delete_settled"),
+        *("Journal.seal", "LedgerTables.write(tombstones)", WRITE_ERRORS),
+        *(WRITE_RETRIES, "LedgerTables.write(sweeps)", "Journal.delete_settled"),
     ),
     "first ledger": (
         *("LedgerTables.create(tombstones)", CREATE_RETRIES, "LedgerTables.create(errors)"),

@@ -43,7 +43,7 @@ _OF_SWEEPS: Mapping[type, Sequence[str]] = {
     Due: ("plan", "plan_at_once"),
     Journal: ("seal", "delete_settled"),
     SourceBinding: ("bind",),
-    LedgerTables: ("create", "set_properties", "append", "replace_source"),
+    LedgerTables: ("create", "set_properties", "write"),
 }
 # A sweep from the shell plans in its look, others later: that is one point.
 _POINT_OF = {"plan_at_once": "plan"}
@@ -51,7 +51,7 @@ _POINT_OF = {"plan_at_once": "plan"}
 _OF_COMMANDS: Mapping[type, Sequence[str]] = {
     Sweeps: ("open",),
     OperatorTask: ("hold", "cancel", "reschedule", "put_back", "journal_changes"),
-    LedgerTables: ("create", "append", "set_properties"),
+    LedgerTables: ("create", "write", "set_properties"),
 }
 METHODS: Mapping[type, Collection[str]] = {
     contract: {*_OF_SWEEPS.get(contract, ()), *_OF_COMMANDS.get(contract, ())}
@@ -61,12 +61,11 @@ METHODS: Mapping[type, Collection[str]] = {
 _TABLES_OF_SWEEPS: Mapping[str, Sequence[str]] = {
     "create": ("tombstones", "errors", "retries", "sweeps"),
     "set_properties": ("tombstones",),
-    "append": ("tombstones", "errors", "sweeps"),
-    "replace_source": ("retries",),
+    "write": ("tombstones", "errors", "retries", "sweeps"),
 }
 _TABLES_OF_COMMANDS: Mapping[str, Sequence[str]] = {
     "create": ("changes",),
-    "append": ("changes",),
+    "write": ("changes",),
     "set_properties": ("tombstones",),
 }
 # The methods of a batch in the moved form (`duesweep.sweep.batch`) for the careful form's

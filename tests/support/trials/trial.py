@@ -5,15 +5,15 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from support.trials.faults import (
-    APPEND_ERRORS,
     BATCH_POINTS,
     CREATE_RETRIES,
     FAULTS,
     IN_PROCESS,
-    REPLACE_RETRIES,
     SPARK,
     TASK_POINTS,
     WORKER,
+    WRITE_ERRORS,
+    WRITE_RETRIES,
     Fault,
     points,
 )
@@ -70,11 +70,11 @@ def draw(seed: int, places: Container[str]) -> Trial:
         point = rng.choice([one for one in of_stage if _fits(fault, one)])
     name = _name(point)
     # Without bad messages, batches run in the moved form.
-    has_bad = rng.random() < 0.6 or name in {APPEND_ERRORS, REPLACE_RETRIES, CREATE_RETRIES}
+    has_bad = rng.random() < 0.6 or name in {WRITE_ERRORS, WRITE_RETRIES, CREATE_RETRIES}
     max_attempts, back_off = rng.choice([(1, 0), (2, 0), (3, _BACK_OFF_SECONDS)])
-    if name == APPEND_ERRORS:
+    if name == WRITE_ERRORS:
         max_attempts = 1
-    elif name == REPLACE_RETRIES:
+    elif name == WRITE_RETRIES:
         max_attempts = 3
     is_counted = name in BATCH_POINTS or fault.side is not None
     return Trial(

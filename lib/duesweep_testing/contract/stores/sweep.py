@@ -324,7 +324,7 @@ class AuditContract:
         steps.fail(subject, run, row)
 
         with steps.operator(subject) as store:
-            assert list(store.leftovers.gone_counters(10)) == []
+            assert list(store.people.gone_counters(10)) == []
 
     def test_sweep_whose_driver_is_gone_is_unsettled_and_not_alive(
         self, subject: StoreUnderTest
@@ -335,7 +335,7 @@ class AuditContract:
         with steps.operator(subject) as store:
             [work] = store.journal.unsettled()
             is_alive = store.journal.still_alive(work.sweep_id)
-            assert list(store.leftovers.orphaned_journal()) == []
+            assert list(store.people.orphaned_journal()) == []
 
         assert (work.sweep_id, work.is_closed, is_alive) == (run.sweep_id, False, False)
         assert abs(work.started_at - before) < steps.MINUTE
