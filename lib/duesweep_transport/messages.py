@@ -14,12 +14,18 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
-from duesweep.core.errors import DeliveryFailedError
+from duesweep.core.errors import MessageError
 from duesweep.core.message import Failed, Message
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.sql_due import next_due
 from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.store import SqlStore
+
+
+class DeliveryFailedError(MessageError):
+    """A caller that moves messages one by one reported a failure without a reason."""
+
+    stored_name = "duesweep.errors.DeliveryFailedError"
 
 
 @contextmanager

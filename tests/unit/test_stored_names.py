@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 
 import duesweep
+import duesweep_transport
 from duesweep.core.errors import DuesweepError, MessageError, QueueNotFoundError
 from duesweep.core.exhausted import ErrorId, ErrorRow
 from duesweep.core.message import EXCEPTION_TYPE, fault_headers
@@ -61,11 +62,13 @@ def _subclasses(kind: type[DuesweepError]) -> Iterator[type[DuesweepError]]:
 
 
 def _own_classes() -> list[type[DuesweepError]]:
-    """All of the package: tests also have some."""
-    for module in pkgutil.walk_packages(duesweep.__path__, "duesweep."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
-    found = {kind for kind in _subclasses(DuesweepError) if kind.__module__.startswith("duesweep.")}
+    """All of both packages: tests also have some."""
+    for package in (duesweep, duesweep_transport):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    ours = ("duesweep.", "duesweep_transport.")
+    found = {kind for kind in _subclasses(DuesweepError) if kind.__module__.startswith(ours)}
     return sorted(found, key=lambda kind: kind.__name__)
 
 

@@ -293,10 +293,6 @@ class RefusedMessageError(MessageError):
         self.may_pass = may_pass
 
 
-class DeliveryFailedError(MessageError):
-    """A caller that moves messages one by one reported a failure without a reason."""
-
-
 def may_pass(error: DuesweepError) -> bool:
     """Whether the fault of a service may pass within seconds, so that to try again makes sense.
 

@@ -24,10 +24,10 @@ _reader = HeaderReader(MESSAGE_ID, ENCLOSED_MESSAGE_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """How messages with one destination move. `forward` is how the store has the destination
-    written, `destination` is its address, and `queue` the table. `tail` is cut off from the
-    headers, which then get the `end`.
+class HeaderCut:
+    """The cut through the headers of messages for one destination. `forward` is how the
+    store has the destination written, `destination` is its address, and `queue` the table. `tail`
+    is cut off from the headers, which then get the `end`.
     """
 
     kind: TableKind
@@ -38,8 +38,8 @@ class Move:
     end: str
 
     @classmethod
-    def to(cls, location: Location, forward: str, address: Address, table: Table) -> "Move":
-        """How messages with this destination move into the table that its address means."""
+    def of(cls, location: Location, forward: str, address: Address, table: Table) -> "HeaderCut":
+        """The cut for this destination, whose address means the table."""
         destination = location.addresses.endpoint if address is None else address
         tail = "" if location.kind.has_destination else cut_off(forward)
         return cls(location.kind, forward, destination, table, tail, "}" if tail else "")

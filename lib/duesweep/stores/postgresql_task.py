@@ -18,7 +18,7 @@ from duesweep.drivers.statements import Keys
 from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
 from duesweep.stores.messages import NewMessage
-from duesweep.stores.moved_headers import Move
+from duesweep.stores.moved_headers import HeaderCut
 from duesweep.stores.sql_task import Locked, SqlTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
@@ -63,35 +63,35 @@ class PostgreSqlTask(SqlTask):
 
     def move(self, run: SweepRun, selection: Selection, tables: Mapping[Address, Table]) -> Moved:
         groups: Sequence[tuple[str, Sequence[str]]] = selection.rest
-        moves = [
-            Move.to(self._location, forward, address, tables[address])
+        cuts = [
+            HeaderCut.of(self._location, forward, address, tables[address])
             for (forward, _), address in zip(groups, selection.addresses, strict=True)
         ]
         usual_wait = f"{self.statements.waits.lock_seconds * 1_000:.0f}"
         _, fence, _, *rows, [hooks], _ = self.statements.rows_of_each(
-            "move",
             ("set_lock_wait", {"wait": _MOVE_WAIT}, {}),
             ("fence", {"sweep_id": run.sweep_id}, {}),
             ("check_constraints_at_once", {}, {}),
             *(
-                (*_move_statement(claim_keys, run.horizon, move), {"queue": str(move.queue)})
-                for move, (_, claim_keys) in zip(moves, groups, strict=True)
+                (*_move_statement(claim_keys, run.horizon, cut), {"queue": str(cut.queue)})
+                for cut, (_, claim_keys) in zip(cuts, groups, strict=True)
             ),
             ("find_delete_hooks", {"delayed": str(self._delayed)}, {}),
             ("set_lock_wait", {"wait": usual_wait}, {}),
+            what="move",
         )
         begun = self.begun(run, fence)
         if hooks.found:
             raise UnusualBatchError("a trigger or a rule changes the removed rows")
         moved = Tombstones()
-        for move, [row] in zip(moves, rows, strict=True):
-            moved.add(_tombstones(move, row))
+        for cut, [row] in zip(cuts, rows, strict=True):
+            moved.add(_tombstones(cut, row))
         keys = [key for _, claim_keys in groups for key in _keys(claim_keys)]
         if not set(keys).issuperset(moved.keys):
             raise UnusualBatchError("other messages are in the places of the planned ones")
         # The time after the move, which may have waited.
         begun = begun._replace(server_us=hooks.server_us)
-        return self.moved(begun, moved, self._unclaimed(run, keys, moved.keys))
+        return self.checked_move(begun, moved, self._unclaimed(run, keys, moved.keys))
 
     def lock(
         self,
@@ -173,7 +173,7 @@ class PostgreSqlTask(SqlTask):
         return self._location.store_row(self.statements, message, due)
 
 
-def _tombstones(move: Move, row: Any) -> Tombstones:
+def _tombstones(cut: HeaderCut, row: Any) -> Tombstones:
     """The messages of the row that the statement `move` returned.
 
     Raises `UnusualBatchError` if one of them, or the queue, is unusual.
@@ -182,12 +182,12 @@ def _tombstones(move: Move, row: Any) -> Tombstones:
     if not count:
         return Tombstones()
     if row.arrived != count:
-        raise UnusualBatchError(f"{move.queue} took {row.arrived} of {count} messages")
+        raise UnusualBatchError(f"{cut.queue} took {row.arrived} of {count} messages")
     texts = row.headers.split(_BETWEEN) if row.have_one_destination else ()
     if len(texts) != count:
         raise UnusualBatchError("headers are no JSON, or have another destination")
     instants_us = [None if us == _NEVER else us for us in _numbers(row.instants_us)]
-    return move.tombstones(row.keys.split(","), texts, instants_us, _numbers(row.body_bytes))
+    return cut.tombstones(row.keys.split(","), texts, instants_us, _numbers(row.body_bytes))
 
 
 def _numbers(sent: bytes) -> list[int]:
@@ -201,13 +201,15 @@ def _keys(claim_keys: Sequence[str]) -> list[str]:
     return [claim_key[:_KEY_LENGTH] for claim_key in claim_keys]
 
 
-def _move_statement(claim_keys: Sequence[str], horizon: Horizon, move: Move) -> tuple[str, Values]:
+def _move_statement(
+    claim_keys: Sequence[str], horizon: Horizon, cut: HeaderCut
+) -> tuple[str, Values]:
     """The statement that moves these messages, and its values."""
     values = {
         **_claim_values(horizon),
-        "destination": move.forward if move.kind.has_destination else "",
-        "tail": move.tail,
-        "end": move.end,
+        "destination": cut.forward if cut.kind.has_destination else "",
+        "tail": cut.tail,
+        "end": cut.end,
         "never": _NEVER,
         "time": start_of_ids(),
     }

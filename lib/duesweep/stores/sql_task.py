@@ -169,9 +169,9 @@ class SqlTask(TaskSession):
             begun.paused,
         )
 
-    def moved(self, begun: Begun, tombstones: Tombstones, missing: Locked) -> Moved:
-        """The answer of `move`. `missing` are the claim keys that led to no message. Raises
-        `UnusualBatchError` if that, or a retry counter, is not as usual.
+    def checked_move(self, begun: Begun, tombstones: Tombstones, missing: Locked) -> Moved:
+        """The answer of `move`. `missing` are the claim keys that led to no message.
+        Raises `UnusualBatchError` if that, or a retry counter, is not as usual.
         """
         if missing.skipped:
             raise UnusualBatchError("some rows are locked, or changed since the plan")

@@ -30,7 +30,7 @@ from duesweep.stores.dialect import Location, Values, batches_lock
 from duesweep.stores.forward import split_headers
 from duesweep.stores.kinds import split_lock_key
 from duesweep.stores.messages import NewMessage
-from duesweep.stores.moved_headers import Move
+from duesweep.stores.moved_headers import HeaderCut
 from duesweep.stores.sql_task import Begun, Locked, SqlTask
 from duesweep.stores.summary import packed
 from duesweep.stores.sweeps import SweepRun
@@ -200,10 +200,10 @@ class SqlServerTask(SqlTask):
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
         fence, rows = self.statements.rows_of_each(
-            "claim_span",
             ("fence", {"sweep_id": run.sweep_id, "lock": batches_lock(run.sweep_id)}, {}),
             ("set_span", span, {}),
             ("claim_span", {"most": dues.total() + 1}, {}),
+            what="claim_span",
         )
         begun = self.begun(run, fence)
         claimed = Counter(row.due for row in rows)
@@ -231,12 +231,12 @@ class SqlServerTask(SqlTask):
         chosen: _Span = selection.rest
         begun, moved, moves = chosen.begun, Tombstones(), []
         for address, (forward, group) in zip(selection.addresses, chosen.groups, strict=True):
-            move = Move.to(self._location, forward, address, tables[address])
-            moves.append((move.queue, group.cuts))
-            moved.add(move.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
+            cut = HeaderCut.of(self._location, forward, address, tables[address])
+            moves.append((cut.queue, group.cuts))
+            moved.add(cut.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
         if moves:
             begun = begun._replace(server_us=self._move_span(chosen.span, moves))
-        return self.moved(begun, moved, chosen.unclaimed)
+        return self.checked_move(begun, moved, chosen.unclaimed)
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
         """The rows by their destination."""
@@ -283,14 +283,16 @@ class SqlServerTask(SqlTask):
         arrived: list[list[Any]] = []
         if len(inserts) > _MANY_DESTINATIONS:
             for insert in inserts:
-                arrived += self.statements.rows_of_each("move_span", ("set_span", span, {}), insert)
+                arrived += self.statements.rows_of_each(
+                    ("set_span", span, {}), insert, what="move_span"
+                )
             inserts = []
         # One more than were claimed shows that others came.
         *others, [removed] = self.statements.rows_of_each(
-            "move_span",
             ("set_span", span, {}),
             *inserts,
             ("remove_span", {"most": claimed + 1}, {}),
+            what="move_span",
         )
         arrived += others
         for (queue, cuts), [row] in zip(moves, arrived, strict=True):
@@ -311,7 +313,7 @@ class SqlServerTask(SqlTask):
         if not names:
             return
         [found] = self.statements.rows_of_each(
-            "find_triggers", ("find_triggers", {"tables": sorted(names)}, {})
+            ("find_triggers", {"tables": sorted(names)}, {}), what="find_triggers"
         )
         if found:
             raise UnusualBatchError(f"{found[0].name} has a trigger")

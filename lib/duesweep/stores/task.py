@@ -86,8 +86,8 @@ NOBODY: LeftAlone = MappingProxyType({})
 
 
 class TaskSession(Protocol):
-    """One task's session: the batch contract. Not thread-safe. Methods after `end_slice` have an
-    answer that most stores leave as it is.
+    """One task's session: the batch contract. Not thread-safe. A store may leave the
+    answers of the methods after `end_slice` as they are.
 
     `can_move`: it has the methods `select`, `move` and `finish_moved`, and its server can do it.
     """

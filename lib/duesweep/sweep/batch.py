@@ -219,7 +219,7 @@ class Batches:
         try:
             # Its end is the COMMIT.
             with self._store.transaction():
-                end = self._move_all(groups)
+                end = self._move_and_journal(groups)
         except (DestinationError, UnusualBatchError, TransactionLostError) as error:
             self._unusual[str(error)] += 1
             self._in_a_row += 1
@@ -227,7 +227,7 @@ class Batches:
         self._in_a_row = 0
         return end
 
-    def _move_all(self, groups: Sequence[Forwarded]) -> BatchEnd:
+    def _move_and_journal(self, groups: Sequence[Forwarded]) -> BatchEnd:
         job, store = self._job, self._store
         selection = store.select(job.run, groups, self._destinations.left_alone)
         tables = {address: self._table(address) for address in selection.addresses}

@@ -181,7 +181,7 @@ class PostgreSqlSession(Session):
             self._raw.execute(text.encode())
 
     def rows_of_each(
-        self, what: str, *named: tuple[str, Mapping[str, object], Names]
+        self, *named: tuple[str, Mapping[str, object], Names], what: str
     ) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
         its braces, in one round trip. They run in this order; after one that fails, none does.
@@ -259,11 +259,11 @@ class PostgreSqlSession(Session):
     def zone_at_start(self) -> tuple[str, str]:
         """The time zone with which the session began, and where it came from."""
         _, [row], _ = self.rows_of_each(
-            "session_zone",
             ("set_zone", {"zone": None}, {}),
             ("session_zone", {}, {}),
             # The setting would outlive a savepoint.
             ("set_zone", {"zone": "UTC"}, {}),
+            what="session_zone",
         )
         return row.zone, row.source
 

@@ -143,7 +143,7 @@ class SqlServerSession(Session):
         return rows
 
     def rows_of_each(
-        self, what: str, *named: tuple[str, Mapping[str, object], Names]
+        self, *named: tuple[str, Mapping[str, object], Names], what: str
     ) -> list[list[Any]]:
         """The rows of several named statements, each with its values, and with names of its own in
         its braces, in one round trip: a list for each SELECT. The next ones know the variables of
