@@ -10,6 +10,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits
 from duesweep.core.world import SettableClock
 from duesweep.sweep.destinations import Reservations
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import ENDPOINT, DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore, MemoryTaskSession
 from duesweep_testing.sweeps import open_sweep, stop_sweep
@@ -121,10 +122,13 @@ def test_limit_lets_so_many_messages_go_in_a_second() -> None:
     assert 45 <= in_half_a_second <= 50
 
 
-def test_progress_is_told_of_batches_and_while_all_that_is_left_waits_for_a_limit() -> None:
+def test_progress_is_told_of_batches_and_while_all_that_is_left_waits_for_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = _limited(RateLimit("Billing", 0.05), rows=[*_rows(2), *_rows(1, "Shipping")])
     told: list[float] = []
-    world.job["progressed"] = lambda: told.append(world.clock.seconds())
+    world.job["stop"] = stop = Stop()
+    monkeypatch.setattr(stop.waits, "progressed", lambda: told.append(world.clock.seconds()))
     began = world.clock.seconds()
 
     world.sweep()

@@ -92,7 +92,7 @@ def _watched(endpoint: Endpoint, stop: Stop, options: WatchOptions) -> _Watched:
     own.waits = waits
     health = Health(endpoint.source, options.max_wait, waits)
     has_spark = configuration.has_prepared_session()
-    ticker = Ticker(endpoint.context, own, has_spark=has_spark, progressed=health.progressed)
+    ticker = Ticker(endpoint.context, own, has_spark=has_spark)
     metrics = Metrics(endpoint.context.store, waits)
     return _Watched(ticker, own, health, Log(endpoint.source, waits), metrics)
 

@@ -212,11 +212,18 @@ class Wait:
 
 class Waits:
     """The current waits of one source, also waits that block no message, such as rows that wait for
-    a lock of the ledger. Any thread may ask.
+    a lock of the ledger; and when its sweep made progress last. Any thread may ask.
     """
+
+    # In seconds of `time.monotonic`; None: there was no progress yet.
+    progressed_at: float | None = None
 
     def __init__(self) -> None:
         self._under_way: dict[str, Wait] = {}
+
+    def progressed(self) -> None:
+        """Note that a batch was committed, or that all that is left waits for its limit."""
+        self.progressed_at = time.monotonic()
 
     def begin(self, what: str, why: str) -> None:
         """Note a wait. A current one continues, with the last given reason."""

@@ -51,7 +51,6 @@ class Health:
         self._patience = most_seconds + _GRACE_SECONDS
         self._waits = waits or Waits()
         self._known = _Known(time.monotonic())
-        self._progressed_at: float | None = None
         self._is_over = False
         self._lock = threading.Lock()
 
@@ -77,10 +76,6 @@ class Health:
                 dispatched=known.dispatched + (report.dispatched if report else 0),
             )
 
-    def progressed(self) -> None:
-        """Note that a batch was committed, or that all that is left waits for its limit."""
-        self._progressed_at = time.monotonic()
-
     def end(self) -> None:
         """Note that the watcher has ended."""
         self._is_over = True
@@ -94,7 +89,7 @@ class Health:
     @property
     def is_well(self) -> bool:
         """Whether messages that can be delivered leave in time, or batches are being committed."""
-        behind, progressed_at = self.behind_seconds, self._progressed_at
+        behind, progressed_at = self.behind_seconds, self._waits.progressed_at
         if behind is None or self._is_over:
             return False
         if behind <= self._patience:

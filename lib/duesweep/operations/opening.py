@@ -1,6 +1,6 @@
 """The parts of an operation: endpoints by their settings, an engine, the ledger."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -117,18 +117,16 @@ def opened_engine(
     *,
     on_spark: bool,
     spark: "SparkSession | DuesweepError | None" = None,
-    progressed: Callable[[], object] | None = None,
 ) -> Iterator["Engine"]:
     """An engine `on_spark` or in this process; in this process also if there is no Spark that works
     and a sweep can do without: then the engine says why. `spark` is the session to use, or why
-    it is missing; None: an existing one, else a new one, as `open_spark`. `progressed`
-    is called when batches are committed.
+    it is missing; None: an existing one, else a new one, as `open_spark`.
     """
     # Nothing of a sweep is loaded if none begins.
     from duesweep.sweep.in_process import InProcessEngine  # noqa: PLC0415
 
     if not on_spark and not _writes_ledger(context):
-        yield InProcessEngine(progressed=progressed)
+        yield InProcessEngine()
         return
     try:
         if isinstance(spark, DuesweepError):
@@ -143,14 +141,14 @@ def opened_engine(
         if always_needs_spark(context):
             raise
         why = Problem(error.text, f"{error.advice}, or {_PROCESS}" if error.advice else _PROCESS)
-        yield InProcessEngine(progressed=progressed, without_spark=why)
+        yield InProcessEngine(without_spark=why)
         return
     with drivers_spark().map_spark_errors():
         if on_spark:
             drivers_spark().refuse_settings(session)
-            yield SparkEngine(session, context.timeouts, progressed=progressed)
+            yield SparkEngine(session, context.timeouts)
         else:
-            yield InProcessEngine(spark=session, progressed=progressed)
+            yield InProcessEngine(spark=session)
 
 
 @contextmanager

@@ -197,7 +197,6 @@ def sweep_seen(
     on_spark: bool,
     spark: "SparkSession | DuesweepError | None" = None,
     watch: "Watch | None" = None,
-    progressed: Callable[[], object] | None = None,
     rounds: "Rounds | None" = None,
 ) -> Run:
     """The run after a look: sweep if there is work, and no stop is wanted. `spark`: see
@@ -220,9 +219,7 @@ def sweep_seen(
     from duesweep.sweep.sweep import sweep  # noqa: PLC0415 - a run without work does without
 
     try:
-        with opened_engine(
-            context, on_spark=on_spark, spark=spark, progressed=progressed
-        ) as engine:
+        with opened_engine(context, on_spark=on_spark, spark=spark) as engine:
             without_spark = engine.without_spark
             planned = None if on_spark else look.planned
             reach = look.reach(context)

@@ -56,8 +56,7 @@ class Ticker:
     """Sweeps one store again and again, in this process. With `has_spark`, a session that others
     have prepared, or if a setting demands Spark, it sweeps on Spark if there is enough for Spark.
 
-    It never looks ahead: messages are sent when they are due. `progressed` is called when a batch
-    is committed.
+    It never looks ahead: messages are sent when they are due.
     """
 
     def __init__(
@@ -66,12 +65,10 @@ class Ticker:
         stop: Stop,
         *,
         has_spark: bool,
-        progressed: Callable[[], object] | None = None,
     ) -> None:
         self._stop = stop
         # Without Spark there the due messages need not be counted.
         self._for_spark = is_for_spark if has_spark or always_needs_spark(context) else _never
-        self._progressed = progressed
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
         self._sessions = ExitStack()
@@ -115,7 +112,6 @@ class Ticker:
             seen,
             stop,
             on_spark=seen.needs_spark,
-            progressed=self._progressed,
             rounds=self._rounds,
         )
 

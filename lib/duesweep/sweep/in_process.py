@@ -1,7 +1,7 @@
 """The engine that dispatches in this process."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,12 +29,11 @@ _MOST_SESSIONS = 2
 class InProcessEngine:
     """Runs one slice after the other, each on several sessions at once: while one of them waits for
     the server, another one works. Reads claim keys over the driver's session. `spark` is for the
-    ledger. `progressed`: see `Job`.
+    ledger.
     """
 
     name: str = "in-process"
     spark: "SparkSession | None" = None
-    progressed: Callable[[], object] | None = None
     without_spark: Problem | None = None
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
@@ -48,8 +47,6 @@ class InProcessEngine:
         journalled; the limits of its waits end a session whose services are silent. Returns an
         unexpected error, or one of configuration, whose slice counts as cut.
         """
-        if self.progressed is not None:
-            job = replace(job, progressed=self.progressed)
         ends: list[CutShort | None] = []
         numbers = range(len(plan.planned))
         slices = (_read(due, plan, number) for number in numbers)
@@ -90,15 +87,8 @@ def _working(
     If the block raises, they end after their current batches, and the slice counts as cut. A batch
     whose server does not answer is not awaited: it commits as a whole or not at all.
     """
-    is_over = threading.Event()
-
-    def progressed() -> None:
-        if is_over.is_set():
-            raise SystemExit
-        job.progressed()
-
     sessions = sessions_for(job.context, len(claim_keys.keys))
-    of_slice = Slice(replace(job, progressed=progressed), number, claim_keys, sessions)
+    of_slice = Slice(job, number, claim_keys, sessions)
 
     def run(end: "Future[CutShort | None]") -> None:
         try:
@@ -115,7 +105,7 @@ def _working(
         yield ends
         wait(ends)
     except BaseException:
-        is_over.set()
+        of_slice.interrupt()
         wait(ends, _INTERRUPTED_SECONDS)
         raise
 

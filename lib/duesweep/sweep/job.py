@@ -2,7 +2,7 @@
 engine; spans, which say how long steps took.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,6 +25,7 @@ from duesweep.queues.base import Queue
 from duesweep.stores.base import DriverSession, Store
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
+from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,23 +123,13 @@ class CutShort(NamedTuple):
     is_lasting: bool = False
 
 
-def never() -> bool:
-    """For a sweep that is not to stop."""
-    return False
-
-
-def _tell_nobody() -> None:
-    """For a job whose progress is not used."""
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
     each slice may claim, by its number; None: all. `first_slice` is how many slices the sweep had
     before, if it was planned again: the journal counts slices on. `outages` are the breakers that
-    were open at the end of the round before. `is_stopped` says whether a stop is wanted.
-    `progressed` is called when a batch is committed, and once a second while all that is left waits
-    for its limit, by any thread; it stays in this process.
+    were open at the end of the round before. `stop` says whether a stop is wanted, and its
+    `waits` get the progress; a copy of it in another process is of no use.
     """
 
     context: SweepContext
@@ -146,8 +137,7 @@ class Job:
     shares: tuple[int, ...] | None = None
     first_slice: int = 0
     outages: tuple[BreakerReport, ...] = ()
-    is_stopped: Callable[[], bool] = never
-    progressed: Callable[[], object] = _tell_nobody
+    stop: Stop = field(default_factory=Stop)
 
 
 class Engine(Protocol):

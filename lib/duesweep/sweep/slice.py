@@ -168,6 +168,7 @@ class Slice:
         # By a token of the worker: workers know their slice, and a circle with a slice's keys in it
         # stays in memory for long.
         self._ends: dict[object, SliceEnd] = {}
+        self._is_interrupted = False
 
     def batches(self) -> Iterator[Sequence[int]]:
         """The batches that no session has taken yet, each when it is asked for."""
@@ -177,6 +178,18 @@ class Slice:
             if batch is None:
                 return
             yield batch
+
+    def interrupt(self) -> None:
+        """End all threads that work on it, each after its current batch."""
+        self._is_interrupted = True
+
+    def progressed(self) -> None:
+        """Note that a batch was committed, and once a second that all that is left waits for its
+        limit. Raises `SystemExit` after an interruption.
+        """
+        if self._is_interrupted:
+            raise SystemExit
+        self.job.stop.waits.progressed()
 
     def end(self, token: object, end: SliceEnd) -> SliceEnd | None:
         """Note the end of a session's work. Returns the end of the slice, if it was the last."""
@@ -402,7 +415,7 @@ class _Worker:
             # Before the rest, not after it: messages that may go at its end go at once.
             with self._store.transaction():
                 self._store.claim(self._job.run, ())
-            self._job.progressed()
+            self._slice.progressed()
             if (left := end - self._clock.seconds()) > 0:
                 self._clock.sleep(min(max(left, _LEAST_WAIT_SECONDS), _LONGEST_REST_SECONDS))
 
@@ -436,7 +449,7 @@ class _Worker:
         """Count a batch that is committed: one that is rolled back is claimed and counted again."""
         self._destinations.add(end.account.claimed, end.blocked, end.others)
         if end.account.claimed:
-            self._job.progressed()
+            self._slice.progressed()
         self._in_hand = [Forwarded(None, end.again)] if end.again else ()
         self._account += end.account
 

@@ -20,8 +20,9 @@ from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import Store
 from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import CutShort, Job, SweepContext, never
+from duesweep.sweep.job import CutShort, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
+from duesweep.sweep.stop import Stop
 
 # A fresh cluster has two cores, as it says, until its executors have registered. A task takes a
 # tenth of a second more than its messages.
@@ -35,13 +36,12 @@ _FETCH_ROWS = 50
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
     """Reads claim keys over JDBC; partition i is slice i. `timeouts` say when a dispatch without
-    progress is ended. `progressed` is called when the journal has more batches than before.
+    progress is ended.
     """
 
     spark: SparkSession
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     name: str = "spark"
-    progressed: Callable[[], object] | None = None
     without_spark: None = None
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
@@ -89,15 +89,7 @@ class SparkEngine:
         store, world = job.context.store, job.context.world
         with (
             make_cancellable(self.spark, f"duesweep-{world.new_id()}") as cancel,
-            Watchdog(
-                store,
-                job.run,
-                world.clock,
-                patience,
-                cancel,
-                progressed=self.progressed,
-                is_stopped=job.is_stopped,
-            ).watch() as watching,
+            Watchdog(store, job.run, world.clock, patience, cancel, job.stop).watch() as watching,
         ):
             try:
                 run_slices(claim_keys_df(self.spark, due.jdbc(plan.found), plan), job)
@@ -184,13 +176,13 @@ Progress = tuple[int, int]
 
 @dataclass(slots=True)
 class Watchdog:
-    """Calls `cancel` when the sweep makes no progress for `patience_seconds`, and sets `reason`;
-    calls `progressed` when it makes some.
+    """Calls `cancel` when the sweep makes no progress for `patience_seconds`, and sets `reason`.
+    It notes the progress in the `waits` of `stop`.
 
     It asks `store` for the progress. It does not judge before the first batch: executors may still
     be starting, or a cluster may have none free. Nor does it judge while the store accepts no
-    session or does not answer: then the tasks' own limits end them. But a stop that is wanted
-    (`is_stopped`) begins the time: no task may be there to heed it.
+    session or does not answer: then the tasks' own limits end them. But a `stop` that is wanted
+    begins the time: no task may be there to heed it.
     """
 
     store: Store
@@ -198,9 +190,8 @@ class Watchdog:
     clock: Clock
     patience_seconds: float
     cancel: Callable[[], object]
+    stop: Stop = field(default_factory=Stop)
     reason: str | None = None
-    progressed: Callable[[], object] | None = None
-    is_stopped: Callable[[], bool] = never
     _is_over: threading.Event = field(default_factory=threading.Event)
     _seen: Progress = (0, 0)
     # When progress was last seen; None: without a measure.
@@ -237,8 +228,7 @@ class Watchdog:
     def _note(self, seen: Progress) -> None:
         if seen != self._seen or (self._since is None and seen != (0, 0)):
             self._seen, self._since = seen, self.clock.seconds()
-            if self.progressed is not None:
-                self.progressed()
+            self.stop.waits.progressed()
 
     def _judge(self) -> None:
         stopped_at: float | None = None
@@ -255,7 +245,7 @@ class Watchdog:
                     "for executors, or for the store. The page of Spark's master shows free "
                     "cores; --max-seconds ends such a wait",
                 )
-            if stopped_at is None and self.is_stopped():
+            if stopped_at is None and self.stop.is_wanted:
                 stopped_at = self.clock.seconds()
             since = stopped_at if self._since is None else self._since
             if since is None or self.clock.seconds() - since < self.patience_seconds:

@@ -371,7 +371,6 @@ class _Dispatching:
         return cut_short and cut_short.reason
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
-        stop = self.stop
         return Job(
             # Its class and its secrets are not for executors.
             replace(self.context, tracing=Tracing()),
@@ -379,7 +378,7 @@ class _Dispatching:
             shares=part.shares,
             first_slice=first_slice,
             outages=self.rounds.outages,
-            is_stopped=lambda: stop.is_wanted,
+            stop=self.stop,
         )
 
 

@@ -25,7 +25,6 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, BreakerTimes
 from duesweep.core.result import exit_code_of
-from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.slice import ClaimKeys, Slice
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
@@ -140,12 +139,15 @@ def test_second_session_is_opened_only_where_more_than_a_batch_is_due(
     assert report.found == report.dispatched == count
 
 
-def test_two_sessions_work_at_once_and_their_accounts_add_up() -> None:
-    world = _World()
+def test_two_sessions_work_at_once_and_their_accounts_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, stop = _World(), Stop()
     before, called = gc.get_threshold(), set()
+    monkeypatch.setattr(stop.waits, "progressed", lambda: called.add(_thread()))
     world.at_once()
 
-    report = world.sweep(engine=InProcessEngine(progressed=lambda: called.add(_thread())))
+    report = world.sweep(stop=stop)
 
     assert report.outcome == "done"
     assert report.found == report.claimed == report.dispatched == world.arrived == 4 * _MUCH

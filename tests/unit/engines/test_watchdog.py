@@ -13,6 +13,7 @@ from duesweep.core.world import SettableClock
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep import spark as module
 from duesweep.sweep.spark import Watchdog
+from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.memory import MemoryStore
 from duesweep_testing.sweeps import open_sweep
@@ -138,7 +139,15 @@ def test_stop_that_no_task_heeds_ends_the_dispatch(asked: Asked, clock: Settable
     asked.answer = (0, 0)
     watchdog = _watchdog(asked, clock, cancelled)
     looked: list[int] = []
-    watchdog.is_stopped = lambda: bool(looked.append(1)) or True
+
+    class Noting(Stop):
+        @property
+        def is_wanted(self) -> bool:
+            looked.append(1)
+            return super().is_wanted
+
+    watchdog.stop = Noting()
+    watchdog.stop.ask()
     with watchdog.watch():
         until(lambda: looked)
         clock.advance(39.9)

@@ -115,11 +115,12 @@ def test_health_is_bad_without_a_good_tick_for_the_longest_wait_and_ten_seconds(
 def test_health_is_good_in_a_long_tick_for_as_long_as_batches_are_committed(
     clock: list[float],
 ) -> None:
-    health = Health("nsb", 5)
+    waits = Waits()
+    health = Health("nsb", 5, waits)
     health(IDLE)
     for _ in range(10):
         clock[0] += 10
-        health.progressed()
+        waits.progressed()
     assert health.is_well
     assert health.document()["behind_seconds"] == 100
 
