@@ -154,7 +154,7 @@ class Bed:
                 steering.people.pause(_RESTING, None, "bench", "a load of messages that are paused")
 
     def reset(self, rows: int | None = None) -> None:
-        """Empty the queues, and fill the delayed table with all rows (or the first `rows`)."""
+        """Empty the queues, and fill the delayed table with all rows, or the first `rows`."""
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             tables = ", ".join(map(str, (self.own_queue, *self.queues.values())))
             _run(connection, f"TRUNCATE {tables}")
@@ -168,7 +168,7 @@ class Bed:
                 _run(
                     connection,
                     f"INSERT INTO {self.delayed} SELECT id, headers, body, due FROM bench_pristine"
-                    + (f" LIMIT {rows}" if rows else ""),
+                    + ("" if rows is None else f" LIMIT {rows}"),
                 )
             _run(connection, f"VACUUM (ANALYZE) {self.delayed}")
             _run(connection, "CHECKPOINT")

@@ -11,7 +11,7 @@ import pytest
 
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits, slicing
 from duesweep.stores.due import Due, Horizon, Slices
-from duesweep.sweep.job import CutShort, Job, SweepContext
+from duesweep.sweep.job import Dispatched, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -31,13 +31,16 @@ class _ThreadsEngine:
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         return due.plan(horizon, slicing(context.slices, context.batch_size.rows))
 
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
         slices = [read_claim_keys(due.claim_keys(plan, i)) for i in range(len(plan.planned))]
         assert len(slices) == SLICES
         self.planned.wait(60)
         with ThreadPoolExecutor(SLICES) as pool:
             list(pool.map(lambda i: dispatch_slice(job, i, slices[i]), range(SLICES)))
-        return None
+        return Dispatched()
+
+    def close(self) -> None:
+        """Each slice has its own sessions."""
 
 
 @pytest.mark.parametrize("sweeps", [1, 2])

@@ -68,7 +68,11 @@ def dispatch_without_settling(context: SweepContext, session: DriverSession) -> 
     run = session.sweeps.open(session.due.horizon(), engine="in-process")
     plan = session.due.plan(run.horizon, Slicing(1))
     job = job_of(context, run, first_slice=session.sweeps.note_slices(run, plan))
-    assert InProcessEngine().dispatch(session.due, plan, job) is None
+    engine = InProcessEngine()
+    try:
+        assert engine.dispatch(session.due, plan, job).cut_short is None
+    finally:
+        engine.close()
     return run
 
 

@@ -93,7 +93,7 @@ def watch(
             help="Look at the store at least this often, in seconds: a message with a short delay "
             "can be this late.",
         ),
-    ] = 1.0,
+    ] = 0.1,
     health_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Touch this file while everything works."),

@@ -105,6 +105,12 @@ class SliceEnd:
     breakers: tuple[BreakerReport, ...] = ()
     careful_batches: tuple[CarefulBatches, ...] = ()
 
+    @property
+    def left_nothing(self) -> bool:
+        """Whether it claimed messages, and left none that it might have claimed."""
+        is_complete = self.reason is None and not self.breakers
+        return is_complete and self.account.claimed > 0 == self.account.left + self.account.skipped
+
 
 CUT = "A slice ended without a report: its task was killed, or lost its connection to the store"
 

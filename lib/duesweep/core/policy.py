@@ -350,9 +350,10 @@ class Timeouts:
 DEFAULT_TIMEOUTS = Timeouts()
 
 
-LEAST_WAIT_SECONDS = 0.1
-# Messages that come due within this time leave together. Each sweep is a row of the ledger and a
-# third of a second of work, and without a rest there would be 250,000 a day.
+# After a sweep that left nothing.
+LEAST_WAIT_SECONDS = 0.02
+# After a sweep that left messages: each is a row of the ledger and a third of a second of work, and
+# without a rest there would be 250,000 a day.
 REST_SECONDS = 0.3
 # After errors: a service that is back gets its messages within five seconds.
 MOST_WAIT_AFTER_ERRORS_SECONDS = 4.0
@@ -373,8 +374,9 @@ def wait_for_next(next_due: datetime | None, now: datetime | None, most_seconds:
 
 
 def wait_after(times: int, most_seconds: float = MOST_WAIT_AFTER_ERRORS_SECONDS) -> float:
-    """How many seconds to wait after this many ticks in a row that failed, or moved nothing
-    although something was due: a rest for 0, and twice as long each time, up to `most_seconds`.
+    """How many seconds to wait after a tick that left messages, and this many ticks in a row that
+    failed, or moved nothing although something was due: a rest for 0, and twice as long each time,
+    up to `most_seconds`.
     """
     doublings = min(max(times, 0), 20)
     return _within(REST_SECONDS * 2**doublings, most_seconds)

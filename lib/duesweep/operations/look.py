@@ -72,6 +72,10 @@ class NextDue(NamedTuple):
     instant: datetime
     now: datetime
 
+    def later(self, by: timedelta) -> "NextDue":
+        """The same, after some time."""
+        return self._replace(now=self.now + by)
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -92,6 +96,13 @@ class Look:
     next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
     planned: Planned | None = None
+
+    def later(self, by: timedelta) -> "Look":
+        """The same, after some time in which nothing has changed."""
+        due, attempt = self.next_due, self.next_attempt
+        return replace(
+            self, next_due=due and due.later(by), next_attempt=attempt and attempt.later(by)
+        )
 
     def reach(self, context: SweepContext) -> Callable[[Horizon], Horizon]:
         """The reach of a sweep right after this look."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from duesweep.core import logs
 from duesweep.core.account import SweepReport
@@ -25,6 +26,7 @@ from duesweep.core.errors import (
     make_printable,
 )
 from duesweep.core.policy import (
+    LEAST_WAIT_SECONDS,
     MOST_WAIT_AFTER_ERRORS_SECONDS,
     MOST_WAIT_FOR_LEDGER_SECONDS,
     MOST_WAIT_FOR_LOCKED_SECONDS,
@@ -44,6 +46,8 @@ from duesweep.sweep.stop import Stop
 
 # A longer tick would make a working watcher look like one that hangs.
 MOST_TICK_SECONDS = 60.0
+# While nothing is due, pauses and back-offs are read this often.
+_WHOLE_LOOK_SECONDS = 1.0
 _LOG_EVERY_SECONDS = 60.0
 # The main thread wakes at this interval, as only it can handle signals.
 _POLL_SECONDS = 0.2
@@ -73,6 +77,8 @@ class Ticker:
         self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
+        # The last whole look, if it found no work, and when that was.
+        self._idle: tuple[Look, float] | None = None
 
     @property
     def source(self) -> str:
@@ -91,7 +97,7 @@ class Ticker:
 
     def close(self) -> None:
         self._sessions.close()
-        self._session = None
+        self._session = self._idle = None
 
     def _tick(self) -> Run:
         context = self._context
@@ -121,16 +127,28 @@ class Ticker:
         """
         if self._session is not None:
             try:
-                return look(self._session, self._context, stop, self._for_spark)
+                return self._look_again(self._session, stop)
             except StoreError:
                 self.close()
         try:
             self._session = self._sessions.enter_context(self._context.store.open_driver())
             check(self._session, self._context)
-            return look(self._session, self._context, stop, self._for_spark)
+            return self._look_again(self._session, stop)
         except BaseException:
             self.close()
             raise
+
+    def _look_again(self, session: DriverSession, stop: Stop) -> Look:
+        """A whole look, or the last one if it is not old and there is still no work."""
+        seconds = self._context.world.clock.seconds()
+        if self._idle is not None:
+            seen, at = self._idle
+            is_new = seconds - at < _WHOLE_LOOK_SECONDS
+            if is_new and session.due.find_work(session.due.horizon()) is None:
+                return seen.later(timedelta(seconds=seconds - at))
+        seen = look(session, self._context, stop, self._for_spark)
+        self._idle = None if seen.has_work else (seen, seconds)
+        return seen
 
 
 def _never(context: SweepContext, count: Callable[[], int]) -> bool:  # noqa: ARG001 - needs neither
@@ -201,8 +219,10 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
         due = run.next_due
         return wait_for_next(due and due.instant, due and due.now, most_seconds)
     row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
-    most = min(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS) if report.skipped else most_seconds
-    return wait_after(row.moved_nothing, most)
+    if run.has_moved and not (report.left or report.skipped):
+        return LEAST_WAIT_SECONDS
+    most = max(most_seconds, MOST_WAIT_FOR_LOCKED_SECONDS)
+    return wait_after(row.moved_nothing, MOST_WAIT_FOR_LOCKED_SECONDS if report.skipped else most)
 
 
 def watch_all(

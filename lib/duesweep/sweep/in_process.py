@@ -4,15 +4,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError, DuesweepError, Problem
 from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
-from duesweep.sweep.job import CutShort, Job, SweepContext
-from duesweep.sweep.slice import ClaimKeys, Slice, read_claim_keys
+from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
+from duesweep.sweep.slice import ClaimKeys, KeptSessions, Slice, read_claim_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,13 +28,14 @@ _MOST_SESSIONS = 2
 @dataclass(frozen=True, slots=True)
 class InProcessEngine:
     """Runs one slice after the other, each on several sessions at once: while one of them waits for
-    the server, another one works. Reads claim keys over the driver's session. `spark` is for the
-    ledger.
+    the server, another one works. They stay open for the next slices, until `close`. Reads claim
+    keys over the driver's session. `spark` is for the ledger.
     """
 
     name: str = "in-process"
     spark: "SparkSession | None" = None
     without_spark: Problem | None = None
+    sessions: KeptSessions = field(default_factory=KeptSessions)
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """One slice, if it fits into memory. More than a sweep has are read slice by slice."""
@@ -42,21 +43,28 @@ class InProcessEngine:
         plan = due.plan_at_once(horizon, cut, MOST_IN_A_SWEEP)
         return due.plan(horizon, cut) if plan is None else plan
 
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
         """Dispatch all slices. A store that fails ends the work of its session, whose reason is
-        journalled; the limits of its waits end a session whose services are silent. Returns an
-        unexpected error, or one of configuration, whose slice counts as cut.
+        journalled; the limits of its waits end a session whose services are silent. An unexpected
+        error, or one of configuration, cuts its slice.
         """
-        ends: list[CutShort | None] = []
+        ends: list[Dispatched] = []
         numbers = range(len(plan.planned))
         slices = (_read(due, plan, number) for number in numbers)
         claim_keys = next(slices, None)
         while claim_keys is not None:
-            with _working(job, len(ends), claim_keys) as at_work:
+            with _working(job, len(ends), claim_keys, self.sessions) as at_work:
                 # While the sessions work, the next slice is read.
                 claim_keys = next(slices, None)
-            ends.append(next(filter(None, [each.result() for each in at_work]), None))
-        return next(filter(None, ends), None)
+            of_slice = [each.result() for each in at_work]
+            cut_short = next(filter(None, [each.cut_short for each in of_slice]), None)
+            # The last session to end knows.
+            ends.append(Dispatched(cut_short, any(each.left_nothing for each in of_slice)))
+        cut_short = next(filter(None, [each.cut_short for each in ends]), None)
+        return Dispatched(cut_short, all(each.left_nothing for each in ends))
+
+    def close(self) -> None:
+        self.sessions.close()
 
 
 def cut_in_process(context: SweepContext) -> Slicing:
@@ -80,8 +88,8 @@ def _read(due: Due, plan: Slices, number: int) -> ClaimKeys:
 
 @contextmanager
 def _working(
-    job: Job, number: int, claim_keys: ClaimKeys
-) -> Iterator[Sequence["Future[CutShort | None]"]]:
+    job: Job, number: int, claim_keys: ClaimKeys, kept: KeptSessions
+) -> Iterator[Sequence["Future[Dispatched]"]]:
     """Dispatch a slice in threads while the block runs, and wait for their ends after the block.
 
     If the block raises, they end after their current batches, and the slice counts as cut. A batch
@@ -90,13 +98,13 @@ def _working(
     sessions = sessions_for(job.context, len(claim_keys.keys))
     of_slice = Slice(job, number, claim_keys, sessions)
 
-    def run(end: "Future[CutShort | None]") -> None:
+    def run(end: "Future[Dispatched]") -> None:
         try:
-            end.set_result(_work(of_slice))
+            end.set_result(_work(of_slice, kept))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
             end.set_exception(error)
 
-    ends: list[Future[CutShort | None]] = [Future() for _ in range(of_slice.sessions)]
+    ends: list[Future[Dispatched]] = [Future() for _ in range(of_slice.sessions)]
     try:
         for session, end in enumerate(ends, 1):
             # A daemon: a process that is to end at once does not wait for it.
@@ -110,21 +118,19 @@ def _working(
         raise
 
 
-def _work(of_slice: Slice) -> CutShort | None:
-    """Work on a slice. Returns an unexpected error, or one of configuration: the other sessions
-    continue, and the sweep is closed with the reason.
+def _work(of_slice: Slice, kept: KeptSessions) -> Dispatched:
+    """Work on a slice. An unexpected error, or one of configuration, is returned: the other
+    sessions continue, and the sweep is closed with the reason.
     """
     try:
-        of_slice.work()
+        end = of_slice.work(kept.opened)
+        return Dispatched(left_nothing=end is not None and end.left_nothing)
     except ConfigError as error:
-        return CutShort(str(error), is_lasting=True)
+        return Dispatched(CutShort(str(error), is_lasting=True))
     except DuesweepError:
         raise
     except Exception as error:  # noqa: BLE001 - of whatever kind
         sweep_id, number = of_slice.job.run.sweep_id, of_slice.number
         logs.exception("slice_failed", sweep_id=str(sweep_id), slice=number)
-        return CutShort(
-            f"An unexpected error ended a slice: {type(error).__name__}: {error}; please "
-            "report this, with the log"
-        )
-    return None
+        why = f"An unexpected error ended a slice: {type(error).__name__}: {error}"
+        return Dispatched(CutShort(f"{why}; please report this, with the log"))

@@ -123,6 +123,16 @@ class CutShort(NamedTuple):
     is_lasting: bool = False
 
 
+class Dispatched(NamedTuple):
+    """How the dispatch of a plan ended. `cut_short`: why the engine ended before all slices were
+    done; None: all were. `left_nothing`: the slices claimed messages, and left none that they might
+    have claimed; False also if the engine cannot tell.
+    """
+
+    cut_short: CutShort | None = None
+    left_nothing: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What every slice of a sweep gets: Spark ships it to executors. `shares` are how many messages
@@ -160,7 +170,8 @@ class Engine(Protocol):
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:
         """The plan of a sweep, cut into slices as they suit this engine."""
 
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
-        """Dispatch all slices. Returns why the engine ended before all were done; None if all
-        were.
-        """
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
+        """Dispatch all slices."""
+
+    def close(self) -> None:
+        """Close the sessions that are kept for another plan of the same sweep."""

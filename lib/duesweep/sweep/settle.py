@@ -204,15 +204,6 @@ def settling(journal: Journal, patience: Patience) -> Iterator[None]:
             raise LedgerLockedError(holder())
 
 
-def is_settleable(journal: Journal, ledger: Ledger) -> bool:
-    """Whether the locks that settling needs are free. Never waits."""
-    try:
-        with settling(journal, NO_PATIENCE), ledger.lock_for_writing(NO_PATIENCE):
-            return True
-    except LedgerError:
-        return False
-
-
 def check_binding(session: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
     """Raise `ConfigError` unless the journal belongs to this ledger, and neither is an older copy;
     bind the journal where it is new.

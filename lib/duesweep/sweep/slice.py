@@ -10,11 +10,11 @@ import logging
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from duesweep.core.account import (
     SERVICES,
@@ -140,6 +140,53 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     Slice(job, slice_number, claim_keys).work()
 
 
+class _Sessions(NamedTuple):
+    """The sessions that a batch needs."""
+
+    store: TaskSession
+    queue: QueueSession
+
+
+OpenedSessions = Callable[[Job], AbstractContextManager[_Sessions]]
+
+
+@contextmanager
+def opened_sessions(job: Job) -> Iterator[_Sessions]:
+    """New sessions for one slice."""
+    with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
+        # A batch for another server may wait for that one.
+        if job.context.queue.shares_transaction:
+            store.expect_no_idle_client()
+        yield _Sessions(store, queue)
+
+
+class KeptSessions:
+    """Sessions for slices one after the other in one process: to open one takes longer than to
+    deliver some messages. Several threads may use it.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[tuple[_Sessions, ExitStack]] = []
+
+    @contextmanager
+    def opened(self, job: Job) -> Iterator[_Sessions]:
+        """Sessions that no other slice uses, or new ones. After an error they are closed."""
+        with ExitStack() as closing:
+            try:
+                sessions, kept = self._free.pop()
+                closing.push(kept)
+            except IndexError:
+                sessions = closing.enter_context(opened_sessions(job))
+            yield sessions
+            self._free.append((sessions, closing.pop_all()))
+
+    def close(self) -> None:
+        """Close all that no slice uses."""
+        while self._free:
+            _, kept = self._free.pop()
+            kept.close()
+
+
 class Slice:
     """One slice. As many threads as it has `sessions` call `work`, each with a session of its own:
     they take their batches from one list, so that all of them end at about the same time.
@@ -200,9 +247,9 @@ class Slice:
             given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
             return add_ends([given, *self._ends.values()])
 
-    def work(self) -> None:
+    def work(self, opened: "OpenedSessions" = opened_sessions) -> SliceEnd | None:
         """Dispatch on one session, until no batch is left or a service fails. The last session to
-        end journals the end of the slice.
+        end journals the end of the slice, and returns it if no error ended its work.
 
         Raises `ConfigError` if this machine, or the setup of a service, does not allow it: on Spark
         the task runs again, perhaps on another machine.
@@ -210,11 +257,12 @@ class Slice:
         job, sweep_id, token = self.job, self.job.run.sweep_id, object()
         worker: _Worker | None = None
         try:
-            with collect_rarely(), _opened_sessions(job) as (store, queue):
+            with collect_rarely(), opened(job) as (store, queue):
                 worker = _Worker(self, store, queue)
                 worker.run()
                 if (end := self.end(token, worker.end())) is not None:
                     store.end_slice(job.run, self.number, end)
+                return end
         except SweepClosedError as error:
             _log.warning("Slice %d of sweep %s stops: %s", self.number, sweep_id, error)
         except (StoreError, ConfigError) as error:
@@ -228,6 +276,7 @@ class Slice:
             if self.sessions > 1:
                 self._end_on_a_new_session(token, worker)
             raise
+        return None
 
     def _end_on_a_new_session(
         self, token: object, worker: "_Worker | None", error: DuesweepError | None = None
@@ -248,15 +297,6 @@ class Slice:
             state = BreakerState.OPEN if may_pass(error) else BreakerState.TRIGGERED
             since = self.job.context.world.clock.now().isoformat(timespec="seconds")
             yield BreakerReport(SERVICES, state.value, since, 0.0, sent_in_vain, str(error))
-
-
-@contextmanager
-def _opened_sessions(job: Job) -> Iterator[tuple[TaskSession, QueueSession]]:
-    with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
-        # A batch for another server may wait for that one.
-        if job.context.queue.shares_transaction:
-            store.expect_no_idle_client()
-        yield store, queue
 
 
 class _Worker:

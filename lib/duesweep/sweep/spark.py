@@ -20,7 +20,7 @@ from duesweep.drivers.spark import SPARK_ERRORS, cause
 from duesweep.stores.base import Store
 from duesweep.stores.due import Due, Horizon, JdbcSource, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import CutShort, Job, SweepContext
+from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
 from duesweep.sweep.slice import dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 
@@ -80,10 +80,8 @@ class SparkEngine:
             partitions_df = self.spark.range(1_000).select(F.spark_partition_id().alias("part"))
             return partitions_df.distinct().count()
 
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
-        """Dispatch all slices. Returns why Spark ended before all were done; None if all
-        were.
-        """
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
+        """Dispatch all slices, in one job of Spark."""
         # Nothing is journalled while all slices wait for a limit.
         patience = self.timeouts.plan_seconds(plan.found) + job.context.breaker.trigger_seconds
         store, world = job.context.store, job.context.world
@@ -101,8 +99,11 @@ class SparkEngine:
                 if watching.reason is not None:
                     end = CutShort(watching.reason)
                 logs.error("dispatch_cut_short", sweep_id=str(job.run.sweep_id), error=end.reason)
-                return end
-        return None
+                return Dispatched(end)
+        return Dispatched()
+
+    def close(self) -> None:
+        """Executors keep no sessions."""
 
 
 def try_jdbc(spark: SparkSession, store: Store, *, can_do_without: bool) -> None:

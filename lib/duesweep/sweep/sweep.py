@@ -11,7 +11,7 @@ before the next one begins, so the journal is bounded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -26,17 +26,15 @@ from duesweep.core.account import (
     only_outcomes,
 )
 from duesweep.core.errors import (
-    ConfigError,
     DuesweepError,
     ExitCode,
     LedgerError,
-    LedgerLockedError,
     NothingDueError,
     StoreError,
     SweepClosedError,
     may_pass,
 )
-from duesweep.core.policy import MOST_IN_A_SWEEP, REST_SECONDS
+from duesweep.core.policy import MOST_IN_A_SWEEP
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, STORAGE, Clock, Patience
 from duesweep.ledger.ledger import Ledger
@@ -48,10 +46,7 @@ from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
-    check_backlog,
-    check_binding,
     drop_empty,
-    is_settleable,
     late_report,
     living_session,
     settle_first,
@@ -61,10 +56,11 @@ from duesweep.sweep.stop import Stop
 
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
-# For how long a watcher keeps a sweep open in which nothing comes due.
-_IDLE_SECONDS = 5.0
-# How often it looks whether its ledger is there, and how much the journal holds.
-_CHECK_SECONDS = 10.0
+# For how long a watcher keeps a sweep open, at most and while nothing comes due. Messages that are
+# in no ledger yet count as suspected after a disaster, and each sweep is two commits.
+_OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
+# It rests after each round, and looks again in this time if nothing is due sooner.
+_REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
 _UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 
 
@@ -181,19 +177,11 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
         run = session.sweeps.open(horizon, engine=engine.name)
         dispatching.is_open = True
         stop.unreported.add((session.source, run.sweep_id))
-        is_stopped, cut_short = stop.is_wanted, None
-        with stop.passed_on(context.store, session.sweeps, run):
-            dispatching.is_planned = not is_stopped
-            if not is_stopped:
-                cut_short = dispatching.run(session, run)
-            if context.repeats and ledger_error is not None and not cut_short:
-                run, cut_short = _go_on(
-                    dispatching, session, run, reach, ledger=ledger, ledger_error=ledger_error
-                )
+        run, cut_short = _dispatch(dispatching, session, run, reach)
         dispatching.is_cut_short = cut_short is not None
         with living_session(context, session, run, stop=stop) as living:
             try:
-                _close(living, run, cut_short, is_planned=not is_stopped)
+                _close(living, run, cut_short, is_planned=dispatching.is_planned)
                 with context.tracing.span("settle"), stop.waits.waiting(STORAGE, _UNANSWERED):
                     report = None
                     if dispatching.is_again or dispatching.rounds.is_in_vain:
@@ -216,6 +204,26 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
             dispatching.note(report)
             report = replace(report, is_lasting=dispatching.is_lasting)
             return _with_unreported(report, stop, living, ledger)
+
+
+def _dispatch(
+    dispatching: "_Dispatching", session: DriverSession, run: SweepRun, reach: Reach
+) -> tuple[SweepRun, str | None]:
+    """Dispatch the next part of the plan, which is made if it is missing. A sweep that repeats
+    then takes messages as they come due. Returns the run with its last horizon, and the reason if
+    the engine ended before all slices were done.
+    """
+    context, stop, engine = dispatching.context, dispatching.stop, dispatching.engine
+    dispatching.is_planned = not stop.is_wanted
+    with stop.passed_on(context.store, session.sweeps, run), closing(engine):
+        if not dispatching.is_planned:
+            return run, None
+        if not dispatching.parts:
+            dispatching.plan(session, run.horizon)
+        cut_short = dispatching.run(session, run)
+        if context.repeats and not cut_short:
+            return _go_on(dispatching, session, run, reach)
+        return run, cut_short
 
 
 def _with_unreported(
@@ -262,12 +270,13 @@ class _Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Dispatching:
-    """Plans, and dispatches in open sweeps. `planned` before the sweep, and not
-    used yet. `parts` of the plan, by `horizon`, are for further sweeps. `is_again`: all parts are
-    swept, and the next sweep is for messages that they left. `is_planned`: that has a plan.
-    `are_held`: there are pauses. `is_open`: the sweep was opened. Before `failed_at` no message
-    failed. `is_full`: it has claimed as much as it may. `is_cut_short`: the engine ended before all
-    slices of the last sweep were done; `is_lasting`: so will the next sweep.
+    """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. `parts`
+    of the plan, by `horizon`, are for further sweeps. `is_again`: all parts are swept, and the next
+    sweep is for messages that they left. `is_planned`: that has a plan. `are_held`: there are
+    pauses. `is_open`: the sweep was opened. Before `failed_at` no message failed. `is_full`: it has
+    claimed as much as it may, and `left_nothing`: all that was planned last. `is_cut_short`: the
+    engine ended before all slices of the last sweep were done; `is_lasting`: so will the next
+    sweep.
     """
 
     engine: Engine
@@ -284,6 +293,7 @@ class _Dispatching:
     is_open: bool = False
     failed_at: float | None = None
     is_full: bool = False
+    left_nothing: bool = False
     is_cut_short: bool = False
     is_lasting: bool = False
 
@@ -326,7 +336,7 @@ class _Dispatching:
             yield session
 
     def begin(self) -> None:
-        self.is_open = False
+        self.is_open = self.left_nothing = False
         self.rounds.begin()
 
     def note(self, report: SweepReport) -> None:
@@ -344,16 +354,15 @@ class _Dispatching:
         self.horizon = horizon
         self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
 
+    def plan(self, session: DriverSession, horizon: Horizon) -> None:
+        """Plan the messages that are due by the horizon."""
+        with self.context.tracing.span("plan"):
+            self.take(horizon, self.engine.plan(session.due, horizon, self.context))
+
     def run(self, session: DriverSession, run: SweepRun) -> str | None:
-        """Plan the messages that are due by the run's horizon, unless parts of a plan are left, and
-        dispatch the first part. Returns why the engine ended before all slices were done; None if
-        all were.
+        """Dispatch the first part of the plan. Returns why the engine ended before all slices were
+        done; None if all were.
         """
-        engine, context = self.engine, self.context
-        if not self.parts:
-            with context.tracing.span("plan"):
-                plan = engine.plan(session.due, run.horizon, context)
-            self.take(run.horizon, plan)
         if not self.parts:
             return None
         if (seconds := self.stop.begin()) is not None:
@@ -361,8 +370,8 @@ class _Dispatching:
         part, *self.parts = self.parts
         job = self._job(run, part, first_slice=session.sweeps.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
-        with context.tracing.span("dispatch"), watched:
-            cut_short = engine.dispatch(session.due, part.plan, job)
+        with self.context.tracing.span("dispatch"), watched:
+            cut_short, self.left_nothing = self.engine.dispatch(session.due, part.plan, job)
         self.is_lasting = cut_short is not None and cut_short.is_lasting
         self.is_full = job.shares is not None
         if self.is_full:
@@ -400,51 +409,47 @@ def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:
 
 
 def _go_on(
-    dispatching: _Dispatching,
-    session: DriverSession,
-    run: SweepRun,
-    reach: Reach,
-    *,
-    ledger: Ledger,
-    ledger_error: LedgerError,
+    dispatching: _Dispatching, session: DriverSession, run: SweepRun, reach: Reach
 ) -> tuple[SweepRun, str | None]:
-    """Dispatch messages that come due in the same sweep, until the ledger can be written or the
-    sweep is to stop. With a sweep for each tick, a watcher would leave 200,000 sweeps a day to be
-    settled.
+    """Dispatch messages as they come due, in the same sweep: with a sweep for each round, they
+    would wait for the ledger, which would get 100,000 commits a day. It ends when a round leaves a
+    message, since that is claimed again in each round, and after some seconds.
 
     Returns the run with its last horizon, with the reason if dispatch was cut short.
     """
-    stop = dispatching.stop
-    clock = dispatching.context.world.clock
+    stop, clock = dispatching.stop, dispatching.context.world.clock
+    began = moved_at = clock.seconds()
     cut_short: str | None = None
-    moved_at = checked_at = clock.seconds()
+    seconds = _REST_SECONDS
     try:
-        moved = session.sweeps.progress(run.sweep_id)
-        while not (cut_short or dispatching.is_full or stop.is_wanted):
-            # Messages that cannot be moved now, such as paused ones, would be claimed in each
-            # round.
-            is_idle = clock.seconds() - moved_at > _IDLE_SECONDS
-            if is_idle or _is_free(session, ledger, ledger_error):
+        while dispatching.left_nothing and not (dispatching.is_full or dispatching.parts):
+            stop.wait(seconds)
+            now = clock.seconds()
+            is_over = now - began >= _OPEN_SECONDS or now - moved_at >= _IDLE_SECONDS
+            if is_over or stop.is_wanted:
                 break
-            stop.wait(REST_SECONDS)
-            if clock.seconds() - checked_at > _CHECK_SECONDS:
-                check_binding(session, ledger)
-                check_backlog(session.journal, ledger_error)
-                checked_at = clock.seconds()
             # Without the first look's `since`: earlier messages may have become eligible.
             horizon = replace(reach(session.due.horizon()), since=None)
-            if not session.due.count_pending(horizon, most=1):
+            dispatching.plan(session, horizon)
+            # One that takes long, as it passes over many messages, is not made all the time.
+            seconds = max(_REST_SECONDS, clock.seconds() - now)
+            if not dispatching.parts:
+                seconds = max(seconds, _seconds_to_next(session, horizon))
                 continue
             run = replace(run, horizon=horizon)
             cut_short = dispatching.run(session, run)
-            before, moved = moved, session.sweeps.progress(run.sweep_id)
-            if moved == before:
-                break
             moved_at = clock.seconds()
-    except (ConfigError, LedgerError, StoreError) as error:
+    except StoreError as error:
         # The next sweep sees it as well. The dispatched messages are to be settled.
         logs.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
     return run, cut_short
+
+
+def _seconds_to_next(session: DriverSession, horizon: Horizon) -> float:
+    """The time until a message comes due, within the time to the next look."""
+    due = session.due.next_due(horizon).due
+    seconds = _LOOK_SECONDS if due is None else (due - horizon.server_time).total_seconds()
+    return min(seconds, _LOOK_SECONDS)
 
 
 def _note(stop: Stop, ledger_error: object | None) -> None:
@@ -453,13 +458,6 @@ def _note(stop: Stop, ledger_error: object | None) -> None:
         stop.waits.end(LEDGER)
     else:
         stop.waits.begin(LEDGER, str(ledger_error))
-
-
-def _is_free(session: DriverSession, ledger: Ledger, error: LedgerError) -> bool:
-    """Whether it is time to try the ledger again. One that cannot be written is tried by the next
-    sweep.
-    """
-    return isinstance(error, LedgerLockedError) and is_settleable(session.journal, ledger)
 
 
 def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:

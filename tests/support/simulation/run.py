@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-from duesweep.core.account import SweepReport
+from duesweep.core.account import SliceEnd, SweepReport
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, DestinationError, DuesweepError, RefusedMessageError
 from duesweep.core.exhausted import ErrorFilter
@@ -30,8 +30,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.change import cancel, reschedule
 from duesweep.operations.replay import choose_cancelled, replay, restore
 from duesweep.stores.due import Due, Horizon, Slices
-from duesweep.sweep.job import CutShort, Job, SweepContext
-from duesweep.sweep.slice import ClaimKeys, Slice, dispatch_slice, read_claim_keys
+from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
+from duesweep.sweep.slice import ClaimKeys, KeptSessions, Slice, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
@@ -172,12 +172,13 @@ class SimulatedEngine:
     name: str = "simulated"
     spark: None = None
     without_spark: None = None
+    sessions: KeptSessions = field(default_factory=KeptSessions)
 
     def plan(self, due: Due, horizon: Horizon, context: SweepContext) -> Slices:  # noqa: ARG002
         return due.plan(horizon, Slicing(self.simulation.settings.slices))
 
-    def dispatch(self, due: Due, plan: Slices, job: Job) -> CutShort | None:
-        simulation = self.simulation
+    def dispatch(self, due: Due, plan: Slices, job: Job) -> Dispatched:
+        simulation, ends = self.simulation, list[SliceEnd | None]()
         keys = [read_claim_keys(due.claim_keys(plan, n)) for n in range(len(plan.planned))]
         if simulation.settings.has_executors:
             slices = [_OnExecutors(simulation, job, n, each) for n, each in enumerate(keys)]
@@ -187,14 +188,21 @@ class SimulatedEngine:
             actors = [
                 actor
                 for number, each in enumerate(keys)
-                for actor in simulation.in_process(job, number, each)
+                for actor in simulation.in_process(job, number, each, self.sessions, ends)
             ]
             simulation.scheduler.wait_for(lambda: all(each.is_over for each in actors))
         errors = [each.error for each in actors if each.error is not None]
         for error in errors:
             if isinstance(error, ConfigError):
-                return CutShort(str(error), is_lasting=True)
-        return CutShort(str(errors[0])) if errors else None
+                return Dispatched(CutShort(str(error), is_lasting=True))
+        if errors:
+            return Dispatched(CutShort(str(errors[0])))
+        known = [end for end in ends if end is not None]
+        left_nothing = len(known) == len(keys) and all(end.left_nothing for end in known)
+        return Dispatched(left_nothing=left_nothing)
+
+    def close(self) -> None:
+        self.sessions.close()
 
 
 class _OnExecutors:
@@ -255,13 +263,26 @@ class Simulation:
         self._processes: list[Process] = []
         self.sweeps = 0
 
-    def in_process(self, job: Job, number: int, claim_keys: ClaimKeys) -> Sequence[Actor]:
-        """A slice whose sessions take their batches from one list, in the driver's process."""
+    def in_process(
+        self,
+        job: Job,
+        number: int,
+        claim_keys: ClaimKeys,
+        kept: KeptSessions,
+        ends: list[SliceEnd | None],
+    ) -> Sequence[Actor]:
+        """A slice whose sessions take their batches from one list, in the driver's process. The
+        last one adds the end of the slice to `ends`.
+        """
         process = self.scheduler.current.process
         of_slice = Slice(job, number, claim_keys, self.settings.sessions)
         name = f"{process.name} slice {number}"
+
+        def work() -> None:
+            ends.append(of_slice.work(kept.opened))
+
         return [
-            self.scheduler.spawn(process, f"{name} session {session}", of_slice.work)
+            self.scheduler.spawn(process, f"{name} session {session}", work)
             for session in range(of_slice.sessions)
         ]
 

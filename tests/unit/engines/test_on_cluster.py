@@ -14,7 +14,7 @@ from duesweep.core.submit import SubmitOptions
 from duesweep.drivers import spark
 from duesweep.drivers.spark import SETTINGS, refuse_settings, with_ours
 from duesweep.sweep.in_process import InProcessEngine
-from duesweep.sweep.job import CutShort
+from duesweep.sweep.job import CutShort, Dispatched
 from duesweep.sweep.spark import SparkEngine
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
@@ -92,8 +92,8 @@ def test_settings_of_the_user_win_and_extensions_are_added() -> None:
 class _CutEngine(InProcessEngine):
     """Ends before it has dispatched anything, by a fault that a person has to correct."""
 
-    def dispatch(self, *_: object) -> CutShort | None:
-        return CutShort("Spark ended the job: no module; install it", is_lasting=True)
+    def dispatch(self, *_: object) -> Dispatched:
+        return Dispatched(CutShort("Spark ended the job: no module; install it", is_lasting=True))
 
 
 def test_fault_that_lasts_ends_the_sweep_with_the_code_of_the_configuration() -> None:

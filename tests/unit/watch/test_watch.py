@@ -17,7 +17,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
-from duesweep.core.policy import REST_SECONDS
+from duesweep.core.policy import LEAST_WAIT_SECONDS
 from duesweep.core.result import exit_code_of
 from duesweep.operations.run import Run, side_by_side
 from duesweep.operations.watch import watch, watch_all
@@ -51,11 +51,11 @@ def _run(*ticks: Run | DuesweepError) -> list[Run]:
     return told[:-1]
 
 
-def test_rests_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_due(
+def test_goes_on_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_due(
     waits: list[float],
 ) -> None:
     assert _run(MOVED, IDLE, NOTHING) == [MOVED, IDLE, NOTHING]
-    assert waits[:3] == [REST_SECONDS, 0.5, 10]
+    assert waits[:3] == [LEAST_WAIT_SECONDS, 0.5, 10]
 
 
 def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
@@ -63,7 +63,7 @@ def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(
 ) -> None:
     _run(MOVED_NOTHING, MOVED_NOTHING, MOVED_NOTHING, MOVED, MOVED_NOTHING)
 
-    assert waits[:5] == pytest.approx([0.6, 1.2, 2.4, 0.3, 0.6])
+    assert waits[:5] == pytest.approx([0.6, 1.2, 2.4, 0.02, 0.6])
 
 
 def test_messages_that_others_hold_are_tried_again_each_second(waits: list[float]) -> None:
@@ -77,7 +77,7 @@ def test_ledger_that_cannot_be_written_delays_no_message(waits: list[float]) -> 
 
     _run(UNWRITTEN, UNWRITTEN, out_of_reach, out_of_reach, out_of_reach)
 
-    assert waits[:5] == pytest.approx([0.3, 0.3, 0.6, 1.0, 1.0])
+    assert waits[:5] == pytest.approx([0.02, 0.02, 0.6, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("error", [UNREACHED, ConfigError("there is no table")])
@@ -90,7 +90,7 @@ def test_error_is_told_and_waited_out(waits: list[float], error: DuesweepError) 
     for failed in told[1:3]:
         assert (failed.source, failed.outcome, failed.error) == ("nsb", "error", str(error))
         assert failed.exit_code == exit_code_of(error)
-    assert waits[:4] == pytest.approx([0.3, 0.6, 1.2, 0.3])
+    assert waits[:4] == pytest.approx([0.02, 0.6, 1.2, 0.02])
 
 
 def test_store_that_is_out_of_reach_at_the_start_is_waited_for(waits: list[float]) -> None:

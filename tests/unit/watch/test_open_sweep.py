@@ -1,0 +1,131 @@
+"""A watcher's sweep stays open for messages that come due."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from duesweep.core.errors import DestinationError
+from duesweep.core.world import SettableClock
+from duesweep.operations.run import Run
+from duesweep.operations.watch import Ticker, watch
+from duesweep.sweep.stop import Stop
+from duesweep_testing.builders import DelayedRow, delayed_row
+from duesweep_testing.memory import MemoryStore
+from support.dispatch_world import World
+
+
+class _Clock(SettableClock):
+    """Calls something at given times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: dict[float, Callable[[], object]] = {}
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        for at in [at for at in self.events if at <= self.seconds()]:
+            self.events.pop(at)()
+
+
+def _world(*due_in: float) -> tuple[World, _Clock]:
+    clock = _Clock()
+    store = MemoryStore(clock=clock)
+    world = World(store, clock=clock)
+    for seconds in due_in:
+        _store(world, seconds)
+    return world, clock
+
+
+def _store(world: World, due_in: float, queue: str = "Billing") -> DelayedRow:
+    row = delayed_row(queue, due=world.store.now + timedelta(seconds=due_in))
+    world.store.rows[row.key] = row
+    return row
+
+
+def _ticker(world: World) -> Ticker:
+    return Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
+
+
+class _Until(Stop):
+    """Is wanted after the first run that found nothing to do."""
+
+    def __init__(self, clock: _Clock, runs: Sequence[Run]) -> None:
+        super().__init__(clock=clock)
+        self._runs = runs
+
+    def wait(self, seconds: float) -> None:
+        super().wait(seconds)
+        if self._runs and self._runs[-1].outcome == "idle":
+            self.ask()
+
+
+def _sweeps(run: Run) -> tuple[int, int]:
+    assert run.report is not None
+    return len(run.report.sweep_ids), run.report.dispatched
+
+
+def test_messages_that_come_due_soon_go_in_the_same_sweep_and_in_time() -> None:
+    world, clock = _world(-1, 0.5, 1.2, 3.5)
+    arrived: list[float] = []
+    world.queue.trouble["Billing"] = lambda _: arrived.append(clock.seconds())
+
+    run = _ticker(world).tick()
+
+    assert _sweeps(run) == (1, 3)
+    assert arrived == pytest.approx([0, 0.5, 1.2], abs=0.021)
+    # Nothing came due for a second.
+    assert clock.seconds() == pytest.approx(2.2, abs=0.2)
+
+
+def test_message_that_is_stored_meanwhile_with_an_earlier_due_goes_within_100_ms() -> None:
+    world, clock = _world(-1, 0.9)
+    clock.events[0.35] = lambda: _store(world, -60)
+    arrived: list[float] = []
+    world.queue.trouble["Billing"] = lambda _: arrived.append(clock.seconds())
+
+    run = _ticker(world).tick()
+
+    assert _sweeps(run) == (1, 3)
+    assert arrived == pytest.approx([0, 0.4, 0.9], abs=0.05)
+
+
+def test_ledger_gets_a_sweep_for_ten_seconds_of_steady_load() -> None:
+    world, clock = _world(*(0.1 * number for number in range(-1, 250)))
+    runs: list[Run] = []
+
+    watch("memory", _ticker(world).tick, _Until(clock, runs), [runs.append], most_seconds=0.1)
+
+    assert [_sweeps(run)[0] for run in runs if run.report] == [1, 1, 1]
+    assert [_sweeps(run)[1] for run in runs if run.report] == pytest.approx([101, 101, 49], abs=3)
+
+
+def test_sweep_ends_when_a_round_leaves_messages() -> None:
+    world, clock = _world(-1, 0.5, 5)
+    _store(world, 0.5, "Shipping")
+    world.queue.trouble["Shipping"] = lambda _: DestinationError("Shipping is locked")
+
+    run = _ticker(world).tick()
+
+    assert _sweeps(run) == (1, 2)
+    assert run.report is not None
+    assert (run.report.left, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
+
+
+@pytest.mark.parametrize("due_in", [(-1,), (-1, 0.3, 0.6, 0.9)])
+def test_rounds_of_a_sweep_open_no_more_sessions(
+    due_in: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = _world(*due_in)
+    opened: list[object] = []
+    open_task = world.store.open_task
+
+    def opening() -> object:
+        opened.append(open_task())
+        return opened[-1]
+
+    monkeypatch.setattr(world.store, "open_task", opening)
+
+    assert _sweeps(_ticker(world).tick()) == (1, len(due_in))
+    # Two of them ask for the queues that are not there.
+    assert len(opened) <= 3
