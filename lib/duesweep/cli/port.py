@@ -166,8 +166,9 @@ def serving(
     try:
         server = _Server((host, port), handler, request_seconds)
     except OSError as error:
+        in_use = error.errno == EADDRINUSE
         raise ConfigError(
-            f"Port {port} of {host} {_fault_of(error)}",
+            f"Port {port} of {host} {'is in use' if in_use else f'cannot be listened on: {error}'}",
             advice="give another one with --port, or end what uses it",
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="duesweep port", daemon=True)
@@ -252,10 +253,6 @@ class _Server(ThreadingHTTPServer):
         """Nothing of a client that hung up; anything else is a line of the log."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             logs.exception("page_failed")
-
-
-def _fault_of(error: OSError) -> str:
-    return "is in use" if error.errno == EADDRINUSE else f"cannot be listened on: {error}"
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
@@ -66,6 +65,9 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _readable(cls, value: Any, given: ValidationInfo) -> Any:
+        field = cls.model_fields[str(given.field_name)]
+        # It is a text of any form, which is not masked.
+        is_shown = str in {field.annotation, *get_args(field.annotation)}
         values = value if isinstance(value, list) else [value]
         texts = [text for text in values if isinstance(text, str)]
         for text in texts:
@@ -73,10 +75,11 @@ class Section(BaseModel):
                 raise ValueError(f"it has {len(text):,} characters, and may have {_LONGEST:,}")
             if "\0" in text:
                 raise ValueError("it holds a NUL, the character with the number 0")
-            if _is_shown(cls.model_fields[str(given.field_name)]) and holds_password(text):
+            if is_shown and holds_password(text):
                 raise ValueError("it holds a password, and this setting is not kept secret")
-        bounds = cls.model_fields[str(given.field_name)].metadata
-        if any(isinstance(bound, MinLen) for bound in bounds) and not all(map(str.strip, texts)):
+        if any(isinstance(bound, MinLen) for bound in field.metadata) and not all(
+            map(str.strip, texts)
+        ):
             raise ValueError("it is empty")
         # A list of the file is frozen as all else is.
         return tuple(value) if isinstance(value, list) else value
@@ -96,11 +99,6 @@ def _list_of(text: Any, given: ValidationInfo) -> Any:
 def _optional(description: str, *, alias: str | None = None) -> Any:
     """A setting that may be left out, but not be empty."""
     return Field(default=None, min_length=1, alias=alias, description=description)
-
-
-def _is_shown(field: FieldInfo) -> bool:
-    """Whether it is a text of any form, which is not masked."""
-    return str in {field.annotation, *get_args(field.annotation)}
 
 
 def _check_port(dsn: SecretStr | None) -> SecretStr | None:

@@ -63,8 +63,9 @@ def _store_problem(config: Config) -> Problem | None:
     store = config.store
     useless = _useless_setting(store)
     if useless is not None:
+        where = f" in {store.server.title}" if store.kind == SQL_PERSISTENCE else ""
         return Problem(
-            f"store.{useless} has no effect on a store of kind {_kind(store)}", "remove it"
+            f"store.{useless} has no effect on a store of kind {store.kind}{where}", "remove it"
         )
     kindless = sorted(name for name, queue in config.connections.items() if queue.kind is None)
     if store.is_custom and kindless:
@@ -159,12 +160,6 @@ def _useless_setting(store: StoreConfig) -> str | None:
     return "options" if store.options else None
 
 
-def _kind(store: StoreConfig) -> str:
-    if store.kind != SQL_PERSISTENCE:
-        return store.kind
-    return f"{store.kind} in {store.server.title}"
-
-
 def route_notice(config: Config) -> Problem | None:
     """The warning that an MSMQ store has no route, so that its addresses are read literally; None
     if this does not apply.
@@ -213,17 +208,14 @@ def _queue_problem(config: Config) -> Problem | None:
         )
         if problem is not None:
             return replace(problem, text=f"queues.{name}.{problem.text}")
-    if config.sweep.look_ahead_seconds and not _has_rabbitmq(config):
+    has_rabbitmq = any(queue.kind == "rabbitmq" for queue in config.connections.values())
+    if config.sweep.look_ahead_seconds and not has_rabbitmq:
         return Problem(
             "sweep.look_ahead_seconds is set, but only RabbitMQ can hold messages until they are "
             "due, and no [queues] section is of kind rabbitmq",
             "remove the setting",
         )
     return None
-
-
-def _has_rabbitmq(config: Config) -> bool:
-    return any(queue.kind == "rabbitmq" for queue in config.connections.values())
 
 
 def _rabbitmq_problem(name: str, queue: QueueConfig) -> Problem | None:

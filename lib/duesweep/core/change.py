@@ -97,18 +97,17 @@ class MessageFilter:
         """Whether it means this message. Keys and the span of Dues are the store's affair: it may
         know a key in several spellings.
         """
-        message = waiting.message
+        message, destination = waiting.message, self.destination
         headers = message.headers if isinstance(message.headers, dict) else {}
         return (
             (not self.message_ids or message.message_id in self.message_ids)
             and (not self.is_failing or message.attempts > 0)
-            and self._fits_destination(waiting.destination(own_queue))
+            and (
+                destination is None or fits_destination(waiting.destination(own_queue), destination)
+            )
             and fits_any(self.message_type, [message.message_type])
             and self._fits_headers(headers)
         )
-
-    def _fits_destination(self, address: str | None) -> bool:
-        return self.destination is None or fits_destination(address, self.destination)
 
     def _fits_headers(self, headers: Headers) -> bool:
         if self.saga_id is not None and self.saga_id not in {headers.get(n) for n in _SAGA_IDS}:

@@ -85,7 +85,8 @@ class ErrorFilter:
     def matches(self, row: ErrorRow) -> bool:
         return (
             self._is_named(row)
-            and self._is_in_time(row.last_failed_at)
+            and (self.since is None or row.last_failed_at >= self.since)
+            and (self.until is None or row.last_failed_at < self.until)
             and fits_any(self.error_class, (row.error_class, row.error_class.rpartition(".")[2]))
             and self._fits_destination(row.destination)
             and fits_any(self.message_type, [row.message_type])
@@ -99,10 +100,6 @@ class ErrorFilter:
         if self.group is not None and row.group != self.group:
             return False
         return not self.ids or not _names(self.ids).isdisjoint((row.id.key, row.message_id))
-
-    def _is_in_time(self, failed_at: datetime) -> bool:
-        begins = self.since is None or failed_at >= self.since
-        return begins and (self.until is None or failed_at < self.until)
 
 
 @lru_cache(maxsize=1)

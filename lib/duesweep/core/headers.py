@@ -174,11 +174,9 @@ def write_json(headers: Headers) -> str:
 
 def escape_non_ascii(text: str) -> str:
     """The same JSON in ASCII: for a column that holds the characters of one code page only."""
-    return text if text.isascii() else _NON_ASCII.sub(_as_escape, text)
-
-
-def _as_escape(character: re.Match[str]) -> str:
-    return json.dumps(character[0])[1:-1]
+    return (
+        text if text.isascii() else _NON_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    )
 
 
 def _surrogate_pair(character: re.Match[str]) -> str:

@@ -153,7 +153,8 @@ class ExhaustedMessages:
         for row in self.ledger.rows("errors", _KEPT, *self._around(chosen)):
             error = ErrorId(row["sweep_id"], row["message_key"])
             if error in chosen:
-                yield error, _kept(row)
+                kept = (row["headers"], row["headers_text"] or "", row["body"])
+                yield error, KeptMessage(error.key, row["destination"], *kept)
 
     def whole(self, message: str) -> Iterator["WholeError"]:
         """All errors of the message with this message id or key, the last one first."""
@@ -406,11 +407,6 @@ def _row(row: LedgerRow) -> ErrorRow:
         error_class=row["error_class"],
         error_text=row["error_text"],
     )
-
-
-def _kept(row: Mapping[str, Any]) -> KeptMessage:
-    text = row["headers_text"] or ""
-    return KeptMessage(row["message_key"], row["destination"], row["headers"], text, row["body"])
 
 
 def _fate(row: LedgerRow) -> Fate | None:

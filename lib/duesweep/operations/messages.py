@@ -256,19 +256,18 @@ def read_listing(
     counts = [0] * len(BUCKETS)
     ends = bucket_ends(now)
     is_counted = wanted == MessageFilter(due=wanted.due)
-    show = show or _show_nobody
     with opened_choice(people, wanted, own_name, scan_limit) as choice:
         for page in choice:
             tell(choice.looked_at)
             lacking = most - len(first)
             first += [Waiting.of(one, own_name) for one in page[:lacking]]
-            if 0 < lacking <= len(page):
+            if show is not None and 0 < lacking <= len(page):
                 show(first, now)
             if is_counted and len(first) == most:
                 break
             for one in page:
                 counts[bucket_of(one.due, ends)] += 1
-    if len(first) < most:
+    if show is not None and len(first) < most:
         show(first, now)
     if is_counted:
         counts = _count(people, wanted.due, ends)
@@ -286,10 +285,6 @@ def read_listing(
         messages=first,
         scan_limit=scan_limit,
     )
-
-
-def _show_nobody(_: Sequence[Waiting], __: datetime) -> None:
-    """For a caller who waits for the whole listing."""
 
 
 def _count(people: People, span: DueSpan, ends: Sequence[datetime]) -> list[int]:

@@ -45,7 +45,11 @@ def set_up(config: Config, *, rebind: bool = False, new_endpoint: bool = False) 
         # A source that is to be freed has its tables; each step looks at its own.
         refuse_other_tables(steps)
     found = [each for step in steps for each in step.install(rebind=rebind)]
-    done = [_told(each) for each in found if not isinstance(each, Problem)]
+    done = [
+        str(each) if isinstance(each, _Told) else f"created {each}"
+        for each in found
+        if not isinstance(each, Problem)
+    ]
     if isinstance(steps[0], CustomStoreStep):
         # It does not name its tables.
         done = [steps[0].done, *done]
@@ -69,7 +73,3 @@ def setup_script(config: Config, grant_to: str | None = None, *, new_endpoint: b
             with named_by("--grant-to"):
                 parts.append(step.grants(grant_to))
     return "\n".join([*parts, *([] if grant_to is None else [_MORE_GRANTS])])
-
-
-def _told(each: object) -> str:
-    return str(each) if isinstance(each, _Told) else f"created {each}"

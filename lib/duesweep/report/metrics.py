@@ -385,7 +385,9 @@ class Metrics:
         if self._counted is None or now - self._counted >= _COUNT_EVERY_SECONDS:
             now = self._count()
         if self._due is not None and self._due.oldest_seconds == 0 and run.is_caught_up:
-            self._oldest_due_at = _next_due_at(run, now)
+            due = run.next_due
+            seconds = None if due is None else (due.instant - due.now).total_seconds()
+            self._oldest_due_at = None if seconds is None else now + seconds
         figures = figures_after(self._figures, replace(run, due=self._due))
         self._figures = {**figures, **self._worst_lateness(figures, now)}
 
@@ -415,8 +417,3 @@ class Metrics:
 def exposed_text(watched: Sequence[Metrics]) -> bytes:
     """The metrics of all sources of a watcher, for a scrape."""
     return generate_latest(registry_of({each.source: each.figures for each in watched}))
-
-
-def _next_due_at(run: Run, now: float) -> float | None:
-    next_due = run.next_due
-    return None if next_due is None else now + (next_due.instant - next_due.now).total_seconds()

@@ -50,7 +50,8 @@ def document(result: Result) -> Mapping[str, Any]:
 
 def html(result: Result) -> str:
     """The text of the command, as a piece of HTML."""
-    return draw(_blocks(result))
+    view = next(view for kind, view in _VIEWS.items() if isinstance(result, kind))
+    return draw(view(result))
 
 
 # The first that fits counts.
@@ -83,10 +84,6 @@ _VIEWS: Mapping[type, Callable[[Any], Iterable[Block]]] = {
     Diagnosis: upkeep.diagnosis,
     Status: status.whole,
 }
-
-
-def _blocks(result: Result) -> Iterable[Block]:
-    return next(view for kind, view in _VIEWS.items() if isinstance(result, kind))(result)
 
 
 # The field of a listing that has its rows, and their type.

@@ -57,13 +57,12 @@ class SqlDue(SqlPart, Due):
         return Work() if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:
-        row = _earliest(self._session, horizon.before, horizon.zone)
-        failing = self._failing(horizon) if row.has_earlier else None
-        return Upcoming(row.due and aware(row.due), failing)
-
-    def _failing(self, horizon: Horizon) -> Failing | None:
-        row = self._session.row("count_failing", source=self.source, horizon=horizon.before)
-        return Failing(int(row.messages), aware(row.next_attempt)) if row.messages else None
+        first, failing = _earliest(self._session, horizon.before, horizon.zone), None
+        if first.has_earlier:
+            row = self._session.row("count_failing", source=self.source, horizon=horizon.before)
+            if row.messages:
+                failing = Failing(int(row.messages), aware(row.next_attempt))
+        return Upcoming(first.due and aware(first.due), failing)
 
     def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
         rows = self._session.rows("locked_rows", horizon=horizon.before)

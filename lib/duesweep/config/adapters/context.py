@@ -1,6 +1,6 @@
 """From settings to the parts of a sweep: store, queues, ledger, limits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module  # noqa: TID251 - `store.kind` may name a class
 from pathlib import Path
@@ -234,7 +234,10 @@ def _custom_store(config: Config) -> Store:
                 timeouts=timeouts_of(config),
             )
         )
-        lacking = _find_missing(made)
+        lacking = [
+            *(name for name in _PROPERTIES if not hasattr(made, name)),
+            *(name for name in _METHODS if not callable(getattr(made, name, None))),
+        ]
     except ConfigError:
         # A `ConfigError` has a text for users.
         raise
@@ -271,10 +274,3 @@ def _class(kind: str) -> Callable[[StoreSettings], Store]:
         )
     found: Callable[[StoreSettings], Store] = getattr(module, class_name)
     return found
-
-
-def _find_missing(made: object) -> Sequence[str]:
-    return [
-        *(name for name in _PROPERTIES if not hasattr(made, name)),
-        *(name for name in _METHODS if not callable(getattr(made, name, None))),
-    ]

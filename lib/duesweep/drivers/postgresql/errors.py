@@ -204,7 +204,8 @@ def connect_errors(dsn: str) -> Iterator[None]:
             ) from error
         if isinstance(error, OSError):
             raise
-        text = _told_once(_with_state(error))
+        # Without the repeated name of the server, and without libpq's question.
+        text = " ".join(_REPEATED.sub("", _with_state(error)).split())
         if "no password supplied" in text or "empty password" in text:
             raise ConfigError(
                 f"{_server_of(dsn)} asks for a password, and the dsn has none",
@@ -244,11 +245,6 @@ def _has_no_descriptor(error: Exception) -> bool:
     except OSError as own:
         return lacks_descriptors(own)
     return False
-
-
-def _told_once(text: str) -> str:
-    """libpq's text without the repeated name of the server, and without its question."""
-    return " ".join(_REPEATED.sub("", text).split())
 
 
 def _with_state(error: psycopg.Error) -> str:

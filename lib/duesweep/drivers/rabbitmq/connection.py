@@ -184,7 +184,9 @@ class RabbitMqConnection:
                 return
             except DuesweepError as error:
                 refusals.append(error)
-        raise _choose_error(refusals)
+        # A transient one if any is: that broker may come back.
+        passing = [error for error in refusals if not isinstance(error, ConfigError)]
+        raise (passing or refusals)[-1]
 
     def __enter__(self) -> Self:
         return self
@@ -364,14 +366,6 @@ def _hang_up(connection: Any) -> None:
         with suppress(OSError):
             transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)  # noqa: SLF001
         transport.abort()
-
-
-def _choose_error(refusals: Sequence[DuesweepError]) -> DuesweepError:
-    """The error to raise for all brokers: a transient one if any is, since that broker may come
-    back.
-    """
-    passing = [error for error in refusals if not isinstance(error, ConfigError)]
-    return (passing or list(refusals))[-1]
 
 
 class Channel:

@@ -135,7 +135,9 @@ class Publisher:
         with self._changed:
             self._results += [None] * len(publications)
             if any(hold_seconds):
-                self._hold(publications, hold_seconds, first)
+                now, held = time.monotonic(), zip(publications, hold_seconds, strict=True)
+                for index, (one, seconds) in enumerate(held, first):
+                    heapq.heappush(self._held, (now + seconds, index, one))
             else:
                 self._waiting += enumerate(publications, first)
         if self._fault is None:
@@ -144,13 +146,6 @@ class Publisher:
             except QueueError as error:
                 self._end(error)
         return first
-
-    def _hold(
-        self, publications: Sequence[Publishable], seconds: Sequence[float], first: int
-    ) -> None:
-        now = time.monotonic()
-        for index, (one, hold) in enumerate(zip(publications, seconds, strict=True), first):
-            heapq.heappush(self._held, (now + hold, index, one))
 
     def wait(self, seconds: float) -> None:
         """Wait until the results of all publications are known, but at most `seconds`."""

@@ -104,7 +104,7 @@ def row_errors() -> Iterator[None]:
         yield
     except StoreError as error:
         cause = error.__cause__
-        if isinstance(cause, odbc().Error) and _is_rows_fault(cause):
+        if isinstance(cause, odbc().Error) and _fault_of(cause) is Fault.ROW:
             raise RefusedMessageError(error.text) from error
         raise
 
@@ -118,7 +118,7 @@ def unusual_errors() -> Iterator[None]:
         raise
     except StoreError as error:
         cause = error.__cause__
-        if not isinstance(cause, odbc().Error) or _is_services(cause):
+        if not isinstance(cause, odbc().Error) or _fault_of(cause) is Fault.SERVICE:
             raise
         raise UnusualBatchError(error.text) from error
 
@@ -153,7 +153,7 @@ def connect_errors(server: str, *, has_password: bool = True) -> Iterator[None]:
             raise ConfigError(
                 f"SQL Server at {server} rejected the login: {text}", advice=advice
             ) from error
-        if _is_certificate(text):
+        if "certificate" in text.lower():
             raise ConfigError(
                 f"{server} has a certificate that is not trusted: {text}",
                 advice=(
@@ -242,21 +242,9 @@ def _fault_of(error: "pyodbc.Error") -> Fault | None:
     return Fault.ROW if is_users or state[:2] in {"22", "23"} else None
 
 
-def _is_services(error: "pyodbc.Error") -> bool:
-    return _fault_of(error) is Fault.SERVICE
-
-
-def _is_rows_fault(error: "pyodbc.Error") -> bool:
-    return _fault_of(error) is Fault.ROW
-
-
 def _is_passing(error: "pyodbc.Error") -> bool:
     passing = {Fault.SERVICE, Fault.DATABASE, Fault.LOCK}
     return _fault_of(error) in passing or _state(error) == _TIMED_OUT
-
-
-def _is_certificate(text: str) -> bool:
-    return "certificate" in text.lower()
 
 
 def _state(error: "pyodbc.Error") -> str:
