@@ -130,13 +130,13 @@ def ended_run(report: SweepReport) -> Run:
     """The run of a sweep that has ended."""
     is_cut = report.outcome == "incomplete"
     error = report.ledger_error or (report.reason if is_cut else None)
-    return Run(report.source, report.outcome, exit_code_of(report), report=report, error=error)
+    return Run(report.source, report.outcome, int(exit_code_of(report)), report=report, error=error)
 
 
 def failed_run(source: str, error: Exception, seconds: float = 0.0) -> Run:
     """The run of an endpoint that an error ended."""
     outcome = "idle" if isinstance(error, NothingDueError) else "error"
-    return Run(source, outcome, exit_code_of(error), seconds=seconds, error=str(error))
+    return Run(source, outcome, int(exit_code_of(error)), seconds=seconds, error=str(error))
 
 
 def with_due(endpoint: Endpoint, run: Run) -> Run:
