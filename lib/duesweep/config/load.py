@@ -103,8 +103,11 @@ def _checked(content: Content, places: Places) -> Config:
         return config
     label, file = places.settings.label, places.settings.file
     is_incomplete = any(each["type"] == "missing" for each in found.values())
-    first = [_no_file(label)] if label and file is None and is_incomplete else []
-    raise _refusal([*first, *problems_of(found.values(), places)]) from cause
+    problems = list(problems_of(found.values(), places))
+    if label and file is None and is_incomplete:
+        no_file = f"There is no {label} in {shorten(str(Path.cwd()))}"
+        problems.insert(0, Problem(no_file, "write one, or name another file with --config"))
+    raise _refusal(problems) from cause
 
 
 def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:
@@ -123,13 +126,6 @@ def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:
                 for queue, of in value.items()
             }
     return found
-
-
-def _no_file(name: str) -> Problem:
-    return Problem(
-        f"There is no {name} in {shorten(str(Path.cwd()))}",
-        "write one, or name another file with --config",
-    )
 
 
 def _refusal(problems: Iterable[Problem]) -> ConfigError:

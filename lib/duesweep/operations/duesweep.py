@@ -165,12 +165,11 @@ def load_config(
 
     Raises `ConfigError` for its faults.
     """
-    values = (overrides or {}).items()
-    given = [f"{name}={_text(value)}" for name, value in values if value is not None]
+    given = [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in (overrides or {}).items()
+        if value is not None
+    ]
     if isinstance(file, Mapping):
         return configuration.load(configuration.EndpointSettings("", file), given)
     return configuration.load(None if file is None else Path(file), given, endpoint)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -150,7 +150,10 @@ class ExhaustedMessages:
 
     def kept(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[tuple[ErrorId, KeptMessage]]:
         """The whole rows of these errors, with headers and bodies, as a stream."""
-        for row in self.ledger.rows("errors", _KEPT, *self._around(chosen)):
+        # The storage skips most rows that were not chosen.
+        first = min(row.last_failed_at for row in chosen.values())
+        around = self._source, Between("last_failed_at", first), *_among_sweeps(chosen)
+        for row in self.ledger.rows("errors", _KEPT, *around):
             error = ErrorId(row["sweep_id"], row["message_key"])
             if error in chosen:
                 kept = (row["headers"], row["headers_text"] or "", row["body"])
@@ -191,12 +194,6 @@ class ExhaustedMessages:
         yield Between("last_failed_at", chosen.since, chosen.until)
         if chosen.ids:
             yield Named(sorted(spellings(chosen.ids)))
-
-    def _around(self, chosen: Mapping[ErrorId, ErrorRow]) -> Iterator[Condition]:
-        """What lets the storage skip rows that were not chosen."""
-        yield self._source
-        yield Between("last_failed_at", min(row.last_failed_at for row in chosen.values()))
-        yield from _among_sweeps(chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

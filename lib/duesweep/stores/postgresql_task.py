@@ -158,19 +158,22 @@ class PostgreSqlTask(SqlTask):
         return {row.message_key: row.instant_us for row in rows}
 
     def put_back(self, messages: Sequence[NewMessage], zone: str) -> Sequence[tuple[str, int]]:
+        dues = [
+            message.due if message.instant_us is None else instant_text(message.instant_us)
+            for message in messages
+        ]
         before = self.statements.row("session_zone").zone
         self.statements.row("set_zone", zone=zone)
         with row_errors():
-            keys = [self._store(message) for message in messages]
+            keys = [
+                self._location.store_row(self.statements, message, due)
+                for message, due in zip(messages, dues, strict=True)
+            ]
         self.statements.row("set_zone", zone=before)
         found = {"keys": Keys(keys), "zone": zone}
         rows = self.statements.rows("read_instants", **found)
         instants = {row.message_key: row.instant_us for row in rows}
         return [(key, instants[key]) for key in keys]
-
-    def _store(self, message: NewMessage) -> str:
-        due = message.due if message.instant_us is None else instant_text(message.instant_us)
-        return self._location.store_row(self.statements, message, due)
 
 
 def _tombstones(cut: HeaderCut, row: Any) -> Tombstones:

@@ -432,14 +432,11 @@ class SqlServerTask(SqlTask):
         """Each at the first tick of the column that is not before its Due."""
         ticks = [due_of(bound_text(message.due)) for message in messages]
         with row_errors():
-            return [
-                (self._store(message, tick), micros(tick))
+            keys = [
+                self._location.store_row(self.statements, message, due_text(tick, "milliseconds"))
                 for message, tick in zip(messages, ticks, strict=True)
             ]
-
-    def _store(self, message: NewMessage, due: datetime) -> str:
-        text = due_text(due, "milliseconds")
-        return self._location.store_row(self.statements, message, text)
+        return list(zip(keys, map(micros, ticks), strict=True))
 
     def hold(self, lock_keys: Sequence[str], zone: str) -> Sequence[Any]:  # noqa: ARG002
         self._forget()

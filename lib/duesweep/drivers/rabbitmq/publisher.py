@@ -171,12 +171,11 @@ class Publisher:
             is_certain = not self._in_flight
         if not is_certain and self._fault is None:
             self._end(self._connection.silence(seconds, "confirmed messages"))
-            self._abandon()
+            with suppress(QueueError):
+                self._connection.run(
+                    lambda _: self._channel.close() if self._channel.is_open else None
+                )
         return results
-
-    def _abandon(self) -> None:
-        with suppress(QueueError):
-            self._connection.run(lambda _: self._channel.close() if self._channel.is_open else None)
 
     def _is_settled(self) -> bool:
         if self._fault is not None or not (self._held or self._waiting or self._in_flight):
