@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duesweep.core.account import HeldBack, Holder
 from duesweep.core.finding import Check, fault, warning
+from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.policy import Pause
 from duesweep.operations.exhausted import ErrorGroup, Example
 from duesweep.operations.status import Failing, Status, Step

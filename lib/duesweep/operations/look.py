@@ -10,13 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from duesweep import config as configuration
 from duesweep.core import logs
-from duesweep.core.account import (
-    HeldBack,
-    Holder,
-    held_by_back_off,
-    held_by_lock,
-    held_by_pause,
-)
 from duesweep.core.change import DueSpan, WaitingMessage
 from duesweep.core.errors import (
     ConfigError,
@@ -26,6 +19,7 @@ from duesweep.core.errors import (
     Problem,
     StoreError,
 )
+from duesweep.core.held_back import HeldBack, Holder, held_by_back_off, held_by_lock, held_by_pause
 from duesweep.core.policy import MOST_IN_A_SWEEP, Pause, Paused
 from duesweep.core.result import Result
 from duesweep.core.routing import fits_destination

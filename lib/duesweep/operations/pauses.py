@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
-from duesweep.core.account import HeldBack, held_by_pause
 from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.held_back import HeldBack, held_by_pause
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import time_text
 from duesweep.core.result import Listed

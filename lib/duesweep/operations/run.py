@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from duesweep import config as configuration
-from duesweep.core.account import HeldBack, SweepReport, held_by_lock, held_in_sweep
+from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
@@ -29,6 +29,7 @@ from duesweep.core.errors import (
     StoreError,
     TransactionLostError,
 )
+from duesweep.core.held_back import HeldBack, held_by_lock, held_in_sweep
 from duesweep.core.result import Result, exit_code_of
 from duesweep.ledger.base import Among
 from duesweep.ledger.ledger import open_for_reading

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeVar
 
 from duesweep.config import Config, EndpointSettings
 from duesweep.core import logs
-from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.finding import Finding, Severity, for_readers, is_to_mend, worst_first
+from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.policy import Pause
 from duesweep.core.quantities import count_text, time_text
 from duesweep.core.result import Result

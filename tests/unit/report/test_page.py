@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from duesweep.core.account import HeldBack, Holder
 from duesweep.core.finding import Check, Severity, fault, warning
+from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.policy import Pause
 from duesweep.operations.status import Status
 from duesweep.report.page import render

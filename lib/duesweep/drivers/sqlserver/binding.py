@@ -33,6 +33,10 @@ USE {catalog};
 _TICKS = 300
 _FIRST = datetime(1753, 1, 1, tzinfo=UTC)
 _LAST = datetime(9999, 12, 31, 23, 59, 59, 996_666, tzinfo=UTC)
+# ODBC's SQL_WVARCHAR and SQL_VARBINARY, without a limit, and with the longest one. By the lengths
+# of its values a statement would be another one for the server each time, with a plan of its own.
+UNLIMITED_TEXT, UNLIMITED_BYTES = (-9, 0, 0), (-3, 0, 0)
+_SHORT_TEXT, _SHORT_BYTES = (-9, 4_000, 0), (-3, 8_000, 0)
 
 
 def key_list(keys: Iterable[str]) -> tuple[str | None, str]:
@@ -179,3 +183,24 @@ def decode_utf16(raw: bytes | None) -> str | None:
     that no JSON has: the message is poison, and no reason for its task to fail.
     """
     return None if raw is None else raw.decode("utf-16-le", "backslashreplace")
+
+
+def size_of(value: object) -> tuple[int, int, int] | None:
+    """How a parameter is declared; None: as ODBC does, by its type. NULL goes out as text of the
+    same length, so it makes no other statement.
+    """
+    if value is None:
+        return _SHORT_TEXT
+    if isinstance(value, str):
+        units = len(value) if value.isascii() else len(value.encode("utf-16-le", "replace")) // 2
+        return _SHORT_TEXT if units <= _SHORT_TEXT[1] else UNLIMITED_TEXT
+    if isinstance(value, bytes):
+        return _SHORT_BYTES if len(value) <= _SHORT_BYTES[1] else UNLIMITED_BYTES
+    return None
+
+
+def size_of_all(values: Sequence[object]) -> tuple[int, int, int] | None:
+    """How a parameter with these values, of one type, is declared."""
+    sizes = [size_of(value) for value in values if value is not None]
+    unlimited = next((size for size in sizes if size is not None and not size[1]), None)
+    return unlimited or next(iter(sizes), _SHORT_TEXT)

@@ -21,12 +21,16 @@ from duesweep.core.errors import (
 )
 from duesweep.core.policy import SessionWaits
 from duesweep.drivers.sqlserver.binding import (
+    UNLIMITED_BYTES,
+    UNLIMITED_TEXT,
     adapted,
     adapted_value,
     bind,
     decode_utf16,
     group_rows,
     literal,
+    size_of,
+    size_of_all,
     text_of,
 )
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, driver_library, odbc, split_jdbc_url
@@ -55,10 +59,6 @@ _CLOSE_SECONDS = 2.0
 _COMMITTABLE = 1
 # A slice runs a dozen statements, and three more for each destination.
 _KEPT_CURSORS = 256
-# ODBC's SQL_WVARCHAR and SQL_VARBINARY, without a limit, and with the longest one. By the lengths
-# of its values a statement would be another one for the server each time, with a plan of its own.
-_TEXT, _BYTES = (-9, 0, 0), (-3, 0, 0)
-_SHORT_TEXT, _SHORT_BYTES = (-9, 4_000, 0), (-3, 8_000, 0)
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Prepared:
 
     def execute(self, parameters: Sequence[object]) -> None:
         """Execute the statement with these parameters."""
-        self.cursor.setinputsizes([_size(value) for value in parameters])
+        self.cursor.setinputsizes([size_of(value) for value in parameters])
         self.cursor.execute(self.text, parameters)
 
 
@@ -222,7 +222,7 @@ class SqlServerSession(Session):
         values = [[row[value] for value in order] for row in adapted_rows]
         with self._prepared(name, text.format(**self.names)) as prepared:
             prepared.cursor.setinputsizes(
-                [_size_of_all(column) for column in zip(*values, strict=True)]
+                [size_of_all(column) for column in zip(*values, strict=True)]
             )
             prepared.cursor.executemany(prepared.text, values)
             _drain(prepared.cursor)
@@ -383,7 +383,7 @@ class SqlServerSession(Session):
             cursor = prepared.cursor
             cursor.fast_executemany = True
             # Said beforehand: a body of None would go out as text, which no binary column takes.
-            cursor.setinputsizes([_TEXT, _TEXT, _BYTES])
+            cursor.setinputsizes([UNLIMITED_TEXT, UNLIMITED_TEXT, UNLIMITED_BYTES])
             for start, group in group_rows(rows):
                 self._watch.restart_timer()
                 numbered = zip(ids[start:], group, strict=False)
@@ -477,27 +477,6 @@ def jdbc_properties(waits: SessionWaits) -> dict[str, str]:
         "socketTimeout": f"{round(waits.answer_seconds * 1_000)}",
         "lockTimeout": f"{round(waits.lock_seconds * 1_000)}",
     }
-
-
-def _size(value: object) -> tuple[int, int, int] | None:
-    """How a parameter is declared; None: as ODBC does, by its type. NULL goes out as text of the
-    same length, so it makes no other statement.
-    """
-    if value is None:
-        return _SHORT_TEXT
-    if isinstance(value, str):
-        units = len(value) if value.isascii() else len(value.encode("utf-16-le", "replace")) // 2
-        return _SHORT_TEXT if units <= _SHORT_TEXT[1] else _TEXT
-    if isinstance(value, bytes):
-        return _SHORT_BYTES if len(value) <= _SHORT_BYTES[1] else _BYTES
-    return None
-
-
-def _size_of_all(values: Sequence[object]) -> tuple[int, int, int] | None:
-    """How a parameter with these values, of one type, is declared."""
-    sizes = [_size(value) for value in values if value is not None]
-    unlimited = next((size for size in sizes if size is not None and not size[1]), None)
-    return unlimited or next(iter(sizes), _SHORT_TEXT)
 
 
 def _drain(cursor: "pyodbc.Cursor") -> None:

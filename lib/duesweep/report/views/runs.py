@@ -7,8 +7,9 @@ from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from duesweep.core.account import BreakerReport, HeldBack, Holder, SweepReport, SweepSummary
+from duesweep.core.account import BreakerReport, SweepReport, SweepSummary
 from duesweep.core.errors import ExitCode, Problem, shorten
+from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.quantities import count_text, duration_text, size_text, time_text
 from duesweep.operations.look import LATENESS, DestinationOutlook, Outlook
 from duesweep.operations.run import Run

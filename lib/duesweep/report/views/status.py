@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from duesweep.core.account import HeldBack, Holder
 from duesweep.core.errors import shorten
 from duesweep.core.finding import Severity
+from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.quantities import count_text, duration_text, short_time, time_text
 from duesweep.core.routing import fits_destination
 from duesweep.operations.look import DestinationOutlook
