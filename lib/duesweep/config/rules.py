@@ -3,13 +3,14 @@
 import difflib
 from dataclasses import replace
 from itertools import pairwise
+from typing import get_args
 
 from pydantic import SecretStr
 
 from duesweep.config.model import Config, QueueConfig, StoreConfig, variable_of
 from duesweep.core.errors import ConfigError, Problem
 from duesweep.drivers.dsn import DsnError
-from duesweep.drivers.servers import DIALECTS, SERVERS, SQL_PERSISTENCE, dialect_of
+from duesweep.drivers.servers import DIALECTS, SERVERS, SQL_PERSISTENCE, QueueKind, dialect_of
 
 _RABBITMQ_ONLY = {
     "url",
@@ -68,11 +69,12 @@ def _store_problem(config: Config) -> Problem | None:
             f"store.{useless} has no effect on a store of kind {store.kind}{where}", "remove it"
         )
     kindless = sorted(name for name, queue in config.connections.items() if queue.kind is None)
+    *kinds, last = get_args(QueueKind)
     if store.is_custom and kindless:
         return Problem(
             f"queues.{kindless[0]}.kind is not set, and a store of kind {store.kind} has no queues "
             "of its own",
-            "set it to postgresql, sqlserver or rabbitmq",
+            f"set it to {', '.join(kinds)} or {last}",
         )
     if store.kind == "msmq" and "max_attempts" in config.retry.model_fields_set:
         return Problem(
