@@ -12,7 +12,8 @@ from typing import Literal
 
 from duesweep.core import submit
 from duesweep.core.submit import SubmitOptions
-from duesweep.drivers.dsn import DsnError, check_http
+from duesweep.drivers.dsn import DsnError
+from duesweep.drivers.urls import check_http
 
 # One of these is set if spark-submit or a shell of PySpark prepares the session.
 _PREPARED_VARIABLES = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}

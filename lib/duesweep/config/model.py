@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
-from duesweep.drivers.dsn import begin_at, check_http, check_ports, for_pika, holds_password
+from duesweep.drivers.dsn import begin_at, check_ports, holds_password
 from duesweep.drivers.servers import (
     DIALECTS,
     OF_A_USER,
@@ -23,6 +23,7 @@ from duesweep.drivers.servers import (
     QueueKind,
     dialect_of,
 )
+from duesweep.drivers.urls import check_http, for_pika
 from duesweep.stores.base import TransactionMode
 
 # Prefix and delimiter: DUESWEEP_<SECTION>__<KEY>.

@@ -1,5 +1,5 @@
-"""Connection texts of every grammar: which database a dsn is for, whether it holds a password, and
-the same dsn or URL as the driver takes it.
+"""Connection texts of databases in every grammar: which database a dsn is for, whether it holds a
+password, and the same dsn as the driver takes it. urls.py has the texts of brokers.
 
 Users of NServiceBus have .NET connection strings. Read by another driver, such a text makes its
 password a part of the host's or the database's name, which errors show. So the configuration and
@@ -7,7 +7,6 @@ every connection read it here first. No error quotes any part of it but a keywor
 
 https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING
 https://www.npgsql.org/doc/connection-string-parameters.html
-https://docs.particular.net/transports/rabbitmq/connection-settings
 """
 
 import re
@@ -16,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
 from duesweep.core.errors import Problem
 
@@ -60,7 +59,6 @@ _NET_PAIR = re.compile(
     re.VERBOSE,
 )
 _QUOTES = (("double", '"'), ("single", "'"))
-_AMQP = re.compile(r"\s*amqps?:", re.IGNORECASE)
 _LONGEST_LABEL, _LONGEST_HOST = 63, 253
 # PostgreSQL cuts longer ones, and opens a session as another user, or with another database.
 _CUT, _LONGEST_NAME = {"dbname", "user"}, 63
@@ -84,11 +82,6 @@ HOW_TO_LIBPQ = (
     "write it as postgresql://user@host:5432/database, with % and other special characters "
     "percent-encoded, or as keyword=value pairs"
 )
-_HOW_TO_AMQP = (
-    "write it as amqps://user:password@host:5671/vhost, with each of : / @ ? # % [ ] in a part "
-    "percent-encoded, or as host=...;username=...;password=..."
-)
-_HOW_TO_HTTP = "write it as https://user:password@host:port, without options"
 # Npgsql's keywords, as people know them, with libpq's for them.
 _NPGSQL_TRANSLATED = {
     **dict.fromkeys(("Host", "Server"), "host"),
@@ -145,44 +138,12 @@ _CHOICES = {
         *("any", "primary", "standby", "prefer-standby", "read-write", "read-only"),
     ),
 }
-# NServiceBus.RabbitMQ's, and ServiceControl's in the same text.
-_AMQP_TRANSLATED = {
-    *("host", "port", "virtualhost", "username", "password", "usetls", "requestedheartbeat"),
-}
-_AMQP_UNUSED = {
-    *("RetryDelay", "PrefetchCount", "UsePublisherConfirms", "DequeueTimeout"),
-    *("MaxWaitTimeForConfirms", "ValidateDeliveryLimits", "QueueLengthQueryDelayInterval"),
-}
-_AMQP_REFUSED = {
-    **dict.fromkeys(
-        ("CertPath", "CertPassphrase"),
-        "remove it, and set client_certificate and client_key to files in PEM",
-    ),
-    **dict.fromkeys(
-        ("ManagementApiUrl", "ManagementApiUserName", "ManagementApiPassword"),
-        "remove it, and set management_url",
-    ),
-    **dict.fromkeys(
-        ("DisableRemoteCertificateValidation", "UseExternalAuthMechanism", "DisableManagementApi"),
-        "remove it",
-    ),
-}
-# The options of a URL that pika knows; others would be ignored.
-_AMQP_OPTIONS = {
-    *("blocked_connection_timeout", "channel_max", "client_properties", "connection_attempts"),
-    *("frame_max", "heartbeat", "locale", "retry_delay", "socket_timeout", "stack_timeout"),
-    *("ssl_options", "tcp_options", "backpressure_detection"),
-}
 _NO = {"false", "no", "0", ""}
 
 
 def _canonical(keyword: str) -> str:
     """A keyword of .NET, whatever its case: most have a form with spaces and one without."""
     return re.sub(r"\s", "", keyword).lower()
-
-
-def _by_canonical(*names: Iterable[str]) -> dict[str, str]:
-    return {_canonical(name): name for each in names for name in each}
 
 
 class DsnError(ValueError):
@@ -207,11 +168,18 @@ class Value(NamedTuple):
         return bool(set(signs) & set(self.bare)) or holds_password(self.text)
 
 
-class _Keywords(NamedTuple):
+class Keywords(NamedTuple):
     """A grammar's keywords by their canonical form, and what to do about each refused one."""
 
     known: Mapping[str, str]
     refused: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, translated: Iterable[str], unused: Iterable[str], refused: Mapping[str, str]
+    ) -> "Keywords":
+        """The keywords of a grammar, as people know them."""
+        return cls({_canonical(name): name for name in (*translated, *unused, *refused)}, refused)
 
     def name(self, number: int, pair: tuple[str, Value]) -> str:
         """The name of an option. Raises `DsnError` for one that is unknown, without its keyword,
@@ -229,12 +197,7 @@ class _Keywords(NamedTuple):
         return name
 
 
-_NPGSQL = _Keywords(
-    _by_canonical(_NPGSQL_TRANSLATED, _NPGSQL_UNUSED, _NPGSQL_REFUSED), _NPGSQL_REFUSED
-)
-_NSERVICEBUS_AMQP = _Keywords(
-    _by_canonical(_AMQP_TRANSLATED, _AMQP_UNUSED, _AMQP_REFUSED), _AMQP_REFUSED
-)
+_NPGSQL = Keywords.of(_NPGSQL_TRANSLATED, _NPGSQL_UNUSED, _NPGSQL_REFUSED)
 # SQL Server's drivers have none of these.
 _NPGSQL_ONLY = {"host", "port", "username", "sslmode", "rootcertificate", "searchpath", "passfile"}
 
@@ -445,10 +408,10 @@ def _url_values(dsn: str) -> dict[str, Value]:
     options = (each.partition("=") for each in (found["query"] or "").split("&"))
     values = {"user": found["user"], "host": ",".join(hosts), "dbname": found["dbname"]}
     values |= {keyword: value for keyword, _, value in options}
-    return {keyword: _decoded(value or "") for keyword, value in values.items()}
+    return {keyword: decoded(value or "") for keyword, value in values.items()}
 
 
-def _decoded(text: str) -> Value:
+def decoded(text: str) -> Value:
     """A part of a URL."""
     return Value(unquote(text), re.sub("%[0-9A-Fa-f]{2}", "", text))
 
@@ -490,102 +453,33 @@ def _npgsql_values(pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
             continue
         found[keyword] = value
         if keyword in _CHOICES:
-            found[keyword] = Value(_choice(name, value.text, _CHOICES[keyword]), "")
+            found[keyword] = Value(choice(name, value.text, _CHOICES[keyword]), "")
     if "host" not in found:
         raise DsnError("it names no Host", HOW_TO_LIBPQ)
     if "sslcert" in found and "sslkey" not in found:
         raise DsnError("it has an SSL Certificate without an SSL Key", "give both, in PEM")
     port = found.pop("port").text if "port" in found else "5432"
     hosts, ports = zip(
-        *(_host_and_port(host.strip(), port) for host in found["host"].text.split(",")), strict=True
+        *(host_and_port(host.strip(), port) for host in found["host"].text.split(",")), strict=True
     )
     return found | {"host": Value(",".join(hosts), ""), "port": Value(",".join(ports), "")}
 
 
-def _choice(name: str, value: str, choices: Iterable[str]) -> str:
+def choice(name: str, value: str, choices: Iterable[str]) -> str:
+    """The choice that an option names, with or without hyphens; `DsnError` for none."""
     for choice in choices:
         if choice.replace("-", "") == value.lower().replace("-", ""):
             return choice
     raise DsnError(f"its {name} is none of {', '.join(choices)}", "correct it")
 
 
-def _host_and_port(text: str, default: str) -> tuple[str, str]:
-    """Host and port of `host:port`; of an IPv6 address, only behind brackets."""
+def host_and_port(text: str, default: str) -> tuple[str, str]:
+    """Host and port of `host:port`; of an IPv6 address, only behind brackets. Raises `DsnError` for
+    a port that cannot be.
+    """
     host, _, port = text.rpartition(":")
     if not host or text.startswith("/") or (":" in host and not host.endswith("]")):
-        return text.strip("[]"), default
+        host, port = text, default
     if _is_bad(port):
         raise _port_error()
     return host.strip("[]"), port
-
-
-def for_pika(text: str) -> str:
-    """The AMQP URL of a broker. NServiceBus's pairs, as `host=...;username=...`, are translated.
-
-    Raises `DsnError` for another text, and for a URL with such pairs in it.
-    """
-    if _AMQP.match(text):
-        scheme, _, rest = text.strip().partition(":")
-        text = f"{scheme.lower()}:{rest}"
-    else:
-        text = _amqp_url(net_pairs(text) or ())
-    check_ports(text)
-    try:
-        parts = urlsplit(text)
-        options = {option.partition("=")[0] for option in parts.query.split("&") if option}
-        names = {"user": parts.username, "host": parts.hostname, "vhost": parts.path[1:]}
-    except ValueError:
-        raise DsnError("it cannot be read", _HOW_TO_AMQP) from None
-    for name, written in names.items():
-        value = _decoded(written or "")
-        if value.is_misread() or re.search(r"\s", value.bare):
-            raise DsnError(f"its {name} holds ; or = or white space", _HOW_TO_AMQP)
-    if not options <= _AMQP_OPTIONS:
-        raise DsnError("it has an option after ? that is unknown", "remove it")
-    if parts.hostname:
-        check_host(parts.hostname)
-    return text
-
-
-def _amqp_url(pairs: Iterable[tuple[str, Value]]) -> str:
-    found: dict[str, str] = {}
-    for number, (key, value) in enumerate(pairs, 1):
-        name = _NSERVICEBUS_AMQP.name(number, (key, value))
-        if name in {"username", "virtualhost"} and value.is_misread():
-            raise DsnError(f"its {name} holds =", _HOW_TO_AMQP)
-        found[name] = value.text
-    if not found.get("host"):
-        raise DsnError("it is no AMQP URL, and names no host", _HOW_TO_AMQP)
-    is_encrypted = _choice("useTls", found.get("usetls") or "false", ("true", "false")) == "true"
-    host, port = _host_and_port(found["host"], found.get("port", ""))
-    check_host(host)
-    if _is_bad(port):
-        raise _port_error()
-    login = ":".join(
-        quote(found.get(name) or "guest", safe="") for name in ("username", "password")
-    )
-    host = f"[{host}]" if ":" in host else host
-    port = port or ("5671" if is_encrypted else "5672")
-    vhost = quote(found.get("virtualhost") or "/", safe="")
-    heartbeat = found.get("requestedheartbeat", "")
-    if heartbeat and not heartbeat.isdecimal():
-        raise DsnError("its RequestedHeartbeat is no number of seconds", "correct it")
-    query = f"?heartbeat={heartbeat}" if heartbeat else ""
-    return f"amqp{'s' * is_encrypted}://{login}@{host}:{port}/{vhost}{query}"
-
-
-def check_http(url: str) -> None:
-    """Raise `DsnError` unless it is the URL of a service, without options: errors show its host and
-    path.
-    """
-    try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        is_url = False
-    if not is_url:
-        raise DsnError("it must begin with http:// or https://, and name a host", _HOW_TO_HTTP)
-    check_host(parts.hostname or "")
-    if "@" in parts.path or _SEPARATORS.search(parts.path) or parts.query or parts.fragment:
-        raise DsnError("its path holds @ or ; or = or white space, or it has options", _HOW_TO_HTTP)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
 
 from duesweep.core.errors import ConfigError
-from duesweep.drivers.dsn import DsnError, begin_at, check_http, for_libpq, for_pika
+from duesweep.drivers.dsn import DsnError, begin_at, for_libpq
 from duesweep.drivers.postgresql.errors import connect_errors
 from duesweep.drivers.servers import dialect_of
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
+from duesweep.drivers.urls import check_http, for_pika
 
 MARK = "n33dle"
 WANTED = {"host": "db1", "port": "5433", "dbname": "nsb", "user": "app", "password": f"a;{MARK}"}

@@ -29,13 +29,14 @@ from duesweep.core.errors import (
     lacks_descriptors,
 )
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
-from duesweep.drivers.dsn import DsnError, for_pika
+from duesweep.drivers.dsn import DsnError
 from duesweep.drivers.rabbitmq.errors import (
     UnansweredError,
     channel_error,
     connect_error,
     lost_error,
 )
+from duesweep.drivers.urls import for_pika
 
 # Errors are raised, so pika's log lines are not printed as well. A handler of one's own for pika's
 # logger still gets them.

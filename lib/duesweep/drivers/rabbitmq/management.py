@@ -20,8 +20,9 @@ from urllib.request import (
 )
 
 from duesweep.core.errors import ConfigError, QueueError
-from duesweep.drivers.dsn import DsnError, check_http
+from duesweep.drivers.dsn import DsnError
 from duesweep.drivers.rabbitmq.connection import Brokers
+from duesweep.drivers.urls import check_http
 
 _REFUSALS = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
