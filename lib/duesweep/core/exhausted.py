@@ -83,18 +83,15 @@ class ErrorFilter:
         return patterns != {None}
 
     def matches(self, row: ErrorRow) -> bool:
+        address, pattern = row.destination, self.destination
         return (
             self._is_named(row)
             and (self.since is None or row.last_failed_at >= self.since)
             and (self.until is None or row.last_failed_at < self.until)
             and fits_any(self.error_class, (row.error_class, row.error_class.rpartition(".")[2]))
-            and self._fits_destination(row.destination)
+            and (pattern is None or (address is not None and fits_destination(address, pattern)))
             and fits_any(self.message_type, [row.message_type])
         )
-
-    def _fits_destination(self, address: str | None) -> bool:
-        pattern = self.destination
-        return pattern is None or (address is not None and fits_destination(address, pattern))
 
     def _is_named(self, row: ErrorRow) -> bool:
         if self.group is not None and row.group != self.group:

@@ -129,8 +129,10 @@ class ExhaustedMessages:
     def _asked(
         self, question: str, chosen: ErrorFilter, *groups: Condition, **values: str | int
     ) -> Iterator[LedgerRow]:
+        named = [Named(sorted(spellings(chosen.ids)))] if chosen.ids else []
+        between = Between("last_failed_at", chosen.since, chosen.until)
         tables: Asked = {
-            "errors": [*self._conditions(chosen), *groups],
+            "errors": [self._source, between, *named, *groups],
             "changes": [self._source, Among("change", _CHANGES)],
         }
         return self.ledger.ask(question, tables, **values)
@@ -188,12 +190,6 @@ class ExhaustedMessages:
             row for row in copies if ErrorId(row["sweep_id"], row["message_key"]) in chosen
         )
         return dict(Counter(row["queue"] for row in of_chosen))
-
-    def _conditions(self, chosen: ErrorFilter) -> Iterator[Condition]:
-        yield self._source
-        yield Between("last_failed_at", chosen.since, chosen.until)
-        if chosen.ids:
-            yield Named(sorted(spellings(chosen.ids)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
