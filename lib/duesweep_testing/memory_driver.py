@@ -51,8 +51,9 @@ class MemoryDue(Due):
         return Horizon(self._store.now, self._store.now)
 
     def find_work(self, horizon: Horizon) -> Work | None:
-        is_any = self._eligible(horizon) or gone_counters(self._store) or self._journal.has_dead()
-        return Work() if is_any else None
+        if self._eligible(horizon) or gone_counters(self._store):
+            return Work()
+        return Work(only_settles=True) if self._journal.has_dead() else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:
         dues = [row.due for row in self._store.rows.values() if isinstance(row.due, datetime)]

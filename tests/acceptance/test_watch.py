@@ -136,25 +136,6 @@ def test_tick_that_misses_the_objective_is_told(endpoint: Endpoint) -> None:
     assert (in_time.is_late, in_time.exit_code) == (False, 0)
 
 
-def test_only_a_tick_that_was_late_reads_the_ledger_for_the_objective(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    endpoint.set_up("Billing").delay("Billing", due_in_seconds=-60)
-    ticker = Ticker(endpoint.having(slo__lateness_seconds=50).context(), Stop(), has_spark=False)
-    assert ticker.tick().is_late
-    read: list[tuple[object, ...]] = []
-    monkeypatch.setattr(
-        "duesweep.operations.run.open_for_reading", lambda *given: read.append(given)
-    )
-
-    idle = ticker.tick()
-    endpoint.delay("Billing", due_in_seconds=-1)
-    in_time = ticker.tick()
-    ticker.close()
-
-    assert (idle.outcome, in_time.has_moved, in_time.is_late, read) == ("idle", True, False, [])
-
-
 def test_wait_for_the_ledger_is_over_when_others_have_settled(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,7 +121,6 @@ def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]
     yield "sum_by_step", of("sweeps"), {"first": micros(_START), "length": 3_600_000_000}
     yield "count_lost_errors", of("sweeps", "errors"), {}
     yield "count_lateness", of("tombstones"), {"most": 1_000, "late": 900}
-    yield "longest_lateness", of("tombstones"), {}
     yield "count_by_destination", of("tombstones", "retries", retries=[_LATER]), {}
     keyed = {name: [Among("message_key", keys)] for name in ("tombstones", *both)}
     yield "find_events", of("tombstones", "retries", "errors", "changes", **keyed), {}
@@ -205,10 +204,8 @@ def _assert_final_tombstones(tables: DeltaRsTables, mine: Mapping[str, Sequence[
 
 def _assert_numbers(tables: DeltaRsTables, mine: Mapping[str, Sequence[_Row]]) -> None:
     late = [row["lateness_ms"] for row in mine["tombstones"] if row["attempts"] == 1]
-    longest = max((ms for ms in late if ms is not None), default=None)
     of_mine: Asked = {name: [_OF_SOURCE] for name in SCHEMAS}
     only: Asked = {"tombstones": of_mine["tombstones"]}
-    assert [*tables.ask("longest_lateness", only)] == [{"lateness_ms": longest}]
 
     steps = [*tables.ask("count_lateness", only, most=1_000, late=900)]
     assert sum(row["messages"] for row in steps) == len(mine["tombstones"])

@@ -335,6 +335,25 @@ class SweepSummary:
 
 # Numbers of messages by their destination and their outcome.
 ByDestination = Counter[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class SweepTally:
+    """A sweep's messages, counted while they are read from the journal. `is_late`: one was
+    dispatched more than `objective_ms` late at its first attempt; a message that failed before was
+    in back-off. None: there is no objective.
+    """
+
+    objective_ms: float | None = None
+    by_destination: ByDestination = field(default_factory=Counter)
+    is_late: bool = False
+
+    def count(self, destinations: Iterable[str | None], outcome: str) -> None:
+        """Add messages with one outcome, by their destinations."""
+        for destination, messages in Counter(destinations).items():
+            self.by_destination[destination or UNREADABLE, outcome] += messages
+
+
 # Messages whose destination cannot be read.
 UNREADABLE = "(cannot be read)"
 
@@ -388,6 +407,7 @@ def add_reports(earlier: SweepReport, later: SweepReport) -> SweepReport:
         careful_batches=add_careful([*earlier.careful_batches, *later.careful_batches]),
         sweep_ids=earlier.sweep_ids + later.sweep_ids,
         by_destination=earlier.by_destination + later.by_destination,
+        is_late=earlier.is_late or later.is_late,
     )
 
 

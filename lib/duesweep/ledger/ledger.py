@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import FORMAT_MARK, ByDestination, SweepSummary, unknown_format
+from duesweep.core.account import FORMAT_MARK, SweepSummary, SweepTally, unknown_format
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
@@ -276,7 +276,7 @@ class Ledger:
         patience: Patience,
         *,
         retries_changed: bool,
-        tally: ByDestination | None = None,
+        tally: SweepTally | None = None,
     ) -> None:
         """Write all rows of a sealed sweep; rows that the tables already have stay as they are. The
         `tally` counts them.
@@ -393,7 +393,7 @@ def writes_of(
     exhausted: Sequence[Piece],
     *,
     retries_changed: bool,
-    tally: ByDestination | None = None,
+    tally: SweepTally | None = None,
 ) -> Iterator[_Write]:
     """All pieces of a sweep, always the same. Their ids and numbers are for ever, because tables
     know their rows by them. The `tally` counts their messages.
@@ -410,7 +410,7 @@ def writes_of(
         retries = LedgerPiece(rows.retries(journal, summary, tally), sweep_id)
         yield _Write("retries", retries, replaces=journal.source)
     number = 0
-    for number, dispatched in enumerate(rows.dispatched(journal, sweep_id, tally), start=1):
+    for number, dispatched in enumerate(rows.dispatched(journal, summary, tally), start=1):
         yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
     for of_exhausted, piece in enumerate(exhausted, start=1):
         tombstones, errors = rows.exhausted(journal, piece, tally)

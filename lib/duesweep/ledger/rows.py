@@ -7,8 +7,7 @@ Times are UTC instants, `_ms` milliseconds, `bytes` bytes. Each column may be NU
 
 import json
 import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from importlib.resources import files
@@ -17,13 +16,13 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from duesweep.core.account import UNREADABLE, ByDestination, SweepSummary
+from duesweep.core.account import SweepSummary, SweepTally
 from duesweep.core.change import ChangeKind
 from duesweep.core.world import instant_of, micros
 from duesweep.ledger.base import LedgerRow, Rows
 from duesweep.stores import tombstone
 from duesweep.stores.journal import Journal, Piece
-from duesweep.stores.tombstone import decode, destinations, make_column
+from duesweep.stores.tombstone import columns, decode, is_late, make_column
 
 _TEXT, _COUNT, _INSTANT = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
 
@@ -110,25 +109,32 @@ _UNPACKED = 5
 
 
 def dispatched(
-    journal: Journal, sweep_id: UUID, tally: ByDestination | None = None
+    journal: Journal, summary: SweepSummary, tally: SweepTally | None = None
 ) -> Iterator[Rows]:
     """`tombstones` of dispatched messages, in the journal's pieces; the `tally` counts them."""
-    same = {"sweep_id": str(sweep_id), "source": journal.source}
-    for batches in journal.batches(sweep_id):
+    same = {"sweep_id": summary.sweep_id, "source": journal.source}
+    for batches in journal.batches(UUID(summary.sweep_id)):
         if tally is not None:
-            for outcomes in batches:
-                _count(tally, destinations(outcomes), "dispatched")
+            _count_dispatched(batches, summary, tally)
         yield _packed(batches, same)
 
 
-def exhausted(
-    journal: Journal, piece: Piece, tally: ByDestination | None = None
-) -> tuple[Rows, Rows]:
+def _count_dispatched(batches: Sequence[bytes], summary: SweepSummary, tally: SweepTally) -> None:
+    objective_ms = tally.objective_ms
+    for outcomes in batches:
+        [destinations] = columns(outcomes, "destination")
+        tally.count(destinations, "dispatched")
+        if objective_ms is not None and (summary.lateness_max_ms or 0) > objective_ms:
+            tally.is_late = tally.is_late or is_late(outcomes, objective_ms)
+
+
+def exhausted(journal: Journal, piece: Piece, tally: SweepTally | None = None) -> tuple[Rows, Rows]:
     """A piece of a sweep's exhausted messages: for `tombstones`, and whole for `errors`; the
     `tally` counts them.
     """
     rows = journal.piece_rows(piece)
-    _count(tally, (row.destination for row in rows), "exhausted")
+    if tally is not None:
+        tally.count((row.destination for row in rows), "exhausted")
     tombstones = _batch(TOMBSTONES, rows, {"source": journal.source, "outcome": "exhausted"})
     errors = _batch(ERRORS, rows, {"source": journal.source, "next_attempt_at": None})
     return _kept([tombstones]), _kept([errors])
@@ -149,16 +155,10 @@ def changes(journal: Journal, piece: Piece) -> tuple[Rows, Rows]:
     return _kept([cancelled]), _kept([_batch(CHANGES, rows, {"source": journal.source})])
 
 
-def _count(tally: ByDestination | None, found: Iterable[str | None], outcome: str) -> None:
-    if tally is not None:
-        for destination, messages in Counter(found).items():
-            tally[destination or UNREADABLE, outcome] += messages
-
-
 def retries(
     journal: Journal,
     summary: SweepSummary | None = None,
-    tally: ByDestination | None = None,
+    tally: SweepTally | None = None,
 ) -> Rows:
     """`retries`: the source's messages that failed and are still in the store; the `tally` counts
     the ones that failed in the sweep of this summary.
@@ -169,10 +169,10 @@ def retries(
     with pa.ipc.new_stream(packed, RETRIES, options=options) as stream:
         for page in journal.retries_rows(_RETRIES_PER_PAGE):
             stream.write_batch(_batch(RETRIES, page, {"source": journal.source}))
-            if summary is not None:
+            if summary is not None and tally is not None:
                 start, end = micros(summary.start), micros(summary.end)
                 failed = (row.destination for row in page if start <= row.last_failed_at <= end)
-                _count(tally, failed, "failed")
+                tally.count(failed, "failed")
     pages = packed.getvalue()
     return Rows(lambda: pa.ipc.open_stream(pages), pages.size)
 

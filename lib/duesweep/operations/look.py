@@ -78,7 +78,7 @@ class Look:
     message, if there is no work, and if the store can tell. `pauses` are in force. `since`:
     messages stored with an earlier Due are held back; None: not known. Without work, `held_back`
     are the due messages, and `next_attempt` is the first of the failed ones. `planned`: the plan of
-    a sweep in this process, if it is made already.
+    a sweep in this process, if it is made already. `has_unsettled`: another one settles sweeps.
     """
 
     has_work: bool
@@ -90,6 +90,7 @@ class Look:
     next_attempt: NextDue | None = None
     held_back: Sequence[HeldBack] = ()
     planned: Planned | None = None
+    has_unsettled: bool = False
 
     def later(self, by: timedelta) -> "Look":
         """The same, after some time in which nothing has changed."""
@@ -137,16 +138,23 @@ def look(
     for_spark: NeedsSpark | None = None,
     *,
     opened: ExitStack | None = None,
+    settles: bool = True,
 ) -> Look:
     """As `look_at`, with a session that has been checked. `opened` is for the sweep that follows;
-    None: it does not plan.
+    None: it does not plan. Unless it `settles`, unsettled sweeps are no work for it.
     """
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
     now = session.due.horizon()
     work = session.due.find_work(now.looking_ahead(ahead))
-    if work is None:
+    if work is None or (work.only_settles and not settles):
         notices, pauses = session.notices(), session.due.pauses()
-        idle = Look(has_work=False, needs_spark=False, notices=notices, pauses=pauses)
+        idle = Look(
+            has_work=False,
+            needs_spark=False,
+            notices=notices,
+            pauses=pauses,
+            has_unsettled=work is not None,
+        )
         try:
             return _without_work(session.due, idle, now)
         except StoreError:

@@ -104,10 +104,11 @@ def always_needs_spark(context: SweepContext) -> bool:
     """Whether there is no sweep without Spark: it has to write the ledger, or the settings say
     so.
     """
-    return _writes_ledger(context) or context.spark_from == 0
+    return writes_on_spark(context) or context.spark_from == 0
 
 
-def _writes_ledger(context: SweepContext) -> bool:
+def writes_on_spark(context: SweepContext) -> bool:
+    """Whether Spark writes the ledger."""
     return resolve_writer(context.ledger_writer, context.ledger_root) is LedgerWriter.SPARK
 
 
@@ -125,7 +126,7 @@ def opened_engine(
     # Nothing of a sweep is loaded if none begins.
     from duesweep.sweep.in_process import InProcessEngine  # noqa: PLC0415
 
-    if not on_spark and not _writes_ledger(context):
+    if not on_spark and not writes_on_spark(context):
         yield InProcessEngine()
         return
     try:

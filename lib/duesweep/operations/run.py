@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 from duesweep import config as configuration
 from duesweep.core.account import SweepReport
 from duesweep.core.errors import (
-    ConfigError,
     DuesweepError,
     ExitCode,
-    LedgerError,
     NothingDueError,
     Problem,
     QueueError,
@@ -31,8 +29,6 @@ from duesweep.core.errors import (
 )
 from duesweep.core.held_back import HeldBack, held_by_lock, held_in_sweep
 from duesweep.core.result import Result, exit_code_of
-from duesweep.ledger.base import Among
-from duesweep.ledger.ledger import open_for_reading
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.look import (
     Look,
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from duesweep.sweep.rounds import Rounds
+    from duesweep.sweep.settler import Settler
     from duesweep.sweep.sweep import Watch
 
 T = TypeVar("T")
@@ -199,9 +196,10 @@ def sweep_seen(
     spark: "SparkSession | DuesweepError | None" = None,
     watch: "Watch | None" = None,
     rounds: "Rounds | None" = None,
+    settler: "Settler | None" = None,
 ) -> Run:
     """The run after a look: sweep if there is work, and no stop is wanted. `spark`: see
-    `opened_engine`. `rounds` are a watcher's.
+    `opened_engine`. `rounds` and `settler` are a watcher's.
     """
     source, notices = context.store.source, look.notices
     # A sweep that this process has not reported is reported with the next one.
@@ -224,11 +222,22 @@ def sweep_seen(
             without_spark = engine.without_spark
             planned = None if on_spark else look.planned
             reach = look.reach(context)
-            report = sweep(engine, context, watch, reach, stop=stop, planned=planned, rounds=rounds)
+            report = sweep(
+                engine,
+                context,
+                watch,
+                reach,
+                stop=stop,
+                planned=planned,
+                rounds=rounds,
+                settler=settler,
+            )
     except NothingDueError as error:
         return replace(failed_run(source, error), notices=notices)
     locked = _locked(context) if report.skipped else ()
-    report = replace(report, is_late=misses_objective(context, report, locked))
+    seconds = context.objective_seconds
+    is_stuck = seconds is not None and any(one.due_seconds > seconds for one in locked)
+    report = replace(report, is_late=report.is_late or is_stuck)
     return replace(
         ended_run(report),
         held_back=[
@@ -245,31 +254,6 @@ def _locked(context: SweepContext) -> Sequence[LockedRows]:
     with suppress(DuesweepError), context.store.open_driver() as session:
         return session.due.locked(session.due.horizon())
     return ()
-
-
-def misses_objective(
-    context: SweepContext, report: SweepReport, locked: Sequence[LockedRows] = ()
-) -> bool:
-    """Whether the sweep dispatched a message later than the objective at its first attempt, or a
-    message that others have locked is due for longer; False without an objective. A message that
-    had failed before was in back-off, so it does not count.
-
-    The ledger tells the attempts. If it cannot be read, all messages count.
-    """
-    seconds, longest = context.objective_seconds, report.lateness_max_ms
-    if seconds is not None and any(one.due_seconds > seconds for one in locked):
-        return True
-    if seconds is None or longest is None or longest <= seconds * 1_000:
-        return False
-    if report.ledger_error is not None:
-        return True
-    dispatched = [Among("sweep_id", report.sweep_ids), Among("outcome", ("dispatched",))]
-    try:
-        ledger = open_for_reading(context.ledger_root, context.timeouts)
-        found = ledger.ask("longest_lateness", {"tombstones": dispatched})
-        return any((row["lateness_ms"] or 0) > seconds * 1_000 for row in found)
-    except (LedgerError, ConfigError):
-        return True
 
 
 @dataclass(slots=True)

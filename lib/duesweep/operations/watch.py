@@ -37,11 +37,12 @@ from duesweep.core.policy import (
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
 from duesweep.operations.look import Look, check, is_for_spark, look
-from duesweep.operations.opening import always_needs_spark
+from duesweep.operations.opening import always_needs_spark, writes_on_spark
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.rounds import Rounds
+from duesweep.sweep.settler import Settler
 from duesweep.sweep.stop import Stop
 
 # A longer tick would make a working watcher look like one that hangs.
@@ -75,6 +76,9 @@ class Ticker:
         self._for_spark = is_for_spark if has_spark or always_needs_spark(context) else _never
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
+        # A session of Spark is for one thread.
+        is_own = not (has_spark or always_needs_spark(context) or writes_on_spark(context))
+        self._settler = Settler(self._context, stop) if is_own else None
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
         # The last whole look, if it found no work, and when that was.
@@ -86,9 +90,16 @@ class Ticker:
         return self._context.store.source
 
     @property
+    def _settles(self) -> bool:
+        """Whether its sweeps settle: a first one does, as it may have to create the ledger."""
+        return self._settler is None or not self._settler.is_running
+
+    @property
     def is_looking(self) -> bool:
         """Whether it has waited long for its services, while it held no message."""
-        return any(each.what in {STORE, QUEUES, STORAGE} for each in self._stop.waits.long())
+        is_settling = self._settler is None or self._settler.is_alone
+        services = {STORE, QUEUES, STORAGE} if is_settling else {STORE, QUEUES}
+        return any(each.what in services for each in self._stop.waits.long())
 
     def tick(self) -> Run:
         """Look, and plan and sweep for `MOST_TICK_SECONDS` if there is work. Raises its errors."""
@@ -96,6 +107,12 @@ class Ticker:
         return replace(self._tick(), seconds=time.monotonic() - began)
 
     def close(self) -> None:
+        """Settle what there is, and close the sessions."""
+        self._close_session()
+        if self._settler is not None:
+            self._settler.close()
+
+    def _close_session(self) -> None:
         self._sessions.close()
         self._session = self._idle = None
 
@@ -105,21 +122,34 @@ class Ticker:
         with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
             seen = self._look(self._stop.part())
         stop = self._stop.part(lasting=MOST_TICK_SECONDS)
-        if not seen.has_work:
-            # Others have settled the rows that waited for the ledger.
-            self._stop.waits.end(LEDGER)
-        elif not stop.is_wanted:
+        if seen.has_work and not stop.is_wanted:
             assert self._session is not None  # it has looked
             # Tables and rights may have changed since the session was opened.
             with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
                 context.queue.check(context.retry.error_queue, self._session)
-        return sweep_seen(
+        run = sweep_seen(
             context,
             seen,
             stop,
             on_spark=seen.needs_spark,
             rounds=self._rounds,
+            settler=self._settler,
         )
+        return self._settle_beside(seen, run)
+
+    def _settle_beside(self, seen: Look, run: Run) -> Run:
+        """Wake the settler if there is work for it. A run that found nothing to deliver says why
+        the ledger is behind.
+        """
+        error = self._settler and self._settler.error
+        if self._settler is not None and (seen.has_work or seen.has_unsettled or error):
+            self._settler.wake()
+        elif not seen.has_work:
+            # Others have settled the rows that waited for the ledger.
+            self._stop.waits.end(LEDGER)
+        if error is None or run.report is not None:
+            return run
+        return replace(run, exit_code=exit_code_of(error), error=str(error))
 
     def _look(self, stop: Stop) -> Look:
         """Look with the session that is there, if that still works, else with a new one. To open
@@ -129,13 +159,13 @@ class Ticker:
             try:
                 return self._look_again(self._session, stop)
             except StoreError:
-                self.close()
+                self._close_session()
         try:
             self._session = self._sessions.enter_context(self._context.store.open_driver())
             check(self._session, self._context)
             return self._look_again(self._session, stop)
         except BaseException:
-            self.close()
+            self._close_session()
             raise
 
     def _look_again(self, session: DriverSession, stop: Stop) -> Look:
@@ -144,9 +174,11 @@ class Ticker:
         if self._idle is not None:
             seen, at = self._idle
             is_new = seconds - at < _WHOLE_LOOK_SECONDS
-            if is_new and session.due.find_work(session.due.horizon()) is None:
+            work = session.due.find_work(session.due.horizon()) if is_new else None
+            if is_new and (work is None or (work.only_settles and not self._settles)):
+                seen = replace(seen, has_unsettled=work is not None)
                 return seen.later(timedelta(seconds=seconds - at))
-        seen = look(session, self._context, stop, self._for_spark)
+        seen = look(session, self._context, stop, self._for_spark, settles=self._settles)
         self._idle = None if seen.has_work else (seen, seconds)
         return seen
 
@@ -214,10 +246,10 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
     report, row.failed = run.report, 0
     if report is None:
         row.moved_nothing = 0
-        if run.ledger_error is not None:
-            return MOST_WAIT_FOR_LEDGER_SECONDS
         due = run.next_due
-        return wait_for_next(due and due.instant, due and due.now, most_seconds)
+        is_behind = run.ledger_error is not None and due is None
+        most = MOST_WAIT_FOR_LEDGER_SECONDS if is_behind else most_seconds
+        return wait_for_next(due and due.instant, due and due.now, most)
     row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
     if run.has_moved and not (report.left or report.skipped):
         return LEAST_WAIT_SECONDS

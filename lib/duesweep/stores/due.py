@@ -56,10 +56,11 @@ class Horizon:
 class Work(NamedTuple):
     """Work for a sweep. `since`: no message of an earlier Due is eligible, so that messages held
     back before that, perhaps a million, are looked at once only. None: the store cannot
-    tell.
+    tell. `only_settles`: there is no message to deliver, and no counter to drop.
     """
 
     since: datetime | None = None
+    only_settles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class SqlDue(SqlPart, Due):
         is_unsettled = any(
             not self._journal.still_alive(one.sweep_id) for one in self._journal.unsettled()
         )
-        return Work() if is_unsettled else None
+        return Work(only_settles=True) if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:
         first, failing = _earliest(self._session, horizon.before, horizon.zone), None

@@ -128,15 +128,27 @@ def decode(stream: bytes) -> "pa.RecordBatch":
         return reader.read_next_batch()
 
 
-def destinations(stream: bytes) -> Sequence[str]:
-    """The destinations of an encoded stream, without reading the rest."""
+def columns(stream: bytes, *names: str) -> Sequence[Sequence[Any]]:
+    """The values of some columns of an encoded stream, in the order of the schema, without reading
+    the rest.
+    """
     import pyarrow as pa  # noqa: PLC0415 - see above
 
-    place = schema().get_field_index("destination")
-    options = pa.ipc.IpcReadOptions(included_fields=[place])
+    places = [schema().get_field_index(name) for name in names]
+    options = pa.ipc.IpcReadOptions(included_fields=places)
     with pa.ipc.open_stream(stream, options=options) as reader:
-        found: Sequence[str] = reader.read_next_batch().column(0).to_pylist()
-        return found
+        return [column.to_pylist() for column in reader.read_next_batch().columns]
+
+
+def is_late(stream: bytes, by_ms: float) -> bool:
+    """Whether a message of an encoded stream was dispatched later than that at its first attempt.
+    One that a queue delays by itself was not dispatched late.
+    """
+    late, attempts = columns(stream, "lateness_ms", "attempts")
+    return any(
+        ms is not None and ms > by_ms and attempt == 1
+        for ms, attempt in zip(late, attempts, strict=True)
+    )
 
 
 def make_column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":

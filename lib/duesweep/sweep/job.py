@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from duesweep.core.account import BreakerReport
+from duesweep.core.account import BreakerReport, SweepTally
 from duesweep.core.errors import Problem
 from duesweep.core.policy import (
     DEFAULT_TIMEOUTS,
@@ -90,6 +90,11 @@ class SweepContext:
         transaction.
         """
         return self.queue.shares_transaction
+
+    def new_tally(self) -> SweepTally:
+        """For the messages of one sweep."""
+        seconds = self.objective_seconds
+        return SweepTally(None if seconds is None else seconds * 1_000)
 
     def reach(self, horizon: Horizon) -> Horizon:
         """The server's time, `horizon`, moved ahead as far as this sweep looks."""

@@ -12,7 +12,6 @@ The lock of a driver's session shows that its sweep lives, and it is lost with t
 new session holds the sweep, to close and settle it, unless another process has closed it by then.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -25,9 +24,9 @@ from duesweep.core import logs
 from duesweep.core.account import (
     UNREADABLE,
     BreakerState,
-    ByDestination,
     SweepReport,
     SweepSummary,
+    SweepTally,
 )
 from duesweep.core.errors import (
     ConfigError,
@@ -85,13 +84,14 @@ def settle_last(
     sweep_id: UUID,
     patience: Patience,
     *,
+    tally: SweepTally,
     seconds: float = inf,
 ) -> SweepReport:
     """Settle a sweep that its own driver has closed, and then what dead sweeps left; begin none of
-    those after `seconds`. If the ledger cannot be written, or is gone, the report says why.
+    those after `seconds`. If the ledger cannot be written, or is gone, the report says why. The
+    `tally` is new.
     """
     summary = ledger_error = None
-    tally: ByDestination = Counter()
     try:
         # Check again: if a table was lost since the sweep began, an append would create it again.
         _check_tables(session, ledger, patience)
@@ -101,8 +101,9 @@ def settle_last(
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     if summary is None:
-        return replace(_counted(session.journal, sweep_id), ledger_error=ledger_error)
-    return replace(_report(summary, ledger_error), by_destination=tally)
+        again = SweepTally(tally.objective_ms)
+        return replace(count_sweep(session.journal, sweep_id, again), ledger_error=ledger_error)
+    return _report(summary, ledger_error, tally)
 
 
 def drop_empty(
@@ -119,21 +120,25 @@ def drop_empty(
     return replace(_report(summary, str(ledger_error) if ledger_error else None), sweep_ids=())
 
 
-def _counted(journal: Journal, sweep_id: UUID) -> SweepReport:
-    """The report of a sweep in the journal. Raises `SweepClosedError` if it is not there."""
+def count_sweep(journal: Journal, sweep_id: UUID, tally: SweepTally) -> SweepReport:
+    """The report of a closed sweep in the journal. The `tally` is new. Raises `SweepClosedError` if
+    the sweep is not there.
+    """
     summary, retries_changed = journal.summary(sweep_id)
-    exhausted, tally = journal.pieces(sweep_id, command=False), ByDestination()
+    exhausted = journal.pieces(sweep_id, command=False)
     for _ in writes_of(journal, summary, exhausted, retries_changed=retries_changed, tally=tally):
         pass
-    return replace(_report(summary), by_destination=tally)
+    return _report(summary, tally=tally)
 
 
-def late_report(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepReport | None:
+def late_report(
+    journal: Journal, ledger: Ledger, sweep_id: UUID, tally: SweepTally
+) -> SweepReport | None:
     """The report of a sweep that another process closed: by the journal, or by the ledger if it is
     settled. None: neither has it.
     """
     with suppress(SweepClosedError):
-        return _counted(journal, sweep_id)
+        return count_sweep(journal, sweep_id, tally)
     from duesweep.ledger.rows import SWEEPS  # noqa: PLC0415 - loads pyarrow
 
     of_sweep = Among("sweep_id", (str(sweep_id),))
@@ -142,17 +147,25 @@ def late_report(journal: Journal, ledger: Ledger, sweep_id: UUID) -> SweepReport
         failed = Between("last_failed_at", summary.start, summary.end + timedelta.resolution)
         of_source = Among("source", (summary.source,))
         tables: Asked = {"tombstones": [of_sweep], "retries": [of_source, failed]}
-        tally = ByDestination()
         for each in ledger.ask("count_by_destination", tables):
-            tally[each["destination"] or UNREADABLE, each["outcome"]] += each["messages"]
-        return replace(_report(summary), by_destination=tally)
+            name = each["destination"] or UNREADABLE
+            tally.by_destination[name, each["outcome"]] += each["messages"]
+        # It does not say which message failed before.
+        most_ms = tally.objective_ms
+        tally.is_late = most_ms is not None and (summary.lateness_max_ms or 0) > most_ms
+        return _report(summary, tally=tally)
     return None
 
 
-def _report(known: SweepSummary, ledger_error: str | None = None) -> SweepReport:
+def _report(
+    known: SweepSummary, ledger_error: str | None = None, tally: SweepTally | None = None
+) -> SweepReport:
     # Not `asdict`: it would turn the reasons of failures into dicts.
     values = {field.name: getattr(known, field.name) for field in fields(known)}
-    return SweepReport(**values, ledger_error=ledger_error, sweep_ids=(known.sweep_id,))
+    report = SweepReport(**values, ledger_error=ledger_error, sweep_ids=(known.sweep_id,))
+    if tally is None:
+        return report
+    return replace(report, by_destination=tally.by_destination, is_late=tally.is_late)
 
 
 def settle_dead(
@@ -395,7 +408,7 @@ def _settle(
     sweep_id: UUID,
     patience: Patience,
     *,
-    tally: ByDestination | None = None,
+    tally: SweepTally | None = None,
 ) -> SweepSummary:
     session.journal.seal(sweep_id)
     summary, retries_changed = session.journal.summary(sweep_id)

@@ -46,12 +46,14 @@ from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
     BRIEFLY_SECONDS,
+    count_sweep,
     drop_empty,
     late_report,
     living_session,
     settle_first,
     settle_last,
 )
+from duesweep.sweep.settler import UNANSWERED, Settler
 from duesweep.sweep.stop import Stop
 
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
@@ -61,7 +63,6 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 _OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
-_UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
@@ -77,6 +78,7 @@ def sweep(
     stop: Stop | None = None,
     planned: Planned | None = None,
     rounds: Rounds | None = None,
+    settler: Settler | None = None,
 ) -> SweepReport:
     """Sweep once. Returns the sweep's row of the ledger's `sweeps`, with the error if the ledger
     could not be written. More than `MOST_IN_A_SWEEP` messages take several sweeps, each with a row
@@ -84,14 +86,15 @@ def sweep(
 
     `watch` is entered around dispatch with the open sweep and how many messages it found. `reach`
     turns the server's time into the sweep's horizon, by default `context.reach`. `planned`: a plan
-    that was made just before, in the same way. `rounds` are a watcher's, of which this is one.
-    `stop` ends it early: before the plan, else after the current batches. Raises the
-    `DuesweepError`s of its parts; in every case the journal has all batches.
+    that was made just before, in the same way. `rounds` are a watcher's, of which this is one; its
+    `settler` writes the ledger, and the report says why earlier sweeps are not in it. `stop` ends
+    it early: before the plan, else after the current batches. Raises the `DuesweepError`s of its
+    parts; in every case the journal has all batches.
     """
     attributes = {"duesweep.source": context.store.source, "duesweep.engine": engine.name}
     with context.tracing.recording("sweep", attributes):
         rounds = rounds or Rounds(context.breaker, context.world.clock, context.batch_size.rows)
-        dispatching = _Dispatching(engine, context, stop or Stop(), watch, rounds)
+        dispatching = _Dispatching(engine, context, stop or Stop(), watch, rounds, settler)
         if planned is not None:
             dispatching.planned = planned
             dispatching.take(planned.horizon, planned.slices)
@@ -158,9 +161,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
         if context.rate_limits.limits:
             # The store has to count reservations.
             operators_of(context.store, "[[limit]]")
-        with stop.waits.waiting(STORAGE, _UNANSWERED):
-            ledger_error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
-        _note(stop, ledger_error)
+        ledger_error = _settle_before(dispatching, session, ledger)
         horizon = dispatching.horizon
         if horizon is None:
             horizon = reach(session.due.horizon())
@@ -182,28 +183,64 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
         with living_session(context, session, run, stop=stop) as living:
             try:
                 _close(living, run, cut_short, is_planned=dispatching.is_planned)
-                with context.tracing.span("settle"), stop.waits.waiting(STORAGE, _UNANSWERED):
-                    report = None
-                    if dispatching.is_again or dispatching.rounds.is_in_vain:
-                        report = drop_empty(living.journal, run.sweep_id, ledger_error)
-                    if report is None:
-                        patience = _patience(context, stop, _AFTER_SECONDS)
-                        seconds = BRIEFLY_SECONDS if context.repeats else inf
-                        report = settle_last(
-                            living, ledger, run.sweep_id, patience, seconds=seconds
-                        )
+                with context.tracing.span("settle"):
+                    report = _settle_after(
+                        dispatching, living, ledger, run, ledger_error=ledger_error
+                    )
             except SweepClosedError as error:
-                found = late_report(living.journal, ledger, run.sweep_id)
+                tally = context.new_tally()
+                found = late_report(living.journal, ledger, run.sweep_id, tally)
                 if found is None:
                     raise
                 report = replace(found, reason=found.reason or str(error))
                 # An operator, or another sweep, has ended it.
                 dispatching.is_cut_short = True
-            _note(stop, report.ledger_error)
             stop.unreported.discard((session.source, run.sweep_id))
             dispatching.note(report)
             report = replace(report, is_lasting=dispatching.is_lasting)
-            return _with_unreported(report, stop, living, ledger)
+            return _with_unreported(report, dispatching, living, ledger)
+
+
+def _settle_before(
+    dispatching: "_Dispatching", session: DriverSession, ledger: Ledger
+) -> LedgerError | None:
+    """Settle what dead sweeps left. Returns why that cannot be written; raises if nothing may be
+    dispatched.
+    """
+    context, stop = dispatching.context, dispatching.stop
+    if dispatching.settler is not None:
+        return dispatching.settler.before(session, ledger)
+    with stop.waits.waiting(STORAGE, UNANSWERED):
+        error = settle_first(session, ledger, _patience(context, stop, _BEFORE_SECONDS))
+    _note(stop, error)
+    return error
+
+
+def _settle_after(
+    dispatching: "_Dispatching",
+    session: DriverSession,
+    ledger: Ledger,
+    run: SweepRun,
+    *,
+    ledger_error: LedgerError | None,
+) -> SweepReport:
+    """Settle the closed sweep, unless it moved nothing, or that is the settler's. Its report."""
+    context, stop, journal = dispatching.context, dispatching.stop, session.journal
+    if dispatching.is_again or dispatching.rounds.is_in_vain:
+        report = drop_empty(journal, run.sweep_id, ledger_error)
+        if report is not None:
+            return report
+    if dispatching.settler is not None:
+        report = count_sweep(journal, run.sweep_id, context.new_tally())
+        return replace(report, ledger_error=None if ledger_error is None else str(ledger_error))
+    with stop.waits.waiting(STORAGE, UNANSWERED):
+        patience = _patience(context, stop, _AFTER_SECONDS)
+        seconds = BRIEFLY_SECONDS if context.repeats else inf
+        report = settle_last(
+            session, ledger, run.sweep_id, patience, tally=context.new_tally(), seconds=seconds
+        )
+    _note(stop, report.ledger_error)
+    return report
 
 
 def _dispatch(
@@ -227,11 +264,12 @@ def _dispatch(
 
 
 def _with_unreported(
-    report: SweepReport, stop: Stop, session: DriverSession, ledger: Ledger
+    report: SweepReport, dispatching: "_Dispatching", session: DriverSession, ledger: Ledger
 ) -> SweepReport:
     """The report, with the outcomes of messages in earlier sweeps of this process that failed
     before they had a report.
     """
+    stop = dispatching.stop
     own = [sweep_id for source, sweep_id in stop.unreported if source == session.source]
     still_open = (
         {one.sweep_id for one in session.journal.unsettled() if not one.is_closed} if own else ()
@@ -240,7 +278,8 @@ def _with_unreported(
         if sweep_id in still_open:
             continue
         try:
-            found = late_report(session.journal, ledger, sweep_id)
+            tally = dispatching.context.new_tally()
+            found = late_report(session.journal, ledger, sweep_id, tally)
         except LedgerError:
             continue
         stop.unreported.discard((session.source, sweep_id))
@@ -284,6 +323,7 @@ class _Dispatching:
     stop: Stop
     watch: Watch | None
     rounds: Rounds
+    settler: Settler | None = None
     planned: Planned | None = None
     horizon: Horizon | None = None
     parts: Sequence[_Part] = ()

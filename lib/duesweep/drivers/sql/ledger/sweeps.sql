@@ -60,10 +60,6 @@ FROM (
 ) AS stepped
 GROUP BY step
 
--- name: longest_lateness
--- Returns one row: how late, in milliseconds, the latest message was that its first attempt dispatched; or NULL.
-SELECT max(t.lateness_ms) AS lateness_ms FROM {tombstones} t WHERE t.attempts = 1
-
 -- name: count_by_destination
 -- Returns how many messages of a sweep had each outcome, and how many failed, by destination.
 SELECT t.destination, t.outcome, count(*) AS messages FROM {tombstones} t GROUP BY t.destination, t.outcome
