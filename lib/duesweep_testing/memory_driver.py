@@ -175,6 +175,12 @@ class MemorySweeps(Sweeps):
             sweep.owner = self._owner
             return True
 
+    def release(self, sweep_id: UUID) -> None:
+        with self._store.changed:
+            sweep = self._store.sweeps.get(sweep_id)
+            if sweep is not None and sweep.owner is self._owner:
+                sweep.owner = None
+
     def close(
         self,
         sweep_id: UUID,

@@ -122,19 +122,24 @@ class Ticker:
         with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
             seen = self._look(self._stop.part())
         stop = self._stop.part(lasting=MOST_TICK_SECONDS)
-        if seen.has_work and not stop.is_wanted:
-            assert self._session is not None  # it has looked
-            # Tables and rights may have changed since the session was opened.
-            with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
-                context.queue.check(context.retry.error_queue, self._session)
-        run = sweep_seen(
-            context,
-            seen,
-            stop,
-            on_spark=seen.needs_spark,
-            rounds=self._rounds,
-            settler=self._settler,
-        )
+        try:
+            if seen.has_work and not stop.is_wanted:
+                assert self._session is not None  # it has looked
+                # Tables and rights may have changed since the session was opened.
+                with self._stop.waits.waiting(QUEUES, "The queues' servers have not answered yet"):
+                    check(self._session, context)
+            run = sweep_seen(
+                context,
+                seen,
+                stop,
+                on_spark=seen.needs_spark,
+                rounds=self._rounds,
+                settler=self._settler,
+            )
+        except BaseException:
+            # So that a sweep which it leaves counts as dead.
+            self._close_session()
+            raise
         return self._settle_beside(seen, run)
 
     def _settle_beside(self, seen: Look, run: Run) -> Run:
@@ -178,7 +183,11 @@ class Ticker:
             if is_new and (work is None or (work.only_settles and not self._settles)):
                 seen = replace(seen, has_unsettled=work is not None)
                 return seen.later(timedelta(seconds=seconds - at))
-        seen = look(session, self._context, stop, self._for_spark, settles=self._settles)
+        # The sweep continues with the session, which stays open after it.
+        opened = None if self._settler is None else ExitStack()
+        seen = look(
+            session, self._context, stop, self._for_spark, opened=opened, settles=self._settles
+        )
         self._idle = None if seen.has_work else (seen, seconds)
         return seen
 

@@ -82,6 +82,9 @@ class SqlSweeps(SqlPart, Sweeps):
         """Take the sweep's lock, unless another session holds it."""
         return self._at.try_lock(sweep_lock(sweep_id))
 
+    def release(self, sweep_id: UUID) -> None:
+        self._at.unlock(sweep_lock(sweep_id))
+
     @retry_lost_transactions
     def close(
         self,

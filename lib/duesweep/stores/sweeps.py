@@ -45,6 +45,9 @@ class Sweeps(Protocol):
     def keep(self, sweep_id: UUID) -> bool:
         """Let a sweep live by this session, since its own was lost; False: another one has it."""
 
+    def release(self, sweep_id: UUID) -> None:
+        """Let others settle a closed sweep while this session lives."""
+
     def close(
         self,
         sweep_id: UUID,

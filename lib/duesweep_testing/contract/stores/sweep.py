@@ -95,6 +95,19 @@ class SweepContract:
             assert not other.journal.still_alive(sweep_id)
             assert [one.sweep_id for one in other.journal.unsettled()] == [sweep_id]
 
+    def test_sweep_that_is_released_may_be_settled_while_its_driver_goes_on(
+        self, subject: StoreUnderTest
+    ) -> None:
+        with subject.store.open_driver() as driver, subject.store.open_driver() as other:
+            sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
+            driver.sweeps.close(sweep_id, abandoned=False, remaining=0)
+            before = other.journal.still_alive(sweep_id)
+            driver.sweeps.release(sweep_id)
+
+            with other.journal.settling():
+                assert (before, other.journal.still_alive(sweep_id)) == (True, False)
+                assert driver.journal.still_alive(sweep_id)
+
     @pytest.mark.parametrize("is_in_ledger", [True, False])
     def test_sweep_that_is_forgotten_leaves_nothing_and_claims_no_more(
         self, subject: StoreUnderTest, *, is_in_ledger: bool
