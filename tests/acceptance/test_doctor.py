@@ -66,6 +66,12 @@ def _two_writers(endpoint: Endpoint) -> None:
         endpoint.execute(f"ALTER ROLE {role} SET TimeZone = '{zone}'")
 
 
+def _refer(endpoint: Endpoint) -> None:
+    endpoint.delay(due_in_seconds=3_600)
+    endpoint.execute(f"CREATE TABLE notes (message uuid REFERENCES {endpoint.delayed})")
+    endpoint.execute(f"INSERT INTO notes SELECT id FROM {endpoint.delayed}")
+
+
 def _read_only(endpoint: Endpoint) -> Endpoint:
     options = "-c default_transaction_read_only=on"
     return endpoint.having(store__dsn=make_conninfo(endpoint.dsn, options=options))
@@ -136,6 +142,13 @@ POSTGRESQL = {
     "another zone in the settings": Harm(
         {"store__writer_time_zone": "Asia/Kolkata"}, f"warning {ZONE}",
         words=("but the writers' settings say UTC",)),
+    "foreign key to the delayed table": Harm(
+        "CREATE TABLE notes (message uuid REFERENCES {delayed})",
+        "warning table-triggers {delayed}", words=("notes", "ON DELETE CASCADE")),
+    "row that refers to a message": Harm(
+        _refer, "fault table-triggers {delayed}", words=("notes_message_fkey",)),
+    "column that the transport does not write": Harm(
+        "ALTER TABLE {own} ADD tenant int NOT NULL", "fault table-shape {own}", words=("tenant",)),
     "unknown zone in the settings": Harm(
         {"store__writer_time_zone": "Mars/Olympus"}, f"fault {ZONE}"),
 }  # fmt: skip
@@ -164,6 +177,8 @@ SQL_SERVER = {
         "DROP INDEX [Index_Expires] ON {error}", "warning table-index {error}"),
     "no index on row version": Harm(
         "DROP INDEX [Index_RowVersion] ON {own}", "warning table-index {own}"),
+    "column that the transport does not write": Harm(
+        "ALTER TABLE {own} ADD Tenant int NOT NULL", "fault table-shape {own}", words=("Tenant",)),
     "narrow headers": Harm(f"ALTER TABLE {{error}} {NARROW}", "warning headers-unicode {error}"),
     "narrow delayed headers": Harm(
         f"ALTER TABLE {{delayed}} {NARROW}", "fault headers-unicode {delayed}"),

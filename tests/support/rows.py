@@ -1,6 +1,7 @@
 """A session that answers each statement with recorded rows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,16 @@ class RecordedSession:
 
     def named(self, _: Mapping[str, str]) -> "RecordedSession":
         return self
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def insert_messages(self, *_: object) -> None:
+        """It takes them."""
+
+    def execute(self, name: str, /, **_: object) -> int:
+        self.asked.append(name)
+        return 1
 
     def rows(self, name: str, /, **_: object) -> list[Any]:
         self.asked.append(name)

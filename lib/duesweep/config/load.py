@@ -6,7 +6,7 @@ Unknown keys are refused. Defaults are applied once, after merging.
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,11 +103,12 @@ def _checked(content: Content, places: Places) -> Config:
         return config
     label, file = places.settings.label, places.settings.file
     is_incomplete = any(each["type"] == "missing" for each in found.values())
-    problems = list(problems_of(found.values(), places))
+    first: list[Problem] = []
     if label and file is None and is_incomplete:
         no_file = f"There is no {label} in {shorten(str(Path.cwd()))}"
-        problems.insert(0, Problem(no_file, "write one, or name another file with --config"))
-    raise _refusal(problems) from cause
+        first.append(Problem(no_file, "write one, or name another file with --config"))
+    # Not a list: to find the line of each of very many would take minutes.
+    raise _refusal(chain(first, problems_of(found.values(), places))) from cause
 
 
 def _located(content: Content, model: type[BaseModel], folder: Path) -> Content:

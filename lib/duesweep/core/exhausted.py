@@ -44,7 +44,7 @@ class ErrorRow(NamedTuple):
     first_failed_at: datetime
     last_failed_at: datetime
     error_class: str
-    error_text: str
+    error_text: str | None
 
     @property
     def group(self) -> str:

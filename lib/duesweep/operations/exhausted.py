@@ -206,7 +206,7 @@ class ListedError:
     first_failed_at: datetime
     last_failed_at: datetime
     error_class: str
-    error_text: str
+    error_text: str | None
     state: str
 
 
@@ -229,7 +229,7 @@ class Example(NamedTuple):
     message_id: str | None
     key: str
     sweep_id: str
-    error_text: str
+    error_text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

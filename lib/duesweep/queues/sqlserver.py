@@ -21,7 +21,7 @@ from duesweep.drivers.sqlserver.session import SqlServerSession, connect
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
-from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
+from duesweep.stores.checks_sqlserver import RECOVERABLE, SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, WantedIndex, WantedTable
 from duesweep.stores.sqlserver import SQL_SERVER
 from duesweep.stores.tables import table_findings, wrong_columns
@@ -35,8 +35,6 @@ COLUMNS: Columns = {
     "Expires": frozenset({"datetime", "datetime2"}),
     "RowVersion": frozenset({"bigint", "int"}),
 }
-# In tables of the older shape this column is NOT NULL and has no default.
-_RECOVERABLE = "Recoverable"
 _HEADERS, _NARROW = "Headers", "varchar"
 # Errors: no right on a table, no right on a column.
 _NO_RIGHT = {229, 230}
@@ -84,7 +82,7 @@ class SqlServerQueueTable:
     @classmethod
     def of(cls, table: SqlServerTable, columns: Mapping[str, str]) -> "SqlServerQueueTable":
         """One with these columns and types."""
-        return cls(table, _RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
+        return cls(table, RECOVERABLE in columns, columns[_HEADERS] == _NARROW)
 
     def __str__(self) -> str:
         return str(self.table)

@@ -2,17 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
-from uuid import UUID
 
-from duesweep.core.account import FORMAT_MARK, Account, SliceEnd, end_as_values
+from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
     ConfigError,
     MissingRightError,
-    RefusedMessageError,
-    StoreError,
 )
 from duesweep.core.finding import (
     Check,
@@ -23,23 +19,21 @@ from duesweep.core.finding import (
     skipped,
     warning,
 )
-from duesweep.core.headers import write_json
-from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.quantities import count_text
 from duesweep.drivers.postgresql.session import PostgreSqlSession, text_of
 from duesweep.drivers.postgresql.start import SEARCH_PATH, WIDE_ENCODINGS, literal
-from duesweep.drivers.statements import Columns, FoundTable, Keys, Session, UndoneError
+from duesweep.drivers.statements import Columns, FoundTable, Keys, Session
 from duesweep.stores.dialect import (
+    TRIAL_MESSAGE,
     Indexed,
     Location,
     Tables,
     WantedIndex,
     WantedTable,
-    journal_tables,
 )
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import missing_rights
-from duesweep.stores.zone import agree, writer_time_zone
+from duesweep.stores.zone import agree, horizon_in, writer_time_zone
 
 # gen_random_uuid() came with this one.
 _OLDEST_VERSION = 130_000
@@ -50,19 +44,8 @@ _TABLE_KINDS = {"r", "p"}
 # The part of a server's certificate that is not checked.
 _UNCHECKED = {"require": "certificate", "verify-ca": "name in the server's certificate"}
 _MOVE = "move the endpoint to a database encoded in UTF8"
-# The end of a slice of no sweep.
-_NO_SLICE = {"sweep_id": UUID(int=0), "slice": 0, **end_as_values(SliceEnd(Account(), None))}
 # Identifiers are cut after this many bytes, which would give an index its table's name.
 _NAME_BYTES = 63
-# A trigger may check what NServiceBus writes.
-_HEADERS = write_json(
-    {
-        MESSAGE_ID: str(UUID(int=0)),
-        "NServiceBus.MessageIntent": "Send",
-        "NServiceBus.ContentType": "application/json",
-        ENCLOSED_MESSAGE_TYPES: "duesweep.Trial",
-    }
-)
 
 
 class PostgreSqlTables(Tables):
@@ -70,9 +53,7 @@ class PostgreSqlTables(Tables):
 
     body_string = "bodystring"
 
-    def check_session(
-        self, session: PostgreSqlSession, setting: str, location: Location | None = None
-    ) -> Iterator[Finding]:
+    def check_session(self, session: PostgreSqlSession, setting: str) -> Iterator[Finding]:
         about = session.row("describe_session")
         if about.version_number < _OLDEST_VERSION:
             yield fault(
@@ -97,15 +78,6 @@ class PostgreSqlTables(Tables):
                 f"The database that {setting} names is encoded in SQL_ASCII, so its headers may "
                 "be no text at all",
                 _MOVE,
-                stops=True,
-            )
-        zone = None if location is None else location.writer_time_zone
-        if zone is not None and _is_unknown(session, zone):
-            yield fault(
-                Check.WRITER_TIME_ZONE,
-                setting,
-                f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-                "give a name out of pg_timezone_names",
                 stops=True,
             )
 
@@ -147,31 +119,15 @@ class PostgreSqlTables(Tables):
         rows = session.rows("similar_tables", ending=ending)
         return [TableName(row.schema, row.name) for row in rows]
 
-    def try_hooks(
-        self,
-        session: PostgreSqlSession,
-        location: Location | None,
-        wanted: WantedTable,
-        found: FoundTable,
-    ) -> Sequence[Finding]:
-        """Only a trial shows whether a trigger or a rule drops rows that a sweep adds or removes,
-        or refuses it. It is rolled back.
-        """
-        if found.fault_by(Check.TABLE_RIGHTS) is not None:
-            return []
-        findings: list[Finding] = []
-        with suppress(UndoneError), session.transaction():
-            try:
-                # A trigger that waits for the end of a transaction would never run in one that is
-                # undone.
-                session.script("SET CONSTRAINTS ALL IMMEDIATE")
-                findings += _try_hooks(session, location, wanted, found)
-            except (RefusedMessageError, StoreError) as error:
-                if isinstance(error, StoreError) and error.transient:
-                    raise
-                findings.append(_refusing_hooks(wanted, found, error.text))
-            raise UndoneError
-        return findings
+    def check_at_once(self, session: PostgreSqlSession) -> None:
+        session.execute("check_constraints_at_once")
+
+    def put_trial(self, session: PostgreSqlSession, table: TableName, found: FoundTable) -> None:  # noqa: ARG002 - like others
+        session.insert_messages(table, [TRIAL_MESSAGE])
+
+    def remove_any(self, statements: Session) -> int | None:
+        keys = Keys(row.id for row in statements.rows("lock_any"))
+        return statements.execute("remove", keys=keys) if keys else None
 
     def more_findings(
         self,
@@ -331,59 +287,6 @@ def _faults(wanted: WantedTable, row: Any) -> Iterator[Finding]:
         yield warning(Check.TABLE_INDEX, name, text, statements=[add_key])
 
 
-def _refusing_hooks(wanted: WantedTable, found: FoundTable, text: str) -> Finding:
-    hooks = " and ".join(found.hooks)
-    return fault(
-        Check.TABLE_TRIGGERS,
-        wanted.name,
-        f"A sweep's statement on {wanted.name} fails: {text}. It has {hooks}",
-        "let that accept and return the row, or drop it",
-        stops=True,
-    )
-
-
-def _try_hooks(
-    session: PostgreSqlSession, location: Location | None, wanted: WantedTable, found: FoundTable
-) -> Iterator[Finding]:
-    if location is None or wanted.key is None:
-        session.insert_messages(wanted.table, [(_HEADERS, b"{}")])
-        return
-    statements = session.named(location.names(location.delayed))
-    if wanted.table == journal_tables(location.delayed)["journal"]:
-        # A batch counts the row that it adds, and `open_sweep` its own.
-        what, took = "does not take a row", statements.execute("journal_slice", **_NO_SLICE)
-    elif wanted.is_journal:
-        return
-    elif keys := [row.id for row in statements.rows("lock_any")]:
-        what = "keeps a message that is removed"
-        took = statements.execute("remove", keys=Keys(keys))
-    else:
-        reason = f"It has {' and '.join(found.hooks)}, and no message to try it with"
-        yield skipped(Check.TABLE_TRIGGERS, wanted.name, reason)
-        return
-    if not took:
-        yield fault(
-            Check.TABLE_TRIGGERS,
-            wanted.name,
-            f"{wanted.name} {what}, and the server raises no error: {' and '.join(found.hooks)} "
-            "drops it",
-            "let it return the row, or drop it",
-            stops=True,
-        )
-
-
-def _is_unknown(session: Session, zone: str) -> bool:
-    """Whether the server refuses a time zone."""
-    try:
-        with session.transaction():
-            session.row("set_zone", zone=zone)
-    except StoreError as error:
-        if error.transient:
-            raise
-        return True
-    return False
-
-
 def _zones(session: PostgreSqlSession, setting: str, store: Location) -> Iterator[Finding]:
     """The time zone of the writers' sessions decides the meaning of a Due."""
     check, override, writers = Check.WRITER_TIME_ZONE, store.writer_time_zone, None
@@ -394,8 +297,11 @@ def _zones(session: PostgreSqlSession, setting: str, store: Location) -> Iterato
             yield fault_of(check, setting, error.problem)
             return
     zone = override or str(writers)
-    if _is_unknown(session, zone):
-        return  # said before
+    try:
+        horizon_in(session, zone)
+    except ConfigError as error:
+        yield fault_of(check, setting, error.problem)
+        return
     if override and writers and not agree(session, {override, writers}):
         yield warning(
             check,

@@ -12,10 +12,19 @@ from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import Columns, FoundTable, Session
-from duesweep.stores.dialect import Indexed, Location, Tables, WantedIndex, WantedTable
+from duesweep.stores.dialect import (
+    TRIAL_MESSAGE,
+    Indexed,
+    Location,
+    Tables,
+    WantedIndex,
+    WantedTable,
+)
 from duesweep.stores.kinds import TableKind
 from duesweep.stores.tables import missing_rights, risky_hooks
 
+# In queues of the older shape this column is NOT NULL and has no default.
+RECOVERABLE = "Recoverable"
 # The views of some servers do not have longer names.
 _LONG_BYTES = 63
 
@@ -26,12 +35,7 @@ class SqlServerTables(Tables):
     has_older_queues = True
     body_string = "BodyString"
 
-    def check_session(
-        self,
-        session: SqlServerSession,
-        setting: str,
-        location: Location | None = None,  # noqa: ARG002 - no setting of a store is the server's
-    ) -> Iterator[Finding]:
+    def check_session(self, session: SqlServerSession, setting: str) -> Iterator[Finding]:
         about = session.row("describe_session")
         if about.updateability == "READ_ONLY":
             yield fault(
@@ -123,6 +127,16 @@ class SqlServerTables(Tables):
         rows = _describe(session, tables[0])
         if rows and rows[0].policies:
             yield from _hidden(session, tables)
+
+    def put_trial(
+        self, session: SqlServerSession, table: SqlServerTable, found: FoundTable
+    ) -> None:
+        kind = "insert_recoverable_message" if RECOVERABLE in found.columns else "insert_message"
+        session.insert_messages(table, kind, {"queue": table.sql}, [TRIAL_MESSAGE])
+
+    def remove_any(self, statements: Session) -> int | None:
+        # A trigger would change the count of none.
+        return statements.execute("remove_any") or None
 
     # Creating them.
 

@@ -17,6 +17,8 @@ from uuid import UUID
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Check, Finding
+from duesweep.core.headers import write_json
+from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
 from duesweep.core.world import World
 from duesweep.drivers.statements import Columns, FoundTable, Session, expression
@@ -25,6 +27,18 @@ from duesweep.stores.kinds import TableKind
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.summary import Lateness
 
+# A message by which queues are tried. A trigger may check what NServiceBus writes.
+TRIAL_MESSAGE = (
+    write_json(
+        {
+            MESSAGE_ID: str(UUID(int=0)),
+            "NServiceBus.MessageIntent": "Send",
+            "NServiceBus.ContentType": "application/json",
+            ENCLOSED_MESSAGE_TYPES: "duesweep.Trial",
+        }
+    ),
+    b"{}",
+)
 JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
 
 # The values of a statement, by their names.
@@ -171,9 +185,7 @@ class Tables(ABC):
     has_older_queues: ClassVar[bool] = False
 
     @abstractmethod
-    def check_session(
-        self, session: Any, setting: str, location: Location | None
-    ) -> Iterator[Finding]:
+    def check_session(self, session: Any, setting: str) -> Iterator[Finding]:
         """The findings by which a session cannot sweep; `setting` names the database."""
 
     def more_findings(
@@ -203,11 +215,17 @@ class Tables(ABC):
         found = self.find(session, [WantedTable(table, rights=("SELECT",)) for table in tables])
         yield from filter(None, (one.fault_by(Check.ROW_SECURITY) for one in found.values()))
 
-    def try_hooks(
-        self, session: Any, location: Location | None, wanted: WantedTable, found: FoundTable
-    ) -> Sequence[Finding]:
-        """Findings on a table with triggers or rules, which are tried and undone."""
-        return ()
+    def check_at_once(self, session: Any) -> None:
+        """Let triggers and constraints that wait for the end of the transaction act at once."""
+        return
+
+    @abstractmethod
+    def put_trial(self, session: Any, table: Any, found: FoundTable) -> None:
+        """Put a message into a queue."""
+
+    @abstractmethod
+    def remove_any(self, statements: Any) -> int | None:
+        """Remove some message as a sweep does. Returns how many are gone; None: there is none."""
 
     @abstractmethod
     def creation(self, name: str, /, **tables: Any) -> str:

@@ -78,7 +78,7 @@ class SqlSetup:
     def _check(self, session: Session) -> Any:
         """The delayed table, if this is the store's database."""
         tables, store = self.dialect.tables, self.store
-        refuse(tables.check_session(session, self.setting, None))
+        refuse(tables.check_session(session, self.setting))
         delayed = store.find_delayed(session) if store is not None else None
         wanted = list(self.queues)
         if store is not None:

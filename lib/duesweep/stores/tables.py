@@ -5,13 +5,15 @@ findings; a sweep is refused by the first that stops it.
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
+from uuid import UUID
 
-from duesweep.core.account import unknown_format
-from duesweep.core.errors import ConfigError, Problem
+from duesweep.core.account import Account, SliceEnd, end_as_values, unknown_format
+from duesweep.core.errors import ConfigError, Problem, RefusedMessageError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
     Check,
@@ -22,6 +24,7 @@ from duesweep.core.finding import (
     notices,
     ok,
     refuse,
+    skipped,
     warning,
 )
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
@@ -30,6 +33,7 @@ from duesweep.drivers.statements import (
     Columns,
     FoundTable,
     Session,
+    UndoneError,
     own_tables,
 )
 from duesweep.stores.dialect import (
@@ -61,6 +65,8 @@ _RESHAPE = (
     "it is not, give it the columns that the transport gives it"
 )
 _SKEW = timedelta(seconds=5)
+# The end of a slice of no sweep.
+_NO_SLICE = {"sweep_id": UUID(int=0), "slice": 0, **end_as_values(SliceEnd(Account(), None))}
 # Columns of the table of bindings that `setup` adds to a journal of an earlier version.
 AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at", "place")
 
@@ -125,7 +131,8 @@ def examine(
     with dialect.connect(dsn, timeouts.task) as session:
         yield ok(Check.SERVER_REACHABLE, setting, "The server answers")
         yield from _clock_skew(setting, lambda: aware(session.row("doctor_clock").now))
-        yield from tables.check_session(session, setting, store)
+        of_session = list(tables.check_session(session, setting))
+        yield from of_session
         if store is not None:
             try:
                 delayed = store.find_delayed(session)
@@ -143,7 +150,11 @@ def examine(
             advice = "run the command `setup` once"
             yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}: {names}", advice)
             wanted = [one for one in wanted if not one.is_journal]
-        yield from _findings(session, dialect, store, wanted, there=there, with_indexes=True)
+        for one in wanted:
+            told = list(_findings(session, dialect, store, [one], there=there, is_doctor=True))
+            yield from told
+            if one.table in there and not any(each.stops for each in [*of_session, *told]):
+                yield from _doctors_trial(session, dialect, store, one, found=there[one.table])
         store = store if store is not None and delayed in there else None
         if store is not None:
             yield from _empty_beside_full(session, store, delayed)
@@ -173,18 +184,108 @@ def _findings(
     wanted: Sequence[WantedTable],
     *,
     there: Mapping[Any, FoundTable],
-    with_indexes: bool = False,
+    is_doctor: bool = False,
 ) -> Iterator[Finding]:
-    """Findings on tables; `there` are the existing ones."""
+    """Findings on tables; `there` are the existing ones. The doctor tries all of them."""
     tables = dialect.tables
     for one in wanted:
         if (found := there.get(one.table)) is None:
             yield _missing(one, partial(tables.similar, session, one.table))
             continue
-        indexed = tables.indexes(session, one.table, found) if with_indexes else None
-        yield from table_findings(one, found, indexed)
-        if found.hooks:
-            yield from tables.try_hooks(session, location, one, found)
+        indexed = tables.indexes(session, one.table, found) if is_doctor else None
+        told = list(table_findings(one, found, indexed))
+        yield from told
+        if found.hooks and not is_doctor and not any(each.stops for each in told):
+            yield from _trial(session, dialect, location, one, hooks=found.hooks, found=found)
+
+
+def _trial(
+    session: Session,
+    dialect: Dialect,
+    location: Location | None,
+    wanted: WantedTable,
+    *,
+    found: FoundTable,
+    hooks: Sequence[str],
+) -> Sequence[Finding]:
+    """Findings on what a sweep does to a table: only a trial, which is rolled back, shows whether
+    its `hooks` or constraints refuse that, or drop rows. Raises `StoreError` if it is locked.
+    """
+    name, has, took = wanted.name, " and ".join(hooks), None
+    try:
+        with suppress(UndoneError), session.transaction():
+            dialect.tables.check_at_once(session)
+            took = _try(session, dialect, location, wanted, found=found)
+            raise UndoneError
+    except (RefusedMessageError, StoreError) as error:
+        if isinstance(error, StoreError) and error.transient:
+            raise
+        text = f"A sweep's statement on {name} fails: {error.text}"
+        if not hooks:
+            advice = error.advice or "let it take the rows that the transport writes"
+            return [fault(Check.TABLE_SHAPE, name, text, advice, stops=True)]
+        advice = "let that accept and return the row, or drop it"
+        return [fault(Check.TABLE_TRIGGERS, name, f"{text}. It has {has}", advice, stops=True)]
+    if took is None and found.hooks:
+        text = f"It has {has}, and no message to try it with"
+        return [skipped(Check.TABLE_TRIGGERS, name, text)]
+    if took == 0:
+        what = "does not take a row" if wanted.is_journal else "keeps a message that is removed"
+        text = f"{name} {what}, and the server raises no error: {has} drops it"
+        advice = "let it return the row, or drop it"
+        return [fault(Check.TABLE_TRIGGERS, name, text, advice, stops=True)]
+    return []
+
+
+def _try(
+    session: Session,
+    dialect: Dialect,
+    location: Location | None,
+    wanted: WantedTable,
+    *,
+    found: FoundTable,
+) -> int | None:
+    """Do to a table what a sweep does; how many rows it took. None: there is no message."""
+    if location is None or not (wanted.is_journal or wanted.table in location.candidates):
+        dialect.tables.put_trial(session, wanted.table, found)
+        return 1
+    statements = session.named(location.names(wanted.table))
+    if not wanted.is_journal:
+        return dialect.tables.remove_any(statements)
+    # A batch counts the row that it adds, and `open_sweep` its own.
+    if wanted.table == journal_tables(location.delayed)["journal"]:
+        return statements.execute("journal_slice", **_NO_SLICE)
+    return 1
+
+
+def _doctors_trial(
+    session: Session,
+    dialect: Dialect,
+    location: Location | None,
+    wanted: WantedTable,
+    *,
+    found: FoundTable,
+) -> Iterator[Finding]:
+    """The same for the doctor, who also looks for rows that refer to messages: one message without
+    them can be removed, and another cannot.
+    """
+    keys: list[str] = []
+    if location is not None and wanted.table in location.candidates:
+        rows = session.rows("doctor_references", **_place(wanted.table))
+        keys = [f"foreign key {row.name} of {row.table}" for row in rows]
+    try:
+        told = _trial(session, dialect, location, wanted, found=found, hooks=[*found.hooks, *keys])
+    except StoreError as error:
+        told = [skipped(Check.TABLE_SHAPE, wanted.name, f"It was not tried: {error.text}")]
+    yield from told
+    if keys and not any(each.stops for each in told):
+        yield warning(
+            Check.TABLE_TRIGGERS,
+            wanted.name,
+            f"A message to which a row refers cannot be removed, and ends its sweep: it has "
+            f"{' and '.join(keys)}",
+            "drop it, or create it again with ON DELETE CASCADE",
+        )
 
 
 def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[Any, FoundTable]:
@@ -193,7 +294,7 @@ def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[
     sweeps slow.
     """
     tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
-    refuse(tables.check_session(session, "store.dsn", location))
+    refuse(tables.check_session(session, "store.dsn"))
     there = tables.find(session, wanted)
     refuse(_findings(session, location.dialect, location, wanted, there=there))
     return there
@@ -292,8 +393,12 @@ def _empty_beside_full(session: Session, location: Location, delayed: Any) -> It
 
 def estimated_rows(session: Session, table: Any) -> int:
     """About how many rows a table has."""
-    values = {"schema": table.schema, "table": table.table, "name": table.sql}
-    return int(session.row("estimate_rows", **values).rows)
+    return int(session.row("estimate_rows", **_place(table)).rows)
+
+
+def _place(table: Any) -> dict[str, str]:
+    """The values by which statements about the catalog of a session's database find a table."""
+    return {"schema": table.schema, "table": table.table, "name": table.sql}
 
 
 def wrong_columns(wanted: Columns, found: Mapping[str, str]) -> dict[str, str | None]:

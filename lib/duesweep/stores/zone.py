@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from duesweep.core.address import TableName
-from duesweep.core.errors import ConfigError
+from duesweep.core.errors import ConfigError, StoreError
 from duesweep.drivers.postgresql.session import PostgreSqlSession, server_time_zone
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Location
@@ -29,9 +29,19 @@ def zone_of(session: Session, location: Location) -> str:
 
 
 def horizon_in(session: Session, zone: str) -> Horizon:
-    """The horizon now by NServiceBus's predicate, evaluated by the server in the writers' zone."""
+    """The horizon now by NServiceBus's predicate, evaluated by the server in the writers' zone.
+    Raises `ConfigError` for a zone that it does not know.
+    """
     with session.transaction():
-        session.row("set_zone", zone=zone)
+        try:
+            session.row("set_zone", zone=zone)
+        except StoreError as error:
+            if error.transient:
+                raise
+            raise ConfigError(
+                f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+                advice="give a name out of pg_timezone_names",
+            ) from error
         row = session.row("horizon")
     return Horizon(row.horizon, row.server_time, zone=zone)
 

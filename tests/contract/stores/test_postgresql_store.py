@@ -20,8 +20,8 @@ from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores import sql_due
 from duesweep.stores.sweeps import SweepRun
-from duesweep.stores.tables import check_tables
 from duesweep.stores.task import TaskSession
+from duesweep.stores.zone import horizon_in
 from duesweep.sweep.slice import read_claim_keys
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
@@ -197,8 +197,10 @@ def test_lock_of_a_sweep_is_the_one_that_earlier_versions_take(
 
 
 @pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])
-def test_time_zone_that_postgresql_knows_is_only_tried(endpoint: Endpoint, zone: str) -> None:
-    assert _check(endpoint, zone) == "UTC"
+def test_horizon_in_a_time_zone_leaves_the_sessions_zone_as_it_is(
+    endpoint: Endpoint, zone: str
+) -> None:
+    assert _zone_after_horizon(endpoint, zone) == "UTC"
 
 
 def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
@@ -213,16 +215,15 @@ def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
 
     monkeypatch.setattr(PostgreSqlSession, "row", killed)
     with pytest.raises(StoreError) as failure:
-        _check(endpoint, "UTC")
+        _zone_after_horizon(endpoint, "UTC")
 
     assert failure.value.transient
 
 
-def _check(endpoint: Endpoint, zone: str) -> str:
-    """Check with the writers' zone as it is configured. The session's zone afterwards."""
-    store = replace(endpoint.set_up().context().store, writer_time_zone=zone)  # type: ignore[type-var]
+def _zone_after_horizon(endpoint: Endpoint, zone: str) -> str:
+    """The session's zone after a horizon in the writers' zone."""
     with connect(endpoint.dsn, DEFAULT_TIMEOUTS.driver) as connection:
-        check_tables(connection, store, store.delayed)
+        assert horizon_in(connection, zone).zone == zone
         return str(connection.row("session_zone").zone)
 
 

@@ -183,7 +183,7 @@ def _group_row(group: "ErrorGroup") -> Row:
         group.destination or "",
         group.message_type or "",
         group.example.message_id or group.example.key,
-        group.example.error_text,
+        group.example.error_text or "",
     ]
 
 
@@ -195,7 +195,7 @@ def _error_row(error: "ListedError") -> Row:
         short_class(error.error_class),
         error.destination or "",
         error.message_type or "",
-        error.error_text,
+        error.error_text or "",
     ]
 
 
@@ -210,7 +210,7 @@ def _whole(error: "WholeError") -> Iterator[Block]:
             "sweep": error.sweep_id,
             "attempts": f"{error.attempts}, from {time_text(error.first_failed_at)} to "
             f"{time_text(error.last_failed_at)}",
-            "error": f"{error.error_class}: {error.error_text}",
+            "error": f"{error.error_class}: {error.error_text or 'without a text'}",
         },
         indent="",
     )

@@ -136,7 +136,7 @@ def to_do(found: Status) -> Iterator[Section]:
     if history is not None and history.errors:
         explained = "They are out of attempts and moved to the ledger, with headers and body."
         table = group_table(history.errors).only(*_ERRORS)
-        texts = [Cell(shorten(each.example.error_text)) for each in history.errors]
+        texts = [Cell(shorten(each.example.error_text or "")) for each in history.errors]
         commands = [
             _commands(
                 found,

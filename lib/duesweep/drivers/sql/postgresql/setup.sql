@@ -348,6 +348,15 @@ FROM (
     FROM generate_series(now(), now() + interval '1 year', interval '1 month') AS moment
 ) AS offsets;
 
+-- name: doctor_references
+-- Returns the foreign keys by which rows of other tables refer to a table, and keep theirs there from removal.
+SELECT f.conname AS name, f.conrelid::regclass::text AS table
+FROM pg_constraint f
+JOIN pg_class c ON c.oid = f.confrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s::text AND c.relname = %(table)s::text AND f.contype = 'f' AND f.confdeltype IN ('a', 'r')
+ORDER BY f.conname;
+
 -- name: doctor_sequences
 -- Returns the sequence behind `seq` of every queue table: its last number (NULL: it is new, or it is hidden, as
 -- this role may not read it), and the highest number that both it and its column can hold.

@@ -400,6 +400,18 @@ WHERE s.sweep_id = @sweep_id
 -- Returns the server's clock in UTC.
 SELECT SYSUTCDATETIME() AS now;
 
+-- name: doctor_references
+-- Returns the foreign keys by which rows of other tables refer to a table, and keep theirs there from removal. Does
+-- not need @schema and @table.
+SELECT f.name, OBJECT_NAME(f.parent_object_id) AS [table]
+FROM sys.foreign_keys f
+WHERE f.referenced_object_id = OBJECT_ID(@name) AND f.delete_referential_action = 0
+ORDER BY f.name;
+
+-- name: remove_any
+-- Removes some message, due or not; skips rows that others hold.
+DELETE TOP (1) FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK);
+
 -- name: doctor_waiting
 -- Returns the headers of the messages that are due first, and their destinations if these are a column.
 SELECT TOP (CONVERT(int, @most)) m.Headers AS headers, {destination} AS destination
