@@ -466,6 +466,15 @@ JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = asked.name;
 -- name: doctor_clock
 SELECT clock_timestamp() AS now;
 
+-- name: doctor_references
+-- $1 ?, $2 ?
+SELECT f.conname AS name, f.conrelid::regclass::text AS table
+FROM pg_constraint f
+JOIN pg_class c ON c.oid = f.confrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::text AND c.relname = $2::text AND f.contype = 'f' AND f.confdeltype IN ('a', 'r')
+ORDER BY f.conname;
+
 -- name: doctor_sequences
 -- $1 ?, $2 ?
 WITH queue_tables AS (
@@ -696,6 +705,12 @@ FOR UPDATE OF d SKIP LOCKED;
 -- name: horizon
 SELECT timezone('UTC', now())::timestamptz AS horizon, now() AS server_time;
 
+-- name: insert_messages
+-- $1 uuid[], $2 ?, $3 bytea[]
+INSERT INTO "public"."Sales.Orders" (id, headers, body)
+SELECT m.id, m.headers, m.body
+FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS m (id, headers, body);
+
 -- name: journal_batch
 -- $1 uuid, $2 int2, $3 int2, $4 int2, $5 int2, $6 bool, $7 ?, $8 ? or bytea
 INSERT INTO "public"."duesweep_journal" (
@@ -789,6 +804,9 @@ WHERE j.sweep_id = $1;
 -- name: list_subscribers
 -- $1 ?
 SELECT DISTINCT queueaddress AS queue_address FROM "public"."SubscriptionRouting" WHERE topic = $1;
+
+-- name: lock_any
+SELECT d.id::text AS id FROM "public"."Sales.Orders.Delayed" d LIMIT 1 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: lock_creation
 -- $1 int8
@@ -1340,4 +1358,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, insert_messages, lock_any, lock_holder, look_timeless, measure_unsettled, move, plan_bounds, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, move, plan_bounds, store_timeout, stored_destinations, zones_agree

@@ -224,6 +224,9 @@ CROSS JOIN (
 JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = e.message_key
 LEFT JOIN "public"."duesweep_attempts" a ON a.source = $14 AND a.message_key = e.message_key;
 
+-- name: lock_any
+SELECT d."Id"::text AS id FROM "public"."Sales_Orders_TimeoutData" d LIMIT 1 FOR UPDATE OF d SKIP LOCKED;
+
 -- name: locked_rows
 -- $1 timestamptz
 SELECT count(*) AS messages, min(d.due) AS due,
