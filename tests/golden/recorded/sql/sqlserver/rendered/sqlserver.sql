@@ -580,6 +580,13 @@ ORDER BY c.ORDINAL_POSITION;
 -- name: doctor_clock
 SELECT SYSUTCDATETIME() AS now;
 
+-- name: doctor_references
+-- name
+SELECT f.name, OBJECT_NAME(f.parent_object_id) AS [table]
+FROM sys.foreign_keys f
+WHERE f.referenced_object_id = OBJECT_ID(?) AND f.delete_referential_action = 0
+ORDER BY f.name;
+
 -- name: doctor_waiting
 -- most
 SELECT TOP (CONVERT(int, ?)) m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination
@@ -1419,6 +1426,9 @@ JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
 ) k
   ON d.[Due] = CAST(CONVERT(datetime2(7), k.due, 121) AS datetime) AND d.[RowVersion] = k.message_key;
 SELECT @@ROWCOUNT AS messages;
+
+-- name: remove_any
+DELETE TOP (1) FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK);
 
 -- name: remove_by_id
 -- keys, separator
