@@ -225,7 +225,7 @@ class Tables(ABC):
 
     @abstractmethod
     def remove_any(self, statements: Any) -> int | None:
-        """Remove some message as a sweep does. Returns how many are gone; None: there is none."""
+        """Remove some message as a sweep does; how many are gone. None: the table is empty."""
 
     @abstractmethod
     def creation(self, name: str, /, **tables: Any) -> str:

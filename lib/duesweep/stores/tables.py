@@ -208,8 +208,8 @@ def _trial(
     found: FoundTable,
     hooks: Sequence[str],
 ) -> Sequence[Finding]:
-    """Findings on what a sweep does to a table: only a trial, which is rolled back, shows whether
-    its `hooks` or constraints refuse that, or drop rows. Raises `StoreError` if it is locked.
+    """Findings on a sweep's statements on a table: only a trial, which is rolled back, shows
+    whether `hooks` or constraints refuse them, or drop rows. Raises `StoreError` if it is locked.
     """
     name, has, took = wanted.name, " and ".join(hooks), None
     try:
@@ -245,7 +245,7 @@ def _try(
     *,
     found: FoundTable,
 ) -> int | None:
-    """Do to a table what a sweep does; how many rows it took. None: there is no message."""
+    """Try a sweep's statement on a table; how many rows it took. None: there is no message."""
     if location is None or not (wanted.is_journal or wanted.table in location.candidates):
         dialect.tables.put_trial(session, wanted.table, found)
         return 1

@@ -60,7 +60,7 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
         *("describe_schema", "lock_creation", "insert_messages"),
         # messages are moved in one statement
         *("move", "move_from_places", "find_delete_hooks", "check_constraints_at_once"),
-        # a removal is tried; a trigger cannot change what this one returns
+        # a removal is tried, of a message that was locked
         "lock_any",
         # of all tables at once; they are of one database there
         "describe_tables",
