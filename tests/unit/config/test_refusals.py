@@ -1,12 +1,13 @@
 """Configuration: which settings are refused, and with which text."""
 
 import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from duesweep.config import Config, load
+from duesweep.config import Config, load, wording
 from duesweep.core.errors import ConfigError
 from support.config_files import MINIMAL, SQL_SERVER, file_of, refusal_of
 
@@ -310,3 +311,19 @@ def test_every_section_of_the_configuration_refuses_unknown_keys() -> None:
         if name not in {"queues", "route", "limit"}:
             assert section.annotation is not None
             assert section.annotation.model_config["extra"] == "forbid"
+
+
+def test_line_is_looked_for_only_for_the_problems_that_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For each of thousands it would take minutes."""
+    asked = Counter[str]()
+    line_of = wording.line_of
+    monkeypatch.setattr(
+        wording, "line_of", lambda *of: line_of(*of) if not asked.update(["a"]) else None
+    )
+
+    told = refusal_of(ROUTED + f"{ROUTE}queeu = 'x'\n" * 500)
+
+    assert told.endswith("and more")
+    assert asked["a"] < 100
