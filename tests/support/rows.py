@@ -48,6 +48,9 @@ class RecordedSession:
             for row in self._rows[name]
         ]
 
+    def rows_of_each(self, *named: tuple[str, Mapping[str, Any], object], what: str) -> list[Any]:  # noqa: ARG002 - for errors
+        return [self.rows(name, **values) for name, values, _ in named]
+
     def row(self, name: str, /, **values: object) -> Any:
         rows = self.rows(name, **values)
         return rows[(self.asked.count(name) - 1) % len(rows)]

@@ -162,7 +162,7 @@ def look(
             return idle
     horizon = replace(now.looking_ahead(ahead), since=work.since)
     refuse_missing_queues(context, session.due, horizon)
-    notices = [*session.notices(), *session.table_notices(), *context.queue.notices()]
+    notices = [*session.notices(), *session.table_notices(), *context.queue.notices(session)]
     pauses = session.due.pauses()
     reach = replace(context.reach(now), since=work.since)
     plan, found = _plan(session.due, context, reach) if opened is not None else (None, None)

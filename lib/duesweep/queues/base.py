@@ -117,6 +117,6 @@ class Queue(Protocol):
         """
         return "", address
 
-    def notices(self) -> Sequence[Problem]:
-        """Faults of its queues although they take messages, and what to do."""
+    def notices(self, store: DriverSession) -> Sequence[Problem]:  # noqa: ARG002 - for all
+        """Faults of its queues although they take messages, and what to do. See `check`."""
         return ()

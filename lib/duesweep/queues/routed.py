@@ -47,14 +47,14 @@ class RoutedQueue(Queue):
     def longest_delay(self) -> int:
         return max(queue.longest_delay for queue in self.connections.values())
 
-    def notices(self) -> Sequence[Problem]:
+    def notices(self, store: DriverSession) -> Sequence[Problem]:
         """The faults of its connections. One that is out of reach has none: it only blocks its
         own destinations.
         """
         found: list[Problem] = []
         for queue in self.connections.values():
             with suppress(StoreError):
-                found += queue.notices()
+                found += queue.notices(store)
         return found
 
     def route(self, address: str) -> tuple[str, str]:

@@ -17,10 +17,11 @@ from duesweep.core.errors import (
 from duesweep.core.finding import Finding, notices, refuse
 from duesweep.core.headers import escape_non_ascii
 from duesweep.core.message import Message
-from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.drivers.sqlserver.session import SqlServerSession
 from duesweep.drivers.statements import Columns, FoundTable, Session
 from duesweep.queues.base import Destination
 from duesweep.queues.tables import CREATE, WAITED_FOR, QueueTables, QueueTableSession
+from duesweep.stores.base import DriverSession
 from duesweep.stores.checks_sqlserver import RECOVERABLE, SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, WantedIndex, WantedTable
 from duesweep.stores.sqlserver import SQL_SERVER
@@ -126,6 +127,10 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         self._tables = {one.table: one for one in tables}
         self._known = set(self._tables)
 
+    def notices(self) -> Sequence[Problem]:
+        """Faults of the queue tables of its database."""
+        return list(queue_table_notices(self._connection, self._catalog))
+
     def check_database(self, setting: str) -> None:
         refuse(SQL_SERVER_TABLES.check_session(self._connection, setting))
 
@@ -177,9 +182,10 @@ class SqlServerQueue(QueueTables):
     addresses: SqlServerAddresses
     wanted = staticmethod(sqlserver_queue)
 
-    def notices(self) -> Sequence[Problem]:
-        with connect(self.dsn or self.store_dsn, self.timeouts.task) as connection:
-            return list(queue_table_notices(connection, self.addresses.default_catalog))
+    def notices(self, store: DriverSession) -> Sequence[Problem]:
+        with self.asking(store) as session:
+            found: Sequence[Problem] = session.notices()
+        return found
 
 
 def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[str, str]:

@@ -151,7 +151,7 @@ class QueueTableSession(QueueSession, Generic[Connection]):
 class QueueTables(Queue):
     """All queue tables of one database or server.
 
-    `dsn` None: the store's own, in the store's transaction. `setting` is the section that names the
+    `dsn` None: the store's, in the store's transaction. `setting` is the section that names the
     database; `holds_own_queue`: the endpoint's own queue has to be there.
     """
 
@@ -161,7 +161,6 @@ class QueueTables(Queue):
     _SESSION: ClassVar[type[QueueTableSession[Any]]]
 
     addresses: Addresses
-    store_dsn: str = field(repr=False)
     dsn: str | None = field(default=None, repr=False)
     setting: str = "queues.default"
     holds_own_queue: bool = True
@@ -182,9 +181,19 @@ class QueueTables(Queue):
             yield session
 
     def check(self, error_queue: str | None, store: DriverSession) -> None:
+        if self.dsn is None and error_queue is None:
+            return  # the store's own check covers this
+        with self.asking(store) as session:
+            if self.dsn is not None:
+                self._check_database(session)
+            if error_queue is not None:
+                self._check_error_queue(session, error_queue)
+
+    @contextmanager
+    def asking(self, store: DriverSession) -> Iterator[Any]:
+        """A session for questions: on the driver's own connection if it shares the database."""
         with ExitStack() as stack:
             if self.dsn is None:
-                # The store's own check covers all but the error queue.
                 session = self._beside(store.connection if isinstance(store, SqlDriver) else None)
             else:
                 try:
@@ -192,9 +201,7 @@ class QueueTables(Queue):
                 except ConfigError as error:
                     text = f"{self.setting}.dsn: {error.text}"
                     raise ConfigError(text, advice=error.advice) from error
-                self._check_database(session)
-            if error_queue is not None:
-                self._check_error_queue(session, error_queue)
+            yield session
 
     @staticmethod
     def wanted(role: str, table: Any) -> WantedTable:

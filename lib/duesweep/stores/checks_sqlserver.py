@@ -6,12 +6,12 @@ from typing import Any
 
 from duesweep.core.account import FORMAT_MARK
 from duesweep.core.address import SqlServerTable, bracket_name
-from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.finding import Check, Finding, fault, warning
 from duesweep.drivers.sqlserver.binding import creation, script
 from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import SqlServerSession
-from duesweep.drivers.statements import Columns, FoundTable, Session
+from duesweep.drivers.statements import Columns, FoundTable, Names, Session
 from duesweep.stores.dialect import (
     TRIAL_MESSAGE,
     Indexed,
@@ -93,18 +93,27 @@ class SqlServerTables(Tables):
     def find(
         self, session: SqlServerSession, wanted: Sequence[WantedTable]
     ) -> Mapping[SqlServerTable, FoundTable]:
-        """In a database that this user cannot open it sees no table."""
+        """All tables of a database in one round trip. In one that this user cannot open it sees
+        no table.
+        """
         found = {}
-        for one in wanted:
+        for catalog in dict.fromkeys(one.table.catalog for one in wanted):
+            of_catalog = [one for one in wanted if one.table.catalog == catalog]
             try:
-                there = _find(session, one)
+                answers = _describe(session, of_catalog)
             except StoreError:
-                database = session.row("describe_catalog", catalog=one.table.catalog)
+                database = session.row("describe_catalog", catalog=catalog)
                 if database.found and database.is_open:
                     raise
                 continue
-            if there is not None:
-                found[one.table] = there
+            for one, (rows, rights) in zip(of_catalog, answers, strict=True):
+                if rows:
+                    found[one.table] = FoundTable(
+                        is_table=all(row.kind == "BASE TABLE" for row in rows),
+                        columns={row.name: row.type.lower() for row in rows},
+                        mark=rows[0].mark,
+                        faults=list(_faults(session, one, rows[0], rights)),
+                    )
         return found
 
     def indexes(
@@ -124,7 +133,7 @@ class SqlServerTables(Tables):
         self, session: SqlServerSession, tables: Sequence[SqlServerTable]
     ) -> Iterator[Finding]:
         """With one question for all tables, as far as this user sees policies."""
-        rows = _describe(session, tables[0])
+        [(rows, _)] = _describe(session, [WantedTable(tables[0])])
         if rows and rows[0].policies:
             yield from _hidden(session, tables)
 
@@ -215,35 +224,43 @@ def _in(session: SqlServerSession, table: SqlServerTable) -> SqlServerSession:
     return session.named({"catalog": bracket_name(table.catalog)})
 
 
-def _describe(session: SqlServerSession, table: SqlServerTable) -> Sequence[Any]:
-    names = {"schema": table.schema, "table": table.table, "name": table.sql}
-    rows = _in(session, table).rows("describe_table", **names)
-    if not rows and len(table.table.encode()) > _LONG_BYTES:
-        rows = _in(session, table).rows("describe_long_name", name=table.sql)
-    return rows
+def _describe(
+    session: SqlServerSession, wanted: Sequence[WantedTable]
+) -> Sequence[tuple[Sequence[Any], Sequence[Any]]]:
+    """For each of some tables of one database its columns, none if this user sees no such table,
+    and its rights, as far as some are wanted.
+    """
+    statements = _in(session, wanted[0].table)
+    asked: list[tuple[str, Mapping[str, object], Names]] = []
+    for one in wanted:
+        values = {"schema": one.table.schema, "table": one.table.table, "name": one.name}
+        asked.append(("describe_table", values, {}))
+        if one.rights:
+            asked.append(("describe_rights", {"name": one.name}, {}))
+    try:
+        answers = iter(statements.rows_of_each(*asked, what="describe_table"))
+    except UnusualBatchError as error:
+        # No batch is at fault here.
+        raise (error.__cause__ or error) from None
+    found = []
+    for one in wanted:
+        rows, rights = next(answers), next(answers) if one.rights else []
+        if not rows and len(one.table.table.encode()) > _LONG_BYTES:
+            rows = statements.rows("describe_long_name", name=one.name)
+        found.append((rows, rights))
+    return found
 
 
-def _find(session: SqlServerSession, wanted: WantedTable) -> FoundTable | None:
-    """The table, which some database has that this user can open; None if it sees no such table."""
-    if not (rows := _describe(session, wanted.table)):
-        return None
-    return FoundTable(
-        is_table=all(row.kind == "BASE TABLE" for row in rows),
-        columns={row.name: row.type.lower() for row in rows},
-        mark=rows[0].mark,
-        faults=list(_faults(session, wanted, rows[0])),
-    )
-
-
-def _faults(session: SqlServerSession, wanted: WantedTable, row: Any) -> Iterator[Finding]:
-    """The faults of a table by a row of the catalog."""
-    asked = session.rows("describe_rights", name=wanted.name) if wanted.rights else ()
-    if missing := [one for one in asked if one.name in wanted.rights and not one.is_granted]:
-        rights, user = [one.name for one in missing], bracket_name(missing[0].grantee)
+def _faults(
+    session: SqlServerSession, wanted: WantedTable, row: Any, rights: Sequence[Any]
+) -> Iterator[Finding]:
+    """The faults of a table by a row of the catalog, and the rights on it."""
+    if missing := [one for one in rights if one.name in wanted.rights and not one.is_granted]:
+        lacking, user = [one.name for one in missing], bracket_name(missing[0].grantee)
         # GRANT takes no table of another database.
         use = f"USE {bracket_name(wanted.table.catalog)};"
-        grant = f"{use} GRANT {', '.join(rights)} ON {_beside(wanted.table)} TO {user}"
-        yield missing_rights(wanted, rights, [grant])
+        grant = f"{use} GRANT {', '.join(lacking)} ON {_beside(wanted.table)} TO {user}"
+        yield missing_rights(wanted, lacking, [grant])
     if row.policies:
         yield from _hidden(session, [wanted.table])
     if row.hook and "DELETE" not in wanted.rights:

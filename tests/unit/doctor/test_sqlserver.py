@@ -143,6 +143,7 @@ def test_two_tables_that_can_be_the_delayed_one_are_a_fault(
         "find_table": [{"found": 1}],
         "describe_table": [],
         "describe_long_name": [],
+        "describe_rights": [],
     }
 
     findings = _examined(monkeypatch, tables, store)

@@ -26,6 +26,7 @@ from duesweep.core.policy import BatchSize, Retry
 from duesweep.core.routing import Route
 from duesweep.queues.base import Queue
 from duesweep.queues.routed import RoutedQueue
+from duesweep.stores.base import DriverSession
 from duesweep.stores.due import Due, Horizon
 from duesweep.stores.task import TaskSession
 from duesweep.sweep.queues_check import refuse_missing_queues
@@ -200,7 +201,7 @@ class _Noticing(MemoryQueue):
 
     found: tuple[Problem, ...] | StoreError = ()
 
-    def notices(self) -> tuple[Problem, ...]:
+    def notices(self, store: DriverSession) -> tuple[Problem, ...]:  # noqa: ARG002 - as it is told
         if isinstance(self.found, StoreError):
             raise self.found
         return self.found
@@ -213,7 +214,8 @@ def test_notices_on_tables_are_those_of_all_connections_that_are_in_reach() -> N
 
     routed = RoutedQueue({"near": near, "far": far, "silent": silent}, ROUTES, ("x",))
 
-    assert routed.notices() == [Problem("a", "b")]
+    with MemoryStore().open_driver() as store:
+        assert routed.notices(store) == [Problem("a", "b")]
 
 
 _ROUTES = (

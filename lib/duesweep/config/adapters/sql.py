@@ -85,7 +85,6 @@ class SqlAdapter(Adapter):
         self.refuse_without_server(connection)
         return self.tables(
             self.addresses(connection),
-            store.dsn.get_secret_value(),
             connection.dsn,
             setting=connection.setting,
             holds_own_queue=not connection.config.route and store.knows_own_queue,
