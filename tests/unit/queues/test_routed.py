@@ -201,7 +201,7 @@ class _Noticing(MemoryQueue):
 
     found: tuple[Problem, ...] | StoreError = ()
 
-    def notices(self, store: DriverSession) -> tuple[Problem, ...]:  # noqa: ARG002 - as it is told
+    def notices(self, store: DriverSession) -> tuple[Problem, ...]:  # noqa: ARG002 - it is alone
         if isinstance(self.found, StoreError):
             raise self.found
         return self.found
