@@ -41,9 +41,18 @@ def in_postgresql(statement: Statement) -> str:
 def in_sqlserver(statement: Statement) -> str:
     """The same in SQL Server."""
     code = _COMMENT_LINES.sub("", statement.text).strip()
-    found = [name for name, pattern in _patterns().items() if pattern.fullmatch(code)]
     # Some differ in a table's name only.
-    return " or ".join(found) if found else _steady(" ".join(code.split()))
+    if found := _names_of(code):
+        return " or ".join(found)
+    # Of each of some tables, in one round trip.
+    parts = [_names_of(f"{part.strip()};") for part in code.split(";") if part.strip()]
+    if all(part and part[0].startswith("describe_") for part in parts):
+        return " + ".join(dict.fromkeys(" or ".join(part) for part in parts))
+    return _steady(" ".join(code.split()))
+
+
+def _names_of(code: str) -> list[str]:
+    return [name for name, pattern in _patterns().items() if pattern.fullmatch(code)]
 
 
 @cache
@@ -54,7 +63,8 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*?".join(map(re.escape, _BRACES.split(text))), re.DOTALL)
+    # Several in one round trip have semicolons between them.
+    return re.compile("[^;]*?".join(map(re.escape, _BRACES.split(text))))
 
 
 def _steady(text: str) -> str:
@@ -131,8 +141,10 @@ def told_statements(sessions: Iterable[Sequence[Exchange]], name_of: NameOf = in
 
 
 def _told_statement(name: str, sent: Sequence[Statement]) -> str:
-    text = _steady(_COMMENT_LINES.sub("", sent[0].text).strip())
-    types = zip(*(each.types for each in sent), strict=True)
+    shortest = min(sent, key=lambda each: len(each.types))
+    text = _steady(_COMMENT_LINES.sub("", shortest.text).strip())
+    # As many as the shortest has.
+    types = zip(*(each.types for each in sent), strict=False)
     told = [f"${n} {' or '.join(sorted(set(each)))}" for n, each in enumerate(types, 1)]
     head = f"-- name: {name}" if text != name else "-- without a name"
     return "\n".join([head, *([f"-- {', '.join(told)}"] if told else []), text, ""])
