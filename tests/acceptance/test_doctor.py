@@ -178,7 +178,7 @@ SQL_SERVER = {
     "no index on row version": Harm(
         "DROP INDEX [Index_RowVersion] ON {own}", "warning table-index {own}"),
     "column that the transport does not write": Harm(
-        "ALTER TABLE {own} ADD Tenant int NOT NULL", "fault table-shape {own}", words=("Tenant",)),
+        "ALTER TABLE {own} ADD tenant int NOT NULL", "fault table-shape {own}", words=("tenant",)),
     "narrow headers": Harm(f"ALTER TABLE {{error}} {NARROW}", "warning headers-unicode {error}"),
     "narrow delayed headers": Harm(
         f"ALTER TABLE {{delayed}} {NARROW}", "fault headers-unicode {delayed}"),

@@ -129,14 +129,6 @@ class SqlServerTables(Tables):
         rows = _in(session, table).rows("similar_tables", ending=ending)
         return [replace(table, schema=row.schema, table=row.name) for row in rows]
 
-    def hidden_rows(
-        self, session: SqlServerSession, tables: Sequence[SqlServerTable]
-    ) -> Iterator[Finding]:
-        """With one question for all tables, as far as this user sees policies."""
-        [(rows, _)] = _describe(session, [WantedTable(tables[0])])
-        if rows and rows[0].policies:
-            yield from _hidden(session, tables)
-
     def put_trial(
         self, session: SqlServerSession, table: SqlServerTable, found: FoundTable
     ) -> None:

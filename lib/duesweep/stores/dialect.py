@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from duesweep.core.errors import ConfigError
-from duesweep.core.finding import Check, Finding
+from duesweep.core.finding import Finding
 from duesweep.core.headers import write_json
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits, Timeouts
@@ -209,11 +209,6 @@ class Tables(ABC):
     @abstractmethod
     def similar(self, session: Any, table: Any) -> Sequence[Any]:
         """Tables that may be meant if this one is missing."""
-
-    def hidden_rows(self, session: Any, tables: Sequence[Any]) -> Iterator[Finding]:
-        """Findings on tables of one schema that have rows that this user may not see."""
-        found = self.find(session, [WantedTable(table, rights=("SELECT",)) for table in tables])
-        yield from filter(None, (one.fault_by(Check.ROW_SECURITY) for one in found.values()))
 
     def check_at_once(self, session: Any) -> None:
         """Let triggers and constraints that wait for the end of the transaction act at once."""

@@ -25,9 +25,9 @@ from duesweep.stores.sql_sweeps import SqlSweeps
 from duesweep.stores.sql_task import SqlTask
 from duesweep.stores.tables import (
     check_reading,
+    check_sight,
     check_tables,
     missing_index,
-    refuse_hidden_rows,
 )
 
 
@@ -58,7 +58,7 @@ class SqlDriver(OperatorDriver):
         self._at.note(check_tables(self._at.session, self._at.location, self._at.delayed))
 
     def check_sight(self) -> None:
-        refuse_hidden_rows(self._at.session, self._at.location, self._at.delayed)
+        check_sight(self._at.session, self._at.location, self._at.delayed)
 
     def check_reading(self) -> None:
         check_reading(self._at.session, self._at.location, self._at.delayed)

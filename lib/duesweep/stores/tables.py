@@ -300,13 +300,17 @@ def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[
     return there
 
 
+def check_sight(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` if row-level security hides rows of the store from this user."""
+    found = _for_a_reader(session, location, delayed)
+    refuse(each for each in found if each.check is Check.ROW_SECURITY)
+
+
 def check_reading(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` for the first table that is missing, of another shape or with hidden
     rows, and for the ones that this user may not read. Who only reads needs no other right.
     """
-    to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    there = location.dialect.tables.find(session, to_read)
-    found = list(_findings(session, location.dialect, location, to_read, there=there))
+    found = list(_for_a_reader(session, location, delayed))
     refuse(each for each in found if each.check in _OF_READERS)
     if unread := [each.about for each in found if each.stops and each.check is Check.TABLE_RIGHTS]:
         raise ConfigError(
@@ -315,18 +319,18 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
         )
 
 
+def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
+    to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
+    there = location.dialect.tables.find(session, to_read)
+    return _findings(session, location.dialect, location, to_read, there=there)
+
+
 def refuse_other_tables(session: Session, tables: Tables, wanted: Sequence[WantedTable]) -> None:
     """Raise `ConfigError` for the first of these tables that is there with another shape."""
     there = tables.find(session, [replace(each, rights=()) for each in wanted])
     for each in wanted:
         if (found := there.get(each.table)) is not None:
             refuse(_shape(each, found))
-
-
-def refuse_hidden_rows(session: Session, location: Location, delayed: Any) -> None:
-    """Raise `ConfigError` if row-level security hides rows of the store from this user."""
-    tables = [delayed, *journal_tables(delayed).values()]
-    refuse(location.dialect.tables.hidden_rows(session, tables))
 
 
 def found_columns(
