@@ -289,11 +289,6 @@ JOIN [nsb].sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.colu
 WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND ic.key_ordinal = 1 AND i.type IN (1, 2)
 GROUP BY i.index_id, c.name;
 
--- name: describe_rights
--- $1 nvarchar(max)
-SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
-FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
-
 -- name: describe_server
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
@@ -322,6 +317,26 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
+
+-- name: describe_table + describe_rights
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max)
+SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
+       (SELECT t.TABLE_TYPE
+        FROM [nsb].INFORMATION_SCHEMA.TABLES t
+        WHERE t.TABLE_SCHEMA = ? AND t.TABLE_NAME = ?) AS kind,
+       (SELECT CONVERT(nvarchar(200), p.[value])
+        FROM [nsb].sys.extended_properties p
+        WHERE p.class = 1 AND p.major_id = OBJECT_ID(?, 'U') AND p.minor_id = 0
+          AND p.name = N'duesweep.format') AS mark,
+       (SELECT COUNT(*) FROM [nsb].sys.objects o WHERE o.type = 'SP') AS policies,
+       (SELECT MAX(g.name)
+        FROM [nsb].sys.triggers g
+        WHERE g.parent_id = OBJECT_ID(?, 'U') AND g.is_instead_of_trigger = 1 AND g.is_disabled = 0) AS hook
+FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
+WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
+ORDER BY c.ORDINAL_POSITION;
+SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
 
 -- name: doctor_clock
 SELECT SYSUTCDATETIME() AS now;
