@@ -100,6 +100,9 @@ class Settler:
             # The next sweep meets it as well.
             logs.info("settle_ends_early", source=self._context.store.source, error=str(error))
         except Exception as error:  # noqa: BLE001 - of whatever kind: the watcher tells it
+            if not threading.main_thread().is_alive():
+                # The process did not wait for a ledger that takes long. Its next settler continues.
+                return True
             logs.exception("settle_failed", source=self._context.store.source)
             self._end_pass(LedgerError(f"An unexpected error: {error}", transient=True))
         return False
