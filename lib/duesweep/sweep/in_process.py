@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # An interrupted sweep waits at most this long for its current batches.
 _INTERRUPTED_SECONDS = 0.5
+# A signal that comes right before a wait does not end it: its exception is raised after the wait.
+_SIGNAL_SECONDS = 0.5
 
 
 # A third one takes one more connection, and was not reliably faster on two cores.
@@ -111,7 +113,8 @@ def _working(
             name = f"duesweep slice {number}, session {session}"
             threading.Thread(target=run, args=(end,), name=name, daemon=True).start()
         yield ends
-        wait(ends)
+        while wait(ends, _SIGNAL_SECONDS).not_done:
+            pass
     except BaseException:
         of_slice.interrupt()
         wait(ends, _INTERRUPTED_SECONDS)
