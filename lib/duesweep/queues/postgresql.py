@@ -72,9 +72,6 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
         self._ruled |= {table} if found.has_rules else frozenset()
         return found
 
-    def _look_up(self, table: Destination) -> None:
-        self.examined(table)
-
     def _find_fault(self, destination: Destination) -> MessageError | None:
         try:
             found = self.examined(destination)

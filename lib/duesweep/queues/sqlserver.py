@@ -135,23 +135,18 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
         refuse(SQL_SERVER_TABLES.check_session(self._connection, setting))
 
     def examined(self, table: Destination) -> FoundTable:
-        self._look_up(table)
-        assert isinstance(table, SqlServerTable)  # from `addresses`
-        # It was just looked up.
-        return SQL_SERVER_TABLES.find(self._connection, [sqlserver_queue(WAITED_FOR, table)])[table]
-
-    def _look_up(self, table: Destination) -> None:
         assert isinstance(table, SqlServerTable)  # from `addresses`
         try:
-            found = _columns_of(self._connection, table)
+            found = _found(self._connection, table)
         except TransactionLostError:
             raise
         except StoreError as error:
             raise DestinationError(f"Queue table {table} cannot be read: {error}") from error
-        absent = wrong_columns(COLUMNS, found)
+        absent = wrong_columns(COLUMNS, found.columns)
         if absent:
             raise NotAQueueError(f"{table} is not a queue table: it lacks {', '.join(absent)}")
-        self._tables[table] = SqlServerQueueTable.of(table, found)
+        self._tables[table] = SqlServerQueueTable.of(table, found.columns)
+        return found
 
     def _insert(self, destination: Destination, messages: Sequence[Message]) -> None:
         assert isinstance(destination, SqlServerTable)  # from `resolve`
@@ -188,7 +183,7 @@ class SqlServerQueue(QueueTables):
         return found
 
 
-def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[str, str]:
+def _found(connection: SqlServerSession, table: SqlServerTable) -> FoundTable:
     database = connection.row("describe_catalog", catalog=table.catalog)
     if not database.found:
         raise QueueNotFoundError(f"There is no queue table {table}: no database {table.catalog}")
@@ -199,13 +194,13 @@ def _columns_of(connection: SqlServerSession, table: SqlServerTable) -> Mapping[
             transient=False,
             advice="create a user for it there",
         )
-    found = SQL_SERVER_TABLES.find(connection, [WantedTable(table)]).get(table)
+    found = SQL_SERVER_TABLES.find(connection, [sqlserver_queue(WAITED_FOR, table)]).get(table)
     if found is None:
         _refuse_hidden(connection, table)
         raise QueueNotFoundError(f"There is no queue table {table}")
     if not found.is_table:
         raise NotAQueueError(f"{table} is not a queue table: it lacks rows of its own")
-    return found.columns
+    return found
 
 
 def _refuse_hidden(connection: SqlServerSession, table: SqlServerTable) -> None:

@@ -60,7 +60,7 @@ class QueueTableSession(QueueSession, Generic[Connection]):
     def resolve(self, address: str | None) -> Destination:
         table = self._addresses.parse(address)
         if table not in self._known:
-            self._look_up(table)
+            self.examined(table)
             self._known.add(table)
         return table
 
@@ -98,12 +98,8 @@ class QueueTableSession(QueueSession, Generic[Connection]):
 
     @abstractmethod
     def examined(self, table: Destination) -> FoundTable:
-        """A queue table, and the rights that the sweeper lacks on it. Raises as `_look_up` does."""
-
-    @abstractmethod
-    def _look_up(self, table: Destination) -> None:
-        """Raise `MessageError` if `table` is not a queue table, `StoreError` if that cannot be
-        read now.
+        """A queue table, and the rights that the sweeper lacks on it. Raises `MessageError` if it
+        is not a queue table, `StoreError` if that cannot be read now.
         """
 
     @abstractmethod
@@ -113,7 +109,7 @@ class QueueTableSession(QueueSession, Generic[Connection]):
     def _find_fault(self, destination: Destination) -> MessageError | None:
         """The error for the messages if the table is not a queue table any more; else None."""
         try:
-            self._look_up(destination)
+            self.examined(destination)
         except MessageError as error:
             self._known.discard(destination)
             return error

@@ -294,6 +294,8 @@ class Catalog:
                 SimpleNamespace(schema="dbo", table=table, has_recoverable=old, is_narrow=narrow)
                 for table, (old, narrow) in shapes.items()
             ]
+        if name == "describe_rights":
+            return []
         assert name == "describe_table"
         columns = {column: next(iter(types)) for column, types in COLUMNS.items()}
         return described(columns | {"Headers": "nvarchar"})
