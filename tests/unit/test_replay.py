@@ -141,8 +141,10 @@ def test_ids_are_exact_unless_one_means_several_and_whole_if_each_means_one_to_d
     chosen = _chosen(*ids)
 
     assert (chosen.is_exact, chosen.is_done(changed=2, gone=0)) == (is_exact, is_whole)
-    assert [row.id.key for row in chosen.named_before("old")] == ["k2"]
-    assert len(chosen.named("id")) == 2
+    assert list(chosen.by_id) == list(ids)
+    named = _chosen("old", "id").by_id
+    assert [row.id.key for row in named["old"].done_rows] == ["k2"]
+    assert (len(named["id"].rows), named["id"].done_rows) == (2, [])
 
 
 @pytest.mark.parametrize(("again", "done_before"), [(False, 1), (True, 0)])

@@ -284,8 +284,11 @@ def _as_it_was(row: LedgerRow, due_us: int) -> NewMessage:
     )
 
 
-# Errors by their keys and message ids.
-_ByName = dict[str, list[ErrorRow]]
+class Named(NamedTuple):
+    """The errors to which an id leads: the ones to be done, and the ones that are left out."""
+
+    rows: list[ErrorRow]
+    done_rows: list[ErrorRow]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,52 +310,37 @@ class ChosenErrors(Chosen):
     @property
     def is_exact(self) -> bool:
         """Whether ids were given that lead to one error each at most."""
-        return bool(self.ids) and all(len(self.named(each)) <= 1 for each in self.ids)
+        return bool(self.ids) and all(len(each.rows) <= 1 for each in self.by_id.values())
 
     def is_done(self, changed: int, gone: int) -> bool:
         """Whether each id that was given led to an error that was done, and by this command; errors
         of a filter may have been done by another one.
         """
-        if not all(self.named(each) for each in self.ids):
+        if not all(each.rows for each in self.by_id.values()):
             return False
         return changed + (0 if self.is_exact else gone) >= self.would_change
 
-    def named(self, wanted: str) -> Sequence[ErrorRow]:
-        """Those to be done that this id leads to."""
-        return _named(self._rows_by_name, wanted)
-
-    def named_before(self, wanted: str) -> Sequence[ErrorRow]:
-        """The errors that are left out."""
-        return _named(self._done_by_name, wanted)
-
     @cached_property
-    def _rows_by_name(self) -> _ByName:
-        return _by_name(self.rows)
-
-    @cached_property
-    def _done_by_name(self) -> _ByName:
-        return _by_name(self.done_rows)
+    def by_id(self) -> Mapping[str, Named]:
+        """The errors of each given id. It is a key or a message id, and may fit two spellings."""
+        found = {each: Named([], []) for each in self.ids}
+        given: defaultdict[str | None, set[str]] = defaultdict(set)
+        for each in self.ids:
+            for name in spellings([each]):
+                given[name].add(each)
+        for row in self.rows.values():
+            for each in given[row.id.key] | given[row.message_id]:
+                found[each].rows.append(row)
+        for row in self.done_rows.values():
+            for each in given[row.id.key] | given[row.message_id]:
+                found[each].done_rows.append(row)
+        return found
 
     @property
     def groups(self) -> Sequence[ErrorGroup]:
         """The errors to be done, in groups."""
         fates = {error: fate.kind for error, fate in self.done.items()}
         return grouped(Alike.one(row, fates.get(error)) for error, row in self.rows.items())
-
-
-def _by_name(rows: Mapping[ErrorId, ErrorRow]) -> _ByName:
-    found: _ByName = defaultdict(list)
-    for row in rows.values():
-        found[row.id.key].append(row)
-        if row.message_id is not None:
-            found[row.message_id].append(row)
-    return found
-
-
-def _named(rows: _ByName, wanted: str) -> Sequence[ErrorRow]:
-    # Its key may be its message id, or fit two spellings.
-    found = {row.id: row for name in spellings([wanted]) for row in rows.get(name, ())}
-    return list(found.values())
 
 
 def choose_errors(
@@ -369,32 +357,22 @@ def choose_errors(
     has: a typing error.
     """
     refuse_unclear(is_empty=wanted.is_empty, everything=everything)
-    with open_errors(endpoint) as messages:
-        settle_earlier(endpoint.context, messages.ledger)
-        return _choose(endpoint, messages, wanted, command, again=again)
-
-
-def _choose(
-    endpoint: Endpoint,
-    messages: ExhaustedMessages,
-    wanted: ErrorFilter,
-    command: CommandName,
-    *,
-    again: bool,
-) -> ChosenErrors:
     done: dict[ErrorId, Fate] = {}
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}
-    found = list(messages.chosen(wanted))
-    keys = {row.id.key for row, _ in found}
-    for row, fate in found:
-        if fate is not None:
-            done[row.id] = fate
-        # A message that was replayed and has failed again is the later error.
-        is_left_out = fate is not None and (fate.new_key in keys or not again)
-        (done_rows if is_left_out else rows)[row.id] = row
-    is_replay = command is CommandName.REPLAY
-    unknown = None if rows or done_rows else messages.unknown_destination(wanted)
+    with open_errors(endpoint) as messages:
+        settle_earlier(endpoint.context, messages.ledger)
+        found = list(messages.chosen(wanted))
+        keys = {row.id.key for row, _ in found}
+        for row, fate in found:
+            if fate is not None:
+                done[row.id] = fate
+            # A message that was replayed and has failed again is the later error.
+            is_left_out = fate is not None and (fate.new_key in keys or not again)
+            (done_rows if is_left_out else rows)[row.id] = row
+        unknown = None if found else messages.unknown_destination(wanted)
+        is_replay = command is CommandName.REPLAY
+        copies = messages.in_error_queues(rows) if is_replay and rows else {}
     refuse_unknown(endpoint.context, unknown, "error", "`duesweep errors list` shows the errors")
     return ChosenErrors(
         command=command,
@@ -406,7 +384,7 @@ def _choose(
         done=done,
         again=again,
         ids=wanted.ids,
-        copies=messages.in_error_queues(rows) if is_replay and rows else {},
+        copies=copies,
         unknown_destination=unknown,
     )
 

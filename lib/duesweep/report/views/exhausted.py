@@ -156,7 +156,7 @@ def _left_out(found: "ChosenErrors", meanwhile: int) -> Iterator[Block]:
 def _named(found: "ChosenErrors") -> Iterator[str]:
     """The sentences on ids that do not lead to one error."""
     for each in found.ids:
-        rows, before = found.named(each), found.named_before(each)
+        rows, before = found.by_id[each]
         if len(rows) > 1:
             yield f"{each} means {len(rows)} errors"
         elif not rows and not before:
