@@ -1,4 +1,6 @@
-"""Two sweeps, a loop of sweeps and NServiceBus's mover on one store; each is killed at random."""
+"""Two sweeps, a loop of sweeps and NServiceBus's mover on one store; each is killed at random. A
+sweep may be a watcher's, which may be frozen before.
+"""
 
 import itertools
 import os
@@ -6,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +28,8 @@ _NAMES = (
 # How many sweeps at once: two first, and then the loop's, one after the other.
 _ROUNDS = (2, 1, 1)
 _SECONDS = 120
+# A watcher does not end by itself if others have done all that was left.
+_WATCHED_SECONDS, _FROZEN_SECONDS = 6.0, 3.0
 
 
 class Crowd:
@@ -34,10 +39,11 @@ class Crowd:
         self._rng = random.Random(seed)
         self._world = world
         self._folder = folder
-        self._arguments = ["sweep", "--json", "--config", str(config)]
+        self._config = str(config)
         self._numbers = itertools.count()
         # Of the sweeps that were started.
         self.plans: list[Plan] = []
+        self._watchers: list[SweepCommand] = []
 
     def run(self) -> Iterator[Ending]:
         """Run them until all have ended or are dead; how each sweep ended."""
@@ -47,7 +53,7 @@ class Crowd:
             mover = None
             try:
                 for command, plan in started:
-                    until(lambda: plan.fired.exists() or command.is_over)  # noqa: B023 - used here
+                    self._await(command, plan)
                     # Not before: it would have moved all of them.
                     mover = mover or self._start_mover()
                     if not command.is_over:
@@ -58,13 +64,29 @@ class Crowd:
                     mover.kill()
                     mover.wait()
 
+    def _await(self, command: SweepCommand, plan: Plan) -> None:
+        """Until the command is at its point or over; a watcher may be frozen for a while there."""
+        end = time.monotonic() + (_WATCHED_SECONDS if command in self._watchers else 2 * _SECONDS)
+        until(lambda: plan.fired.exists() or command.is_over or time.monotonic() > end)
+        if command in self._watchers and not command.is_over and self._rng.random() < 0.5:
+            os.kill(command.pid, signal.SIGSTOP)
+            time.sleep(_FROZEN_SECONDS)
+            os.kill(command.pid, signal.SIGCONT)
+            # A point holds one thread; the others continue.
+            time.sleep(self._rng.uniform(0, 1))
+
     def _start(self) -> tuple[SweepCommand, Plan]:
         folder = self._folder / f"sweep-{next(self._numbers)}"
         folder.mkdir()
         when, name = self._rng.choice(WHEN), self._rng.choice(_NAMES)
         plan = Plan(str(folder), f"{when} {name}")
         self.plans.append(plan)
-        return SweepCommand(folder, plan, self._arguments), plan
+        is_watcher = self._rng.random() < 0.5
+        words = ["watch"] if is_watcher else ["sweep", "--json"]
+        command = SweepCommand(folder, plan, [*words, "--config", self._config])
+        if is_watcher:
+            self._watchers.append(command)
+        return command, plan
 
     def _start_mover(self) -> subprocess.Popen[bytes]:
         endpoint = self._world.endpoint
