@@ -41,7 +41,16 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.stores.due import Horizon, Slices
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.job import Attributes, Engine, Job, Planned, SweepContext, Tracing
+from duesweep.sweep.job import (
+    Attributes,
+    CutShort,
+    Dispatched,
+    Engine,
+    Job,
+    Planned,
+    SweepContext,
+    Tracing,
+)
 from duesweep.sweep.queues_check import refuse_missing_queues
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settle import (
@@ -179,7 +188,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
         dispatching.is_open = True
         stop.unreported.add((session.source, run.sweep_id))
         run, cut_short = _dispatch(dispatching, session, run, reach)
-        dispatching.is_cut_short = cut_short is not None
+        dispatching.cut_short = cut_short
         with living_session(context, session, run, stop=stop) as living:
             try:
                 _close(living, run, cut_short, is_planned=dispatching.is_planned)
@@ -194,10 +203,10 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
                     raise
                 report = replace(found, reason=found.reason or str(error))
                 # An operator, or another sweep, has ended it.
-                dispatching.is_cut_short = True
+                dispatching.cut_short = cut_short or CutShort(str(error))
             stop.unreported.discard((session.source, run.sweep_id))
             dispatching.note(report)
-            report = replace(report, is_lasting=dispatching.is_lasting)
+            report = replace(report, is_lasting=bool(cut_short and cut_short.is_lasting))
             if dispatching.settler is not None:
                 # The watcher's session stays open.
                 living.sweeps.release(run.sweep_id)
@@ -248,7 +257,7 @@ def _settle_after(
 
 def _dispatch(
     dispatching: "_Dispatching", session: DriverSession, run: SweepRun, reach: Reach
-) -> tuple[SweepRun, str | None]:
+) -> tuple[SweepRun, CutShort | None]:
     """Dispatch the next part of the plan, which is made if it is missing. A sweep that repeats
     then takes messages as they come due. Returns the run with its last horizon, and the reason if
     the engine ended before all slices were done.
@@ -260,10 +269,10 @@ def _dispatch(
             return run, None
         if not dispatching.parts:
             dispatching.plan(session, run.horizon)
-        cut_short = dispatching.run(session, run)
-        if context.repeats and not cut_short:
+        done = dispatching.run(session, run)
+        if context.repeats and done.left_nothing:
             return _go_on(dispatching, session, run, reach)
-        return run, cut_short
+        return run, done.cut_short
 
 
 def _with_unreported(
@@ -315,10 +324,8 @@ class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. `parts`
     of the plan, by `horizon`, are for further sweeps. `is_again`: all parts are swept, and the next
     sweep is for messages that they left. `is_planned`: that has a plan. `are_held`: there are
-    pauses. `is_open`: the sweep was opened. Before `failed_at` no message failed. `is_full`: it has
-    claimed as much as it may, and `left_nothing`: all that was planned last. `is_cut_short`: the
-    engine ended before all slices of the last sweep were done; `is_lasting`: so will the next
-    sweep.
+    pauses. `is_open`: the sweep was opened. Before `failed_at` no message failed. `cut_short`: why
+    the last sweep ended before all slices were done.
     """
 
     engine: Engine
@@ -335,10 +342,7 @@ class _Dispatching:
     are_held: bool = False
     is_open: bool = False
     failed_at: float | None = None
-    is_full: bool = False
-    left_nothing: bool = False
-    is_cut_short: bool = False
-    is_lasting: bool = False
+    cut_short: CutShort | None = None
 
     @property
     def left(self) -> int:
@@ -348,7 +352,7 @@ class _Dispatching:
     @property
     def seconds_to_next(self) -> float | None:
         """After how many seconds to sweep again; None: that is of no use, or not wanted."""
-        if self.is_cut_short or self.stop.is_wanted or not (self.parts or self.stop.may_claim):
+        if self.cut_short or self.stop.is_wanted or not (self.parts or self.stop.may_claim):
             return None
         if self.parts and not self.rounds.are_services_out:
             return 0.0
@@ -379,7 +383,7 @@ class _Dispatching:
             yield session
 
     def begin(self) -> None:
-        self.is_open = self.left_nothing = False
+        self.is_open = False
         self.rounds.begin()
 
     def note(self, report: SweepReport) -> None:
@@ -402,25 +406,22 @@ class _Dispatching:
         with self.context.tracing.span("plan"):
             self.take(horizon, self.engine.plan(session.due, horizon, self.context))
 
-    def run(self, session: DriverSession, run: SweepRun) -> str | None:
-        """Dispatch the first part of the plan. Returns why the engine ended before all slices were
-        done; None if all were.
-        """
+    def run(self, session: DriverSession, run: SweepRun) -> Dispatched:
+        """Dispatch the first part of the plan, if there is any."""
         if not self.parts:
-            return None
+            return Dispatched()
         if (seconds := self.stop.begin()) is not None:
             session.sweeps.stop(run.sweep_id, seconds)
         part, *self.parts = self.parts
         job = self._job(run, part, first_slice=session.sweeps.note_slices(run, part.plan))
         watched = self.watch(run, part.plan.found) if self.watch else nullcontext()
         with self.context.tracing.span("dispatch"), watched:
-            cut_short, self.left_nothing = self.engine.dispatch(session.due, part.plan, job)
-        self.is_lasting = cut_short is not None and cut_short.is_lasting
-        self.is_full = job.shares is not None
-        if self.is_full:
-            # So that the rest counts as left by a stop.
-            session.sweeps.stop(run.sweep_id, 0)
-        return cut_short and cut_short.reason
+            done = self.engine.dispatch(session.due, part.plan, job)
+        if job.shares is None:
+            return done
+        # It claims no more, and the rest counts as left by a stop.
+        session.sweeps.stop(run.sweep_id, 0)
+        return done._replace(left_nothing=False)
 
     def _job(self, run: SweepRun, part: _Part, first_slice: int) -> Job:
         return Job(
@@ -453,19 +454,18 @@ def _parts(plan: Slices, shares: Sequence[int] | None) -> Sequence[_Part]:
 
 def _go_on(
     dispatching: _Dispatching, session: DriverSession, run: SweepRun, reach: Reach
-) -> tuple[SweepRun, str | None]:
+) -> tuple[SweepRun, CutShort | None]:
     """Dispatch messages as they come due, in the same sweep: with a sweep for each round, they
     would wait for the ledger, which would get 100,000 commits a day. It ends when a round leaves a
     message, since that is claimed again in each round, and after some seconds.
 
-    Returns the run with its last horizon, with the reason if dispatch was cut short.
+    Returns the run with its last horizon, and the reason if dispatch was cut short.
     """
     stop, clock = dispatching.stop, dispatching.context.world.clock
     began = moved_at = clock.seconds()
-    cut_short: str | None = None
-    seconds = _REST_SECONDS
+    seconds, done = _REST_SECONDS, Dispatched(left_nothing=True)
     try:
-        while dispatching.left_nothing and not (dispatching.is_full or dispatching.parts):
+        while done.left_nothing and not dispatching.parts:
             stop.wait(seconds)
             now = clock.seconds()
             is_over = now - began >= _OPEN_SECONDS or now - moved_at >= _IDLE_SECONDS
@@ -480,12 +480,12 @@ def _go_on(
                 seconds = max(seconds, _seconds_to_next(session, horizon))
                 continue
             run = replace(run, horizon=horizon)
-            cut_short = dispatching.run(session, run)
+            done = dispatching.run(session, run)
             moved_at = clock.seconds()
     except StoreError as error:
         # The next sweep sees it as well. The dispatched messages are to be settled.
         logs.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))
-    return run, cut_short
+    return run, done.cut_short
 
 
 def _seconds_to_next(session: DriverSession, horizon: Horizon) -> float:
@@ -508,14 +508,14 @@ def _patience(context: SweepContext, stop: Stop, seconds: float) -> Patience:
 
 
 def _close(
-    session: DriverSession, run: SweepRun, cut_short: str | None, *, is_planned: bool
+    session: DriverSession, run: SweepRun, cut_short: CutShort | None, *, is_planned: bool
 ) -> None:
     if not session.sweeps.close(
         run.sweep_id,
         abandoned=False,
         # Without a plan no slice can tell.
         remaining=run.horizon if is_planned else session.due.count_pending(run.horizon, most=1),
-        reason=cut_short,
+        reason=cut_short and cut_short.reason,
     ):
         raise SweepClosedError(
             f"Another process closed sweep {run.sweep_id} of {session.source}: it was aborted, "
