@@ -15,6 +15,8 @@ from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
 
+# The zone of each of our sessions, by its two names.
+_OF_SESSIONS = {"UTC", "Etc/UTC"}
 _OVERRIDE = "set store.writer_time_zone to the time zone of the sessions that write to it"
 
 
@@ -32,18 +34,25 @@ def horizon_in(session: Session, zone: str) -> Horizon:
     """The horizon now by NServiceBus's predicate, evaluated by the server in the writers' zone.
     Raises `ConfigError` for a zone that it does not know.
     """
-    with session.transaction():
-        try:
-            session.row("set_zone", zone=zone)
-        except StoreError as error:
-            if error.transient:
-                raise
-            raise ConfigError(
-                f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
-                advice="give a name out of pg_timezone_names",
-            ) from error
+    if zone in _OF_SESSIONS:
         row = session.row("horizon")
+    else:
+        with session.transaction():
+            _set(session, zone)
+            row = session.row("horizon")
     return Horizon(row.horizon, row.server_time, zone=zone)
+
+
+def _set(session: Session, zone: str) -> None:
+    try:
+        session.row("set_zone", zone=zone)
+    except StoreError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"store.writer_time_zone is {zone!r}, which PostgreSQL does not know",
+            advice="give a name out of pg_timezone_names",
+        ) from error
 
 
 def writer_time_zone(session: Session, dsn: str, delayed: TableName) -> str:

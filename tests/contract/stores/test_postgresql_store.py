@@ -215,7 +215,7 @@ def test_session_that_is_lost_meanwhile_is_no_wrong_time_zone(
 
     monkeypatch.setattr(PostgreSqlSession, "row", killed)
     with pytest.raises(StoreError) as failure:
-        _zone_after_horizon(endpoint, "UTC")
+        _zone_after_horizon(endpoint, "Europe/Berlin")
 
     assert failure.value.transient
 
