@@ -16,6 +16,7 @@ from duesweep.core.errors import (
     QueueError,
     SilentServiceError,
     StoreError,
+    TransactionLostError,
 )
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize, RateLimit, RateLimits
@@ -350,7 +351,7 @@ class _UncommittedSession(DueKeySession):
             yield
             self._store.commits += 1
             if self._store.commits == 1:
-                raise AWAY
+                raise TransactionLostError("deadlock")
 
 
 def test_message_that_failed_in_a_batch_that_was_rolled_back_is_claimed_again() -> None:
@@ -361,6 +362,8 @@ def test_message_that_failed_in_a_batch_that_was_rolled_back_is_claimed_again() 
 
     assert [counter.attempts for counter in world.store.attempts.values()] == [1]
     assert _counts(report) == (2, 2, 0, 0)
+    # The slice did, not another round.
+    assert len(report.sweep_ids) == 1
 
 
 @pytest.mark.parametrize("rates", [(), (RateLimit("Billing", 100),)], ids=["tried", "limited"])
