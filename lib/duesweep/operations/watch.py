@@ -49,6 +49,8 @@ from duesweep.sweep.stop import Stop
 MOST_TICK_SECONDS = 60.0
 # While nothing is due, pauses and back-offs are read this often.
 _WHOLE_LOOK_SECONDS = 1.0
+# How much longer than a look it waits for the next one.
+_REST_PER_LOOK = 10
 _LOG_EVERY_SECONDS = 60.0
 # The main thread wakes at this interval, as only it can handle signals.
 _POLL_SECONDS = 0.2
@@ -258,6 +260,8 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
         due = run.next_due
         is_behind = run.ledger_error is not None and due is None
         most = MOST_WAIT_FOR_LEDGER_SECONDS if is_behind else most_seconds
+        # A look that passes over many messages, such as paused ones, is not made all the time.
+        most = max(most, min(_WHOLE_LOOK_SECONDS, _REST_PER_LOOK * run.seconds))
         return wait_for_next(due and due.instant, due and due.now, most)
     row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
     if run.has_moved and not (report.left or report.skipped):

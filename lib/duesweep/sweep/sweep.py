@@ -72,6 +72,8 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 _OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
+# After a plan that takes long it rests longer.
+_REST_PER_PLAN, _MOST_REST_SECONDS = 3, 1.0
 
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
@@ -475,7 +477,8 @@ def _go_on(
             horizon = replace(reach(session.due.horizon()), since=None)
             dispatching.plan(session, horizon)
             # One that takes long, as it passes over many messages, is not made all the time.
-            seconds = max(_REST_SECONDS, clock.seconds() - now)
+            took = clock.seconds() - now
+            seconds = max(_REST_SECONDS, min(_MOST_REST_SECONDS, _REST_PER_PLAN * took))
             if not dispatching.parts:
                 seconds = max(seconds, _seconds_to_next(session, horizon))
                 continue
