@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from deltalake import DeltaTable
 
 from duesweep.core.headers import read_json, remove_forward_destination
 from duesweep.core.message import MESSAGE_ID
@@ -126,6 +127,19 @@ def test_no_errors_are_no_fault_and_no_ledger_is(endpoint: Endpoint) -> None:
     assert (shown.code, shown.out, "no error" in shown.err) == (3, "", True)
     document = endpoint.document("errors", "show", "nothing", code=3)
     assert (document["errors"], document["exit_code"]) == ([], 3)
+
+
+def test_error_without_a_text_is_listed_and_shown(endpoint: Endpoint) -> None:
+    """As another program may have changed it."""
+    endpoint.set_up()
+    (key,) = _failed(endpoint, "Billing")
+    DeltaTable(endpoint.folder / "ledger" / "errors").update({"error_text": "NULL"})
+    (group,) = endpoint.document("errors", "list")["groups"]
+
+    for words in (("list",), ("list", "--group", group["group"]), ("show", key)):
+        ran = endpoint.run("errors", *words)
+        assert (ran.code, ran.err) == (0, ""), ran
+        assert "Billing" in ran.out
 
 
 def test_destination_without_errors_and_without_a_queue_is_a_mistake(endpoint: Endpoint) -> None:
