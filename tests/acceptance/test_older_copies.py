@@ -6,10 +6,14 @@ from uuid import uuid4
 
 import pytest
 
+from duesweep.core.errors import ConfigError
 from duesweep.core.world import NO_PATIENCE
+from duesweep.operations.watch import Ticker
+from duesweep.sweep.stop import Stop
 from support.commands import Ran
 from support.endpoint import Endpoint
 from support.sweeps import run_sweep
+from support.waiting import until
 
 _SETTINGS = {"retry__max_attempts": 1, "retry__initial_seconds": 0}
 _REASON = ("--reason", "x")
@@ -112,6 +116,31 @@ def test_database_that_was_put_back_is_seen_until_an_operator_accepts_it(
     assert endpoint.run("setup", "--rebind").code == 0
     assert endpoint.run("sweep").code == 0
     assert endpoint.run("audit").code == 0
+
+
+def test_watcher_delivers_nothing_of_a_database_that_was_put_back(endpoint: Endpoint) -> None:
+    bindings = endpoint.own_table("bindings")
+    settled = f"SELECT settled_sweep, settled_at FROM {bindings} WHERE settled_at IS NOT NULL"
+    endpoint.set_up("Billing").delay("Billing")
+    ticker = Ticker(endpoint.context(), Stop(), has_spark=False)
+    ticker.tick()
+    until(lambda: endpoint.fetch(settled))
+    (before,) = endpoint.fetch(settled)
+    endpoint.delay("Billing")
+    ticker.tick()
+    until(lambda: endpoint.fetch(settled) != [before])
+    endpoint.execute(
+        f"UPDATE {bindings} SET settled_sweep = $1, settled_at = $2",
+        before.settled_sweep,
+        before.settled_at,
+    )
+    endpoint.delay("Billing")
+
+    with pytest.raises(ConfigError, match="the ledger has 1 later sweep or command"):
+        ticker.tick()
+
+    assert len(endpoint.waiting()) == 1
+    ticker.close()
 
 
 def test_second_store_of_a_name_is_refused_unless_it_took_the_place_of_the_first(

@@ -1,6 +1,7 @@
 """Settles the sweeps of a watcher while it delivers, so that no message waits for the ledger."""
 
 import threading
+from datetime import UTC, datetime
 from math import inf
 
 from duesweep.core import logs
@@ -8,6 +9,7 @@ from duesweep.core.errors import ConfigError, DuesweepError, LedgerError
 from duesweep.core.world import LEDGER, NO_PATIENCE, STORAGE, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession
+from duesweep.stores.binding import JournalAge
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.settle import BRIEFLY_SECONDS, check_backlog, settle_dead, settle_first
 from duesweep.sweep.stop import Stop
@@ -15,6 +17,7 @@ from duesweep.sweep.stop import Stop
 UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 # How long it waits for another settler; and after each pass, so that sweeps are settled together.
 _PATIENCE_SECONDS, _REST_SECONDS = 1.0, 1.0
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Settler:
@@ -28,17 +31,22 @@ class Settler:
         self._context, self._stop = context, stop
         self.error: LedgerError | ConfigError | None = None
         self._ledger: Ledger | None = None
+        # How far the journal was when that was seen last.
+        self._age: JournalAge | None = None
         self._wanted, self._is_over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def before(self, session: DriverSession, ledger: Ledger) -> LedgerError | None:
-        """Before a sweep: what `settle_first` returns and raises, by the last pass; but the first
-        time settle here, since the journal may belong to no ledger yet.
+        """Before a sweep: what `settle_first` returns and raises, by the last pass. Settles here
+        the first time, as the journal may belong to no ledger yet, and if the database may be an
+        older copy.
         """
         self._ledger = ledger
-        if self._thread is None:
+        if self._thread is None or self._is_put_back(session):
             with self._stop.waits.waiting(STORAGE, UNANSWERED):
                 self._end_pass(settle_first(session, ledger, NO_PATIENCE))
+        self._age = session.binding.age()
+        if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="duesweep settler", daemon=True)
             self._thread.start()
         # The part of a backlog before this one has ended, and a person may have corrected an error.
@@ -50,6 +58,15 @@ class Settler:
         if error is not None or is_silent:
             check_backlog(session.journal, error or LedgerError(UNANSWERED, transient=True))
         return error
+
+    def _is_put_back(self, session: DriverSession) -> bool:
+        """Whether the journal is not as far as it was: an older copy of the database, perhaps."""
+        seen, age = self._age, session.binding.age()
+        if seen is None or age is None:
+            return seen is not age
+        if age.journal_id != seen.journal_id:
+            return True
+        return seen.settled_at is not None and (age.settled_at or _BEGINNING) < seen.settled_at
 
     def wake(self) -> None:
         """Settle soon."""
@@ -91,6 +108,7 @@ class Settler:
                 with self._stop.waits.waiting(STORAGE, UNANSWERED):
                     seconds = BRIEFLY_SECONDS if is_last else inf
                     settle_dead(session, self._ledger, patience, seconds)
+                self._age = session.binding.age()
                 is_done = not any(one.is_closed for one in session.journal.unsettled())
             self._end_pass(None)
             return is_done
