@@ -289,6 +289,25 @@ def test_watcher_does_not_wait_for_an_outage_and_keeps_trying_with_one_message()
     assert runs[50].report.dispatched == 3
 
 
+def test_watcher_forgets_an_outage_that_is_over() -> None:
+    world = world_of(*_rows(3))
+    Outage(world, until=3)
+    ticker = Ticker(world.context(spark_from=None), Stop(clock=world.clock), has_spark=False)
+    while world.store.rows:
+        ticker.tick()
+        world.clock.advance(1)
+
+    runs = []
+    for _ in range(3):
+        row = delayed_row("Billing")
+        world.store.rows[row.key] = row
+        runs.append(ticker.tick())
+    ticker.close()
+
+    reports = [run.report for run in runs if run.report is not None]
+    assert [(report.dispatched, report.breakers) for report in reports] == [(1, ())] * 3
+
+
 def test_messages_that_a_pause_holds_since_the_plan_are_told_as_held() -> None:
     world = world_of(*_rows(2))
     Outage(world, until=5)

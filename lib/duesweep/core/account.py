@@ -107,7 +107,7 @@ class SliceEnd:
     @property
     def left_nothing(self) -> bool:
         """Whether it claimed messages, and left none that it might have claimed."""
-        is_complete = self.reason is None and not self.breakers
+        is_complete = self.reason is None and all(one.is_closed for one in self.breakers)
         return is_complete and self.account.claimed > 0 == self.account.left + self.account.skipped
 
 

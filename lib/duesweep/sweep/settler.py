@@ -1,6 +1,7 @@
 """Settles the sweeps of a watcher while it delivers, so that no message waits for the ledger."""
 
 import threading
+import time
 from datetime import UTC, datetime
 from math import inf
 
@@ -17,6 +18,8 @@ from duesweep.sweep.stop import Stop
 UNANSWERED = "The ledger's storage, or the journal that is read for it, has not answered yet"
 # How long it waits for another settler; and after each pass, so that sweeps are settled together.
 _PATIENCE_SECONDS, _REST_SECONDS = 1.0, 1.0
+# How long a process that ends waits for it.
+_END_SECONDS = 5.0
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,6 +34,7 @@ class Settler:
         self._context, self._stop = context, stop
         self.error: LedgerError | ConfigError | None = None
         self._ledger: Ledger | None = None
+        self._ended_at: float | None = None
         # How far the journal was when that was seen last.
         self._age: JournalAge | None = None
         self._wanted, self._is_over = threading.Event(), threading.Event()
@@ -74,6 +78,7 @@ class Settler:
 
     def close(self) -> None:
         """Settle what there is, and end."""
+        self._ended_at = time.monotonic()
         self._is_over.set()
         self._wanted.set()
         if self._thread is not None:
@@ -86,8 +91,10 @@ class Settler:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no message waits for the end of a sweep while it works."""
-        return self._thread is None or self._is_over.is_set()
+        """Whether no message waits for it, and it has had its time to end."""
+        ended_at = self._ended_at
+        is_late = ended_at is not None and time.monotonic() - ended_at > _END_SECONDS
+        return self._thread is None or is_late
 
     def _run(self) -> None:
         while not self._is_over.is_set():
@@ -114,9 +121,9 @@ class Settler:
             return is_done
         except (LedgerError, ConfigError) as error:
             self._end_pass(error)
-        except DuesweepError as error:
-            # The next sweep meets it as well.
-            logs.info("settle_ends_early", source=self._context.store.source, error=str(error))
+        except DuesweepError:
+            # The next look or sweep meets it as well, and tells it.
+            pass
         except Exception as error:  # noqa: BLE001 - of whatever kind: the watcher tells it
             if not threading.main_thread().is_alive():
                 # The process did not wait for a ledger that takes long. Its next settler continues.

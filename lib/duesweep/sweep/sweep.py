@@ -324,7 +324,8 @@ class _Part(NamedTuple):
 @dataclass(slots=True)
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. `parts`
-    of the plan, by `horizon`, are for further sweeps. `is_again`: all parts are swept, and the next
+    of the plan, by `horizon`, are for further sweeps; `is_first_part`: the last sweep had the first
+    one. `is_again`: all parts are swept, and the next
     sweep is for messages that they left. `is_planned`: that has a plan. `are_held`: there are
     pauses. `is_open`: the sweep was opened. Before `failed_at` no message failed. `cut_short`: why
     the last sweep ended before all slices were done.
@@ -339,6 +340,7 @@ class _Dispatching:
     planned: Planned | None = None
     horizon: Horizon | None = None
     parts: Sequence[_Part] = ()
+    is_first_part: bool = False
     is_again: bool = False
     is_planned: bool = False
     are_held: bool = False
@@ -390,7 +392,8 @@ class _Dispatching:
 
     def note(self, report: SweepReport) -> None:
         """Note the end of a sweep."""
-        self.rounds.note(report, is_part=not self.is_again)
+        self.rounds.note(report, is_part=not (self.is_again or self.is_first_part))
+        self.is_first_part = False
         if report.failed and self.failed_at is None:
             self.failed_at = self.rounds.began
         self.stop = self.stop.after(report.claimed)
@@ -401,6 +404,7 @@ class _Dispatching:
     def take(self, horizon: Horizon, plan: Slices) -> None:
         """Sweep this plan, in parts."""
         self.horizon = horizon
+        self.is_first_part = True
         self.parts = _parts(plan, self.stop.shares(plan.planned)) if plan.found else ()
 
     def plan(self, session: DriverSession, horizon: Horizon) -> None:
