@@ -299,7 +299,7 @@ def test_watcher_forgets_an_outage_that_is_over() -> None:
 
     runs = []
     for _ in range(3):
-        row = delayed_row("Billing")
+        row = delayed_row("Shipping")
         world.store.rows[row.key] = row
         runs.append(ticker.tick())
     ticker.close()
