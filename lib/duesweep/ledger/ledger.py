@@ -410,7 +410,7 @@ def writes_of(
         retries = LedgerPiece(rows.retries(journal, summary, tally), sweep_id)
         yield _Write("retries", retries, replaces=journal.source)
     number = 0
-    for number, dispatched in enumerate(rows.dispatched(journal, summary, tally), start=1):
+    for number, dispatched in enumerate(rows.dispatched(journal, sweep_id, tally), start=1):
         yield _Write("tombstones", LedgerPiece(dispatched, sweep_id, number))
     for of_exhausted, piece in enumerate(exhausted, start=1):
         tombstones, errors = rows.exhausted(journal, piece, tally)

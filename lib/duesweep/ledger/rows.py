@@ -108,24 +108,21 @@ _RETRIES_PER_PAGE = 20_000
 _UNPACKED = 5
 
 
-def dispatched(
-    journal: Journal, summary: SweepSummary, tally: SweepTally | None = None
-) -> Iterator[Rows]:
+def dispatched(journal: Journal, sweep_id: UUID, tally: SweepTally | None = None) -> Iterator[Rows]:
     """`tombstones` of dispatched messages, in the journal's pieces; the `tally` counts them."""
-    same = {"sweep_id": summary.sweep_id, "source": journal.source}
-    for batches in journal.batches(UUID(summary.sweep_id)):
+    same = {"sweep_id": str(sweep_id), "source": journal.source}
+    for batches in journal.batches(sweep_id):
         if tally is not None:
-            _count_dispatched(batches, summary, tally)
+            _count_dispatched(batches, tally)
         yield _packed(batches, same)
 
 
-def _count_dispatched(batches: Sequence[bytes], summary: SweepSummary, tally: SweepTally) -> None:
-    objective_ms = tally.objective_ms
+def _count_dispatched(batches: Sequence[bytes], tally: SweepTally) -> None:
     for outcomes in batches:
         [destinations] = columns(outcomes, "destination")
         tally.count(destinations, "dispatched")
-        if objective_ms is not None and (summary.lateness_max_ms or 0) > objective_ms:
-            tally.is_late = tally.is_late or is_late(outcomes, objective_ms)
+        if tally.objective_ms is not None:
+            tally.is_late = tally.is_late or is_late(outcomes, tally.objective_ms)
 
 
 def exhausted(journal: Journal, piece: Piece, tally: SweepTally | None = None) -> tuple[Rows, Rows]:

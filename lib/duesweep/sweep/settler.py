@@ -121,9 +121,8 @@ class Settler:
             return is_done
         except (LedgerError, ConfigError) as error:
             self._end_pass(error)
-        except DuesweepError:
-            # The next look or sweep meets it as well, and tells it.
-            pass
+        except DuesweepError as error:
+            self._end_pass(LedgerError(f"The journal cannot be settled: {error}", transient=True))
         except Exception as error:  # noqa: BLE001 - of whatever kind: the watcher tells it
             if not threading.main_thread().is_alive():
                 # The process did not wait for a ledger that takes long. Its next settler continues.

@@ -14,6 +14,7 @@ from duesweep.queues.rabbitmq.topology import Style
 from duesweep_testing.builders import DelayedRow, delayed_row, message
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.sessions import (
+    NO_STORE,
     arrived,
     bodies,
     connections,
@@ -354,4 +355,4 @@ def test_broker_without_memory_is_left_alone_and_works_again_after(
 
 def test_check_of_a_broker_without_memory_does_not_hang(billing: Broker) -> None:
     with _memory_alarm(billing):
-        replace(queue_of(billing.url), holds_own_queue=False).check("Billing")
+        replace(queue_of(billing.url), holds_own_queue=False).check("Billing", NO_STORE)

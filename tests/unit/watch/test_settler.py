@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from duesweep.core.errors import ConfigError, LedgerError
+from duesweep.core.errors import ConfigError, LedgerError, StoreError
 from duesweep.core.policy import LedgerWriter
 from duesweep.ledger.base import LedgerPiece
 from duesweep.operations.run import Run
@@ -15,6 +15,7 @@ from duesweep.operations.watch import Ticker
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import delayed_row
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_driver import MemoryJournal
 from duesweep_testing.memory_ledger import MemoryTables
 from support.dispatch_world import World
 from support.waiting import until
@@ -105,6 +106,23 @@ def test_ledger_that_cannot_be_written_is_told_until_it_can() -> None:
         watched.tables.error = None
         until(lambda: watched.ticker.tick().error is None)
         assert sorted(watched.tables.keys()) == sorted(watched.stored)
+
+
+def test_journal_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _watched() as watched:
+        watched.deliver()
+        until(lambda: watched.tables.keys() == watched.stored)
+        monkeypatch.setattr(MemoryJournal, "seal", _time_out)
+        watched.deliver()
+
+        until(lambda: watched.ticker.tick().exit_code == 4)
+        assert watched.ticker.tick().error == "The journal cannot be settled: it took too long"
+        monkeypatch.undo()
+        until(lambda: watched.ticker.tick().error is None)
+
+
+def _time_out(*_: object) -> None:
+    raise StoreError("it took too long", transient=True)
 
 
 def test_nothing_is_delivered_once_the_ledger_is_gone() -> None:
