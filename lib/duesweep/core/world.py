@@ -212,11 +212,13 @@ class Wait:
 
 class Waits:
     """The current waits of one source, also waits that block no message, such as rows that wait for
-    a lock of the ledger; and when its sweep made progress last. Any thread may ask.
+    a lock of the ledger; and when its sweep made progress last, and had delivered all that was due.
+    Any thread may ask.
     """
 
-    # In seconds of `time.monotonic`; None: there was no progress yet.
+    # In seconds of `time.monotonic`; None: not yet.
     progressed_at: float | None = None
+    caught_up_at: float | None = None
 
     def __init__(self) -> None:
         self._under_way: dict[str, Wait] = {}
@@ -224,6 +226,10 @@ class Waits:
     def progressed(self) -> None:
         """Note that a batch was committed, or that all that is left waits for its limit."""
         self.progressed_at = time.monotonic()
+
+    def caught_up(self, seconds_ago: float) -> None:
+        """Note that all that was due `seconds_ago`, and could be delivered, has been."""
+        self.caught_up_at = time.monotonic() - seconds_ago
 
     def begin(self, what: str, why: str) -> None:
         """Note a wait. A current one continues, with the last given reason."""

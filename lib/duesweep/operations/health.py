@@ -83,7 +83,8 @@ class Health:
     @property
     def behind_seconds(self) -> float | None:
         """How old a message may be at most that could be delivered now; None: not known yet."""
-        caught_up_at = self._known.caught_up_at
+        known = (self._known.caught_up_at, self._waits.caught_up_at)
+        caught_up_at = max((at for at in known if at is not None), default=None)
         return None if caught_up_at is None else time.monotonic() - caught_up_at
 
     @property

@@ -36,7 +36,7 @@ from duesweep.core.errors import (
 )
 from duesweep.core.policy import MOST_IN_A_SWEEP
 from duesweep.core.result import exit_code_of
-from duesweep.core.world import LEDGER, STORAGE, Clock, Patience
+from duesweep.core.world import LEDGER, STORAGE, STORE, Clock, Patience
 from duesweep.ledger.ledger import Ledger
 from duesweep.stores.base import DriverSession, operators_of
 from duesweep.stores.due import Horizon, Slices
@@ -477,18 +477,21 @@ def _go_on(
             is_over = now - began >= _OPEN_SECONDS or now - moved_at >= _IDLE_SECONDS
             if is_over or stop.is_wanted:
                 break
-            # Without the first look's `since`: earlier messages may have become eligible.
-            horizon = replace(reach(session.due.horizon()), since=None)
-            dispatching.plan(session, horizon)
-            # One that takes long, as it passes over many messages, is not made all the time.
-            took = clock.seconds() - now
-            seconds = max(_REST_SECONDS, min(_MOST_REST_SECONDS, _REST_PER_PLAN * took))
-            if not dispatching.parts:
-                seconds = max(seconds, _seconds_to_next(session, horizon))
-                continue
-            run = replace(run, horizon=horizon)
-            done = dispatching.run(session, run)
-            moved_at = clock.seconds()
+            with stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
+                # Without the first look's `since`: earlier messages may have become eligible.
+                horizon = replace(reach(session.due.horizon()), since=None)
+                dispatching.plan(session, horizon)
+                # One that takes long, as it passes over many messages, is not made all the time.
+                took = clock.seconds() - now
+                seconds = max(_REST_SECONDS, min(_MOST_REST_SECONDS, _REST_PER_PLAN * took))
+                if not dispatching.parts:
+                    seconds = max(seconds, _seconds_to_next(session, horizon))
+            if dispatching.parts:
+                run = replace(run, horizon=horizon)
+                done = dispatching.run(session, run)
+                moved_at = clock.seconds()
+            if done.left_nothing:
+                stop.waits.caught_up(clock.seconds() - now)
     except StoreError as error:
         # The next sweep sees it as well. The dispatched messages are to be settled.
         logs.warning("sweep_ends_early", sweep_id=str(run.sweep_id), error=str(error))

@@ -6,12 +6,16 @@ from datetime import timedelta
 import pytest
 
 from duesweep.core.errors import DestinationError
+from duesweep.core.policy import Slicing
 from duesweep.core.world import SettableClock
+from duesweep.operations.health import Health
 from duesweep.operations.run import Run
 from duesweep.operations.watch import Ticker, watch
+from duesweep.stores.due import Horizon, Slices
 from duesweep.sweep.stop import Stop
 from duesweep_testing.builders import DelayedRow, delayed_row
 from duesweep_testing.memory import MemoryStore
+from duesweep_testing.memory_driver import MemoryDue
 from support.dispatch_world import World
 
 
@@ -110,6 +114,29 @@ def test_sweep_ends_when_a_round_leaves_messages() -> None:
     assert _sweeps(run) == (1, 2)
     assert run.report is not None
     assert (run.report.left, clock.seconds()) == (1, pytest.approx(0.5, abs=0.03))
+
+
+def test_monitors_see_an_open_sweep_catch_up_and_wait_for_its_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, _ = _world(-1, 0.3)
+    stop, plan, waits = Stop(clock=world.clock), MemoryDue.plan, list[list[str]]()
+    health = Health("memory", 0.1, stop.waits)
+    well: list[bool] = []
+
+    def planned(due: MemoryDue, horizon: Horizon, slicing: Slicing) -> Slices:
+        waits.append([each.what for each in stop.waits.long()])
+        well.append(health.is_well)
+        return plan(due, horizon, slicing)
+
+    monkeypatch.setattr("duesweep.core.world.LONG_SECONDS", -1)
+    monkeypatch.setattr(MemoryDue, "plan", planned)
+
+    Ticker(world.context(spark_from=None), stop, has_spark=False).tick()
+
+    assert set(map(tuple, waits[1:])) == {("store",)}
+    # Its first tick has not ended yet.
+    assert (well[0], well[2:]) == (False, [True] * len(well[2:]))
 
 
 @pytest.mark.parametrize("due_in", [(-1,), (-1, 0.3, 0.6, 0.9)])
