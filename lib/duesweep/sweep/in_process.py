@@ -12,7 +12,8 @@ from duesweep.core.errors import ConfigError, DuesweepError, Problem
 from duesweep.core.policy import MOST_IN_A_SWEEP, Slicing, slicing
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.slice import ClaimKeys, KeptSessions, Slice, read_claim_keys
+from duesweep.sweep.sessions import KeptSessions
+from duesweep.sweep.slice import ClaimKeys, Slice, read_claim_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ import logging
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 from duesweep.core.account import (
     SERVICES,
@@ -42,6 +42,7 @@ from duesweep.stores.task import BETWEEN_FORWARDS, Forwarded, TaskSession
 from duesweep.sweep.batch import MOST_UNUSUAL, BatchEnd, Batches, Form
 from duesweep.sweep.destinations import Destinations
 from duesweep.sweep.job import Job
+from duesweep.sweep.sessions import OpenedSessions, opened_sessions
 
 # With more destinations, this many messages are sorted together.
 _MANY_FORWARDS, _SORTED_TOGETHER = 16, 100_000
@@ -140,53 +141,6 @@ def dispatch_slice(job: Job, slice_number: int, claim_keys: ClaimKeys) -> None:
     Slice(job, slice_number, claim_keys).work()
 
 
-class _Sessions(NamedTuple):
-    """The sessions that a batch needs."""
-
-    store: TaskSession
-    queue: QueueSession
-
-
-OpenedSessions = Callable[[Job], AbstractContextManager[_Sessions]]
-
-
-@contextmanager
-def opened_sessions(job: Job) -> Iterator[_Sessions]:
-    """New sessions for one slice."""
-    with job.context.store.open_task() as store, job.context.queue.open(store) as queue:
-        # A batch for another server may wait for that one.
-        if job.context.queue.shares_transaction:
-            store.expect_no_idle_client()
-        yield _Sessions(store, queue)
-
-
-class KeptSessions:
-    """Sessions for slices one after the other in one process: to open one takes longer than to
-    deliver some messages. Several threads may use it.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[tuple[_Sessions, ExitStack]] = []
-
-    @contextmanager
-    def opened(self, job: Job) -> Iterator[_Sessions]:
-        """Sessions that no other slice uses, or new ones. After an error they are closed."""
-        with ExitStack() as closing:
-            try:
-                sessions, kept = self._free.pop()
-                closing.push(kept)
-            except IndexError:
-                sessions = closing.enter_context(opened_sessions(job))
-            yield sessions
-            self._free.append((sessions, closing.pop_all()))
-
-    def close(self) -> None:
-        """Close all that no slice uses."""
-        while self._free:
-            _, kept = self._free.pop()
-            kept.close()
-
-
 class Slice:
     """One slice. As many threads as it has `sessions` call `work`, each with a session of its own:
     they take their batches from one list, so that all of them end at about the same time.
@@ -247,7 +201,7 @@ class Slice:
             given = SliceEnd(Account(given=len(self.claim_keys.keys)), None)
             return add_ends([given, *self._ends.values()])
 
-    def work(self, opened: "OpenedSessions" = opened_sessions) -> SliceEnd | None:
+    def work(self, opened: OpenedSessions = opened_sessions) -> SliceEnd | None:
         """Dispatch on one session, until no batch is left or a service fails. The last session to
         end journals the end of the slice, and returns it if no error ended its work.
 

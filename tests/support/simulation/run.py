@@ -31,7 +31,8 @@ from duesweep.operations.change import cancel, reschedule
 from duesweep.operations.replay import choose_cancelled, replay, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
-from duesweep.sweep.slice import ClaimKeys, KeptSessions, Slice, dispatch_slice, read_claim_keys
+from duesweep.sweep.sessions import KeptSessions
+from duesweep.sweep.slice import ClaimKeys, Slice, dispatch_slice, read_claim_keys
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import sweep
 from duesweep_testing.builders import DUE, DelayedRow, delayed_row
