@@ -83,6 +83,7 @@ class SqlSweeps(SqlPart, Sweeps):
         return self._at.try_lock(sweep_lock(sweep_id))
 
     def release(self, sweep_id: UUID) -> None:
+        self._planned.pop(sweep_id, None)
         self._at.unlock(sweep_lock(sweep_id))
 
     @retry_lost_transactions

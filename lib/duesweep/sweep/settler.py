@@ -1,7 +1,6 @@
 """Settles the sweeps of a watcher while it delivers, so that no message waits for the ledger."""
 
 import threading
-import time
 from datetime import UTC, datetime
 from math import inf
 
@@ -78,7 +77,7 @@ class Settler:
 
     def close(self) -> None:
         """Settle what there is, and end."""
-        self._ended_at = time.monotonic()
+        self._ended_at = self._context.world.clock.seconds()
         self._is_over.set()
         self._wanted.set()
         if self._thread is not None:
@@ -93,7 +92,8 @@ class Settler:
     def is_alone(self) -> bool:
         """Whether no message waits for it, and it has had its time to end."""
         ended_at = self._ended_at
-        is_late = ended_at is not None and time.monotonic() - ended_at > _END_SECONDS
+        seconds = self._context.world.clock.seconds()
+        is_late = ended_at is not None and seconds - ended_at > _END_SECONDS
         return self._thread is None or is_late
 
     def _run(self) -> None:
