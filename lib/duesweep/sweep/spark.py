@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from zipimport import zipimporter
 
 from pyspark import TaskContext
@@ -146,12 +146,14 @@ def claim_keys_df(spark: SparkSession, source: JdbcSource, plan: Slices) -> Data
 
 def run_slices(claim_keys_df: DataFrame, job: Job) -> None:
     """Dispatch every slice (partition) of `claim_keys_df` in one Spark action."""
+    # Its waits change while it is pickled, if other endpoints of a fleet share them.
+    shipped = replace(job, stop=Stop())
 
     def run(rows: Iterable[Row]) -> None:
         context = TaskContext.get()
         assert context is not None  # runs in a task only
         try:
-            dispatch_slice(job, context.partitionId(), read_claim_keys(rows))
+            dispatch_slice(shipped, context.partitionId(), read_claim_keys(rows))
         finally:
             _forget_archives()
 

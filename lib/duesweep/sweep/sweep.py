@@ -209,7 +209,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
             stop.unreported.discard((session.source, run.sweep_id))
             dispatching.note(report)
             report = replace(report, is_lasting=bool(cut_short and cut_short.is_lasting))
-            if dispatching.settler is not None:
+            if dispatching.settler is not None and living is session:
                 # The watcher's session stays open.
                 living.sweeps.release(run.sweep_id)
             return _with_unreported(report, dispatching, living, ledger)
