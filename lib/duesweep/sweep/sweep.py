@@ -478,9 +478,12 @@ def _go_on(
             if is_over or stop.is_wanted:
                 break
             with stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
-                # Without the first look's `since`: earlier messages may have become eligible.
-                horizon = replace(reach(session.due.horizon()), since=None)
-                dispatching.plan(session, horizon)
+                horizon = reach(session.due.horizon())
+                # A plan takes several times as long as this look.
+                work = session.due.find_work(horizon)
+                if work is not None and not work.only_settles:
+                    horizon = replace(horizon, since=work.since)
+                    dispatching.plan(session, horizon)
                 # One that takes long, as it passes over many messages, is not made all the time.
                 took = clock.seconds() - now
                 seconds = max(_REST_SECONDS, min(_MOST_REST_SECONDS, _REST_PER_PLAN * took))
