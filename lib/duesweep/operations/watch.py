@@ -146,7 +146,7 @@ class Ticker:
 
     def _settle_beside(self, seen: Look, run: Run) -> Run:
         """Wake the settler if there is work for it. A run that found nothing to deliver says why
-        the ledger is behind. Raises the settler's `ConfigError`.
+        the ledger is behind, or raises that if it is a `ConfigError`.
         """
         error = self._settler and self._settler.error
         if self._settler is not None and (seen.has_work or seen.has_unsettled or error):
@@ -154,10 +154,10 @@ class Ticker:
         elif not seen.has_work:
             # Others have settled the rows that waited for the ledger.
             self._stop.waits.end(LEDGER)
-        if isinstance(error, ConfigError):
-            raise error
         if error is None or run.report is not None:
             return run
+        if isinstance(error, ConfigError):
+            raise error
         return replace(run, exit_code=exit_code_of(error), error=str(error))
 
     def _look(self, stop: Stop) -> Look:
