@@ -43,7 +43,7 @@ from duesweep.stores.base import DriverSession
 from duesweep.sweep.job import SweepContext
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.settler import Settler
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.stop import STORE_IS_SILENT, Stop
 
 # A longer tick would make a working watcher look like one that hangs.
 MOST_TICK_SECONDS = 60.0
@@ -121,7 +121,7 @@ class Ticker:
     def _tick(self) -> Run:
         context = self._context
         # Without the time limit: a look that takes long is no reason to leave its findings.
-        with self._stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
+        with self._stop.waits.waiting(STORE, STORE_IS_SILENT):
             seen = self._look(self._stop.part())
         stop = self._stop.part(lasting=MOST_TICK_SECONDS)
         try:

@@ -274,11 +274,13 @@ def _doctors_trial(
         rows = session.rows("doctor_references", **_place(wanted.table))
         keys = [f"foreign key {row.name} of {row.table}" for row in rows]
     try:
-        told = _trial(session, dialect, location, wanted, found=found, hooks=[*found.hooks, *keys])
+        findings = _trial(
+            session, dialect, location, wanted, found=found, hooks=[*found.hooks, *keys]
+        )
     except StoreError as error:
-        told = [skipped(Check.TABLE_SHAPE, wanted.name, f"It was not tried: {error.text}")]
-    yield from told
-    if keys and not any(each.stops for each in told):
+        findings = [skipped(Check.TABLE_SHAPE, wanted.name, f"It was not tried: {error.text}")]
+    yield from findings
+    if keys and not any(each.stops for each in findings):
         yield warning(
             Check.TABLE_TRIGGERS,
             wanted.name,

@@ -23,8 +23,8 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Settler:
-    """Settles sweeps of one source in a thread with sessions of its own. They are closed, and their
-    sessions have ended, so any process may settle them.
+    """Settles sweeps of one source in a thread with sessions of its own. They are closed and
+    released, so any process may settle them.
 
     `error` is why the ledger has not got all that was closed before the last pass; None: it has.
     """
@@ -45,10 +45,13 @@ class Settler:
         older copy.
         """
         self._ledger = ledger
-        if self._thread is None or self._is_put_back(session):
+        # In this order: the thread may settle in between.
+        seen, age = self._age, session.binding.age()
+        if self._thread is None or _is_put_back(seen, age):
             with self._stop.waits.waiting(STORAGE, UNANSWERED):
                 self._end_pass(settle_first(session, ledger, NO_PATIENCE))
-        self._age = session.binding.age()
+            age = session.binding.age()
+        self._age = age
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="duesweep settler", daemon=True)
             self._thread.start()
@@ -61,15 +64,6 @@ class Settler:
         if error is not None or is_silent:
             check_backlog(session.journal, error or LedgerError(UNANSWERED, transient=True))
         return error
-
-    def _is_put_back(self, session: DriverSession) -> bool:
-        """Whether the journal is not as far as it was: an older copy of the database, perhaps."""
-        seen, age = self._age, session.binding.age()
-        if seen is None or age is None:
-            return seen is not age
-        if age.journal_id != seen.journal_id:
-            return True
-        return seen.settled_at is not None and (age.settled_at or _BEGINNING) < seen.settled_at
 
     def wake(self) -> None:
         """Settle soon."""
@@ -138,3 +132,12 @@ class Settler:
             self._stop.waits.end(LEDGER)
         else:
             self._stop.waits.begin(LEDGER, str(error))
+
+
+def _is_put_back(seen: JournalAge | None, age: JournalAge | None) -> bool:
+    """Whether a journal is not as far as it was: an older copy of the database, perhaps."""
+    if seen is None or age is None:
+        return seen is not age
+    if age.journal_id != seen.journal_id:
+        return True
+    return seen.settled_at is not None and (age.settled_at or _BEGINNING) < seen.settled_at

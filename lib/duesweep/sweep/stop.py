@@ -14,6 +14,8 @@ from duesweep.core.world import Clock, Waits
 from duesweep.stores.base import Store
 from duesweep.stores.sweeps import SweepRun, Sweeps
 
+# Why a look waits.
+STORE_IS_SILENT = "The store has not reported its due messages yet"
 _POLL_SECONDS = 0.2
 
 

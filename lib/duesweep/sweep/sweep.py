@@ -7,7 +7,8 @@ horizon in the future. The engine dispatches the slices: Spark (spark.py), or th
 
 A large backlog is planned once and swept in parts. Messages that an outage keeps in the store are
 planned again in another round (rounds.py). Each part and each round is a sweep of its own, settled
-before the next one begins, so the journal is bounded.
+before the next one begins, so the journal is bounded. A watcher's sweep stays open for messages as
+they come due, and is settled while the next one delivers (settler.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +64,7 @@ from duesweep.sweep.settle import (
     settle_last,
 )
 from duesweep.sweep.settler import UNANSWERED, Settler
-from duesweep.sweep.stop import Stop
+from duesweep.sweep.stop import STORE_IS_SILENT, Stop
 
 # How long a sweep that runs once waits for other settlers, before and after dispatch.
 _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
@@ -325,10 +326,10 @@ class _Part(NamedTuple):
 class _Dispatching:
     """Plans, and dispatches in open sweeps. `planned` before the sweep, and not used yet. `parts`
     of the plan, by `horizon`, are for further sweeps; `is_first_part`: the last sweep had the first
-    one. `is_again`: all parts are swept, and the next
-    sweep is for messages that they left. `is_planned`: that has a plan. `are_held`: there are
-    pauses. `is_open`: the sweep was opened. Before `failed_at` no message failed. `cut_short`: why
-    the last sweep ended before all slices were done.
+    one. `is_again`: all parts are swept, and the next sweep is for messages that they left.
+    `is_planned`: that has a plan. `are_held`: there are pauses. `is_open`: the sweep was opened.
+    Before `failed_at` no message failed. `cut_short`: why the last sweep ended before all slices
+    were done.
     """
 
     engine: Engine
@@ -477,7 +478,7 @@ def _go_on(
             is_over = now - began >= _OPEN_SECONDS or now - moved_at >= _IDLE_SECONDS
             if is_over or stop.is_wanted:
                 break
-            with stop.waits.waiting(STORE, "The store has not reported its due messages yet"):
+            with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())
                 # A plan takes several times as long as this look.
                 work = session.due.find_work(horizon)

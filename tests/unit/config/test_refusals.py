@@ -323,7 +323,7 @@ def test_line_is_looked_for_only_for_the_problems_that_are_shown(
         wording, "line_of", lambda *of: line_of(*of) if not asked.update(["a"]) else None
     )
 
-    told = refusal_of(ROUTED + f"{ROUTE}queeu = 'x'\n" * 500)
+    refusal = refusal_of(ROUTED + f"{ROUTE}queeu = 'x'\n" * 500)
 
-    assert told.endswith("and more")
+    assert refusal.endswith("and more")
     assert asked["a"] < 100

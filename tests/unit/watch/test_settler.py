@@ -91,24 +91,24 @@ def test_messages_wait_for_no_ledger_and_the_end_for_all_of_it() -> None:
     assert watched.world.store.sweeps == {}
 
 
-def test_ledger_that_cannot_be_written_is_told_until_it_can() -> None:
+def test_ledger_that_cannot_be_written_is_reported_until_it_can() -> None:
     with _watched() as watched:
         watched.deliver()
         watched.tables.error = LedgerError("the disk is full", transient=True)
         watched.deliver()
         until(lambda: watched.ticker.tick().error == "the disk is full")
         idle = watched.ticker.tick()
-        told = watched.deliver().report
+        report = watched.deliver().report
 
         assert (idle.outcome, idle.exit_code, watched.arrived) == ("idle", 4, 3)
-        assert told is not None
-        assert told.ledger_error == "the disk is full"
+        assert report is not None
+        assert report.ledger_error == "the disk is full"
         watched.tables.error = None
         until(lambda: watched.ticker.tick().error is None)
         assert sorted(watched.tables.keys()) == sorted(watched.stored)
 
 
-def test_journal_that_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_that_cannot_be_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with _watched() as watched:
         watched.deliver()
         until(lambda: watched.tables.keys() == watched.stored)
