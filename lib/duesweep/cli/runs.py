@@ -1,6 +1,7 @@
 """The commands that sweep: `sweep`, `watch` and `handover`."""
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -164,7 +165,7 @@ def handover(
         )
     since = parse_cutoff(cutoff) if cutoff else None
     from duesweep.operations.duesweep import Duesweep, Stop
-    from duesweep.report import progress
+    from duesweep.report.progress import sweeping_line
     from duesweep.report.views import runs as views
 
     duesweep = Duesweep(configured.loaded())
@@ -176,7 +177,7 @@ def handover(
         found = duesweep.preview_handover(cutoff=since)
         return Result(Each(found.destinations, found.exit_code), views.preview_blocks(found))
     with stop_on_signals(stop := Stop()):
-        watch = progress.create_watch(duesweep.context.store)
+        watch = partial(sweeping_line, duesweep)
         done = duesweep.handover(cutoff=since, stop=stop, watch=watch)
     document = Each([views.handover_document(done)], done.exit_code)
     return Result(document, views.handover_blocks(done))

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.look import Look
 from duesweep.operations.opening import endpoints_of, open_endpoint
 from duesweep.operations.run import Run, failed_run, run_all, run_once
+from duesweep.report.progress import sweeping_line
 from duesweep.report.tables import print_blocks
 
 
@@ -50,9 +50,8 @@ _Ended = tuple[int, Callable[[], dict[str, Any]]]
 def _run_one(endpoint: Endpoint, stop: Stop, *, as_json: bool) -> _Ended:
     """Run, print and tell."""
     began = time.monotonic()
-    watch = partial(_watch, endpoint)
     try:
-        run = run_once(endpoint, stop, before=_tell_looks, watch=watch)
+        run = run_once(endpoint, stop, before=_tell_looks, watch=partial(sweeping_line, endpoint))
     except Exception as error:
         _tell_monitoring([(endpoint, failed_run(endpoint.source, error, time.monotonic() - began))])
         raise
@@ -91,16 +90,6 @@ def _tell_looks(looks: Sequence[tuple[Endpoint, Look]], *, names_sources: bool =
         for notice in look.notices:
             said = notice.sentences
             _tell(f"{endpoint.source}: {said}" if names_sources else said)
-
-
-def _watch(endpoint: Endpoint, *dispatched: Any) -> AbstractContextManager[object]:
-    """Show the progress of the dispatch. Who is not at a terminal loads nothing for that."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from duesweep.report import progress  # noqa: PLC0415
-
-    shown = progress.create_watch(endpoint.context.store)
-    return nullcontext() if shown is None else shown(*dispatched)
 
 
 def _tell_monitoring(ran: Sequence[tuple[Endpoint, Run]]) -> None:

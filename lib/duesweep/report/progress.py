@@ -1,72 +1,37 @@
-"""The output while a sweep runs: a progress bar on stderr, on a terminal only."""
+"""The output while a sweep runs: a passing line, on a terminal only."""
 
-import sys
-import threading
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from contextlib import ExitStack, contextmanager, suppress
 
 from duesweep.core.errors import StoreError
-from duesweep.stores.base import Store
+from duesweep.core.passing import passing_line
+from duesweep.operations.endpoint import Endpoint
+from duesweep.stores.base import DriverSession
 from duesweep.stores.sweeps import SweepRun
-from duesweep.sweep.sweep import Watch
-
-_POLL_SECONDS = 0.5
-
-
-def create_watch(store: Store) -> Watch | None:
-    """What shows batches, rows and rows/s while a sweep dispatches.
-
-    None if stderr is not a terminal.
-    """
-    if not sys.stderr.isatty():
-        return None
-
-    def watch(run: SweepRun, found: int) -> AbstractContextManager[object]:
-        return _progress_bar(store, run, found)
-
-    return watch
 
 
 @contextmanager
-def _progress_bar(store: Store, run: SweepRun, found: int) -> Iterator[None]:
-    done = threading.Event()
-    bar = Progress(
-        TextColumn("sweeping"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[batches]} batches, {task.fields[rate]:,.0f} rows/s"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-    )
-    task = bar.add_task("sweep", total=found, batches=0, rate=0.0)
+def sweeping_line(endpoint: Endpoint, run: SweepRun, found: int) -> Iterator[None]:
+    """Show how many of the `found` messages the sweep has done, until the block ends."""
+    began, opened, sessions = time.monotonic(), ExitStack(), list[DriverSession]()
 
-    def poll() -> None:
-        try:
-            with store.open_driver() as session:
-                is_done = False
-                while not is_done:
-                    # Again when it is done, so that the bar ends at the final number.
-                    is_done = done.wait(_POLL_SECONDS)
-                    batches, rows = session.sweeps.progress(run.sweep_id)
-                    elapsed = bar.tasks[0].elapsed or _POLL_SECONDS
-                    bar.update(task, completed=rows, batches=batches, rate=rows / elapsed)
-        except StoreError:
-            return  # only the display ends: the sweep itself reports the error
+    def text() -> str:
+        # Only the line ends: the sweep itself reports the error.
+        with suppress(StoreError):
+            if not sessions:
+                sessions.append(opened.enter_context(endpoint.context.store.open_driver()))
+            batches, messages = sessions[0].sweeps.progress(run.sweep_id)
+            rate = messages / (time.monotonic() - began)
+            return (
+                f"sweeping: {messages:,} of {found:,} messages, {batches:,} batches, "
+                f"{rate:,.0f} messages/s"
+            )
+        return ""
 
-    watcher = threading.Thread(target=poll, daemon=True)
-    with bar:
-        watcher.start()
-        try:
+    try:
+        with passing_line(text):
             yield
-        finally:
-            done.set()
-            watcher.join()
+    finally:
+        with suppress(StoreError):
+            opened.close()

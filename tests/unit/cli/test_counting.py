@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from duesweep.cli.commands import counting
 from duesweep.core import passing
+from duesweep.core.errors import StoreError
 from duesweep.core.passing import passing_line, printing
+from duesweep.report.progress import sweeping_line
 from duesweep.report.tables import print_blocks
 from duesweep.report.text import Column, Facts, Line, Note, Table, Wrapped
 from support.waiting import until
@@ -103,3 +107,51 @@ def test_line_is_as_narrow_as_the_terminal_and_obeys_no_text_of_others(
 
         shown = {each for each in terminal.getvalue().split("\r\x1b[K") if each}
     assert shown == {r"\x1b[2J" + "x" * 12}
+
+
+class _Sweeping:
+    """An endpoint, its store and its session, while a sweep runs. They fail with `error`."""
+
+    def __init__(self, error: StoreError | None = None) -> None:
+        self.context = self.store = self.sweeps = self
+        self.error = error
+
+    @contextmanager
+    def open_driver(self) -> Iterator[Any]:
+        yield self
+        if self.error is not None:
+            raise self.error
+
+    def progress(self, sweep_id: str) -> tuple[int, int]:
+        assert sweep_id == "5"
+        if self.error is not None:
+            raise self.error
+        return 3, 1_200
+
+
+@pytest.mark.usefixtures("_shown_at_once")
+def test_running_sweep_shows_what_it_has_done() -> None:
+    endpoint: Any = _Sweeping()
+    with (
+        _on_a_terminal() as terminal,
+        sweeping_line(endpoint, SimpleNamespace(sweep_id="5"), 2_000),
+    ):
+        until(
+            lambda: terminal.lines[-1].startswith("sweeping: 1,200 of 2,000 messages, 3 batches, ")
+        )
+
+    assert terminal.lines == [""]
+
+
+@pytest.mark.usefixtures("_shown_at_once")
+def test_line_of_a_sweep_ends_no_sweep_whose_store_fails() -> None:
+    endpoint: Any = _Sweeping(StoreError("The server is gone", transient=True))
+    asked = []
+    endpoint.progress = lambda _: (asked.append(1), _Sweeping.progress(endpoint, "5"))
+    with (
+        _on_a_terminal() as terminal,
+        sweeping_line(endpoint, SimpleNamespace(sweep_id="5"), 2_000),
+    ):
+        until(lambda: len(asked) > 1)
+
+    assert terminal.lines == [""]

@@ -3,12 +3,9 @@ tests/golden does not record.
 """
 
 import io
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from duesweep.core.quantities import duration_text, size_text, time_text
-from duesweep.report.progress import create_watch
 from duesweep.report.tables import lay_out, print_table
 from duesweep.report.text import Cell, Column, Row
 from duesweep.report.views import exhausted, messages, runs, status, upkeep
@@ -275,39 +271,3 @@ def test_time_is_in_utc_whatever_its_zone_is() -> None:
 
     assert time_text(moment) == "2026-12-01 08:00:05 UTC"
     assert time_text(moment.astimezone(UTC)) == time_text(moment)
-
-
-class _Store:
-    """Of a sweep that has done `rows` messages."""
-
-    rows = 0
-
-    def __init__(self) -> None:
-        self.sweeps = self
-
-    @contextmanager
-    def open_driver(self) -> Iterator[Any]:
-        yield self
-
-    def progress(self, _: object) -> tuple[int, int]:
-        return 1, self.rows
-
-
-class _Run:
-    sweep_id = "5"
-
-
-@pytest.mark.parametrize(("done", "shown"), [(200, "200/200"), (124, "124/200")])
-def test_bar_ends_at_what_was_done(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, done: int, shown: str
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    store: Any = _Store()
-    run: Any = _Run()
-    watch = create_watch(store)
-    assert watch is not None
-
-    with watch(run, 200):
-        store.rows = done
-
-    assert re.findall(r"\d+/200", capsys.readouterr().err)[-1] == shown
