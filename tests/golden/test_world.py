@@ -59,7 +59,7 @@ def _look(recorder: Recorder) -> None:
     recorder.look("show", "show", recorder.key(b"early 0"))
     saga = recorder.number(b"early 3")
     recorder.look("show-saga", "show", "--message-id", world.message_id(saga), forms=("pipe",))
-    recorder.look("show-unreadable", "show", recorder.key(b"unreadable 1"), "--as", "hex")
+    recorder.look("show-unreadable", "show", recorder.key(b"unreadable 1"))
     recorder.look("show-long", "show", recorder.key(world.LONG), forms=("terminal",))
     recorder.look("show-xml", "show", recorder.key(world.XML), forms=("terminal",))
     recorder.look("show-unknown", "show", world.key(999))

@@ -25,7 +25,6 @@ from duesweep.cli.commands import (
 from duesweep.core.change import SCAN_LIMIT, CommandName, MessageFilter
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
-from duesweep.report.bodies import BodyForm
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
@@ -127,10 +126,6 @@ def show(
     message_id: Annotated[
         str | None, typer.Option(metavar="ID", help="The message id, instead of the key.")
     ] = None,
-    form: Annotated[
-        BodyForm | None,
-        typer.Option("--as", help="How to show the body; default: by its content."),
-    ] = None,
     body_to: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the unchanged body to a new file."),
@@ -141,12 +136,12 @@ def show(
 
     Exits with 3 if neither the store nor the ledger knows the message.
 
-    Example: duesweep show 0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f --as hex
+    Example: duesweep show 0b1f4a9e-6d3c-4f52-9b1c-1f0a7c3d5e6f
     """
     shown = common.duesweep().show(key, message_id=message_id)
     if body_to is not None:
         _write_body(body_to, shown)
-    return Result(shown, views.shown(shown, form))
+    return Result(shown, views.shown(shown))
 
 
 def _write_body(path: Path, shown: "Shown") -> None:

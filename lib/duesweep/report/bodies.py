@@ -7,7 +7,7 @@ same elements and texts. https://www.rfc-editor.org/rfc/rfc8259
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.dom import minidom  # noqa: TID251 - document types are refused
@@ -49,23 +49,22 @@ class BodyForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BodyView:
-    """Lines that can be printed. `is_cut`: they are only the beginning. `problem`: why the body
-    is not shown in the form that was asked for.
-    """
+    """Lines that can be printed. `is_cut`: they are only the beginning."""
 
     form: BodyForm
     lines: list[str] = field(default_factory=list)
     is_cut: bool = False
-    problem: str | None = None
 
 
-def view_body(body: bytes, form: BodyForm | None = None) -> BodyView:
-    """The body in a form; None: in the form that fits its content."""
-    match form or _guess(body):
+def view_body(body: bytes) -> BodyView:
+    """The body in the form that fits its content."""
+    match _guess(body):
         case BodyForm.HEX:
             return _view_hex(body)
-        case BodyForm.JSON | BodyForm.XML as wanted:
-            return _view_parsed(body, wanted, is_asked=form is not None)
+        case BodyForm.JSON:
+            return _view_parsed(body, BodyForm.JSON, _indented_json)
+        case BodyForm.XML:
+            return _view_parsed(body, BodyForm.XML, _indented_xml)
         case _:
             return _view_text(body)
 
@@ -82,17 +81,14 @@ def _guess(body: bytes) -> BodyForm:
     return BodyForm.TEXT
 
 
-def _view_parsed(body: bytes, form: BodyForm, *, is_asked: bool) -> BodyView:
+def _view_parsed(body: bytes, form: BodyForm, indent: Callable[[str], Iterator[str]]) -> BodyView:
     """Indented; as text if it cannot be read in that form."""
-    indent = _indented_json if form is BodyForm.JSON else _indented_xml
+    if len(body) > _LONGEST_PARSED:
+        return _view_text(body)
     try:
-        if len(body) > _LONGEST_PARSED:
-            raise ValueError(f"it has more than {_LONGEST_PARSED:,} bytes")
         return _view(form, indent(_decode(body, "strict")))
-    except (ValueError, RecursionError, expat.ExpatError) as error:
-        problem = f"The body cannot be shown as {form}: {error}"
-        view = _view_text(body)
-        return BodyView(view.form, view.lines, view.is_cut, problem if is_asked else None)
+    except (ValueError, RecursionError, expat.ExpatError):
+        return _view_text(body)
 
 
 def _view_text(body: bytes) -> BodyView:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from duesweep.core.change import CommandName
 from duesweep.core.quantities import count_text, short_time, size_text, time_text
-from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
-from duesweep.report.views.messages import failed, id_sentence, unknown
+from duesweep.report.views.messages import failed, headers_and_body, id_sentence, unknown
 
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
@@ -211,34 +210,19 @@ def _whole(error: "WholeError") -> Iterator[Block]:
             "attempts": f"{error.attempts}, from {time_text(error.first_failed_at)} to "
             f"{time_text(error.last_failed_at)}",
             "error": f"{error.error_class}: {error.error_text or 'without a text'}",
+            "body": "none" if error.body is None else size_text(len(error.body)),
         },
         indent="",
     )
     for change in error.changes:
         yield Line(_change_text(change))
     yield Line()
-    yield Line("headers:")
     # If they cannot be read, their text has to say why.
-    if error.headers is None:
-        yield from map(Line, (error.headers_text or "").splitlines())
-    else:
-        headers = dict(error.headers).items()
-        yield Facts({name: "null" if text is None else text for name, text in headers}, indent="")
-    yield Line()
-    yield from _body(error.body)
-    yield Line()
-    yield Line("stack:")
+    unread = (error.headers_text or "").splitlines()
+    headers = None if error.headers is None else dict(error.headers)
+    yield from headers_and_body(headers, unread, error.body)
+    yield Line("stack")
     yield from map(Line, (error.stack or "").splitlines())
-
-
-def _body(body: bytes | None) -> Iterator[Block]:
-    if body is None:
-        yield Line("no body")
-        return
-    view = view_body(body)
-    cut = ", its beginning" if view.is_cut else ""
-    yield Line(f"body, {size_text(len(body))}, as {view.form}{cut}:")
-    yield from map(Line, view.lines)
 
 
 def _change_text(change: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Waiting messages and what commands do to them, as blocks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from duesweep.core.change import CommandName
 from duesweep.core.errors import shorten
 from duesweep.core.quantities import count_text, duration_text, short_time, size_text, time_text
 from duesweep.core.routing import UnknownDestination
-from duesweep.report.bodies import BodyForm, view_body
+from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def unknown(
         yield Note(text, with_json)
 
 
-def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
-    """Each message whole, its body in a form, and the history."""
+def shown(found: "Shown") -> Iterator[Block]:
+    """Each message whole, and the history."""
     if found.looked_at is not None:
         looked_at = (
             f"{found.named} is not among the {found.looked_at:,} messages that are due first"
@@ -126,12 +126,13 @@ def shown(found: "Shown", form: BodyForm | None = None) -> Iterator[Block]:
         yield Line("message")
         yield _facts(one, found.now)
         yield Line()
-        yield Line("headers")
-        yield from _headers(one)
-        yield Line()
-        if one.body is not None:
-            yield from _body(one.body, form)
-            yield Line()
+        unread = shorten(one.headers_text, _LONGEST_HEADERS)
+        yield from headers_and_body(
+            one.headers,
+            [f"cannot be read: {one.headers_error}", unread],
+            one.body,
+            "; --body-to FILE writes all of it",
+        )
     if found.history:
         yield Line("history in the ledger")
         yield Table(EVENT_COLUMNS, [_event_row(event) for event in found.history])
@@ -325,24 +326,27 @@ def _facts(message: "WholeMessage", now: datetime) -> Facts:
     return Facts({name: value for name, value in facts.items() if value})
 
 
-def _headers(message: "WholeMessage") -> Iterator[Block]:
-    """The headers; if they cannot be read, why, and the text."""
-    if message.headers is None:
-        yield Line(f"cannot be read: {message.headers_error}")
-        yield Line(shorten(message.headers_text, _LONGEST_HEADERS))
-        return
-    yield Facts(
-        {name: "(null)" if value is None else value for name, value in message.headers.items()}
-    )
-
-
-def _body(body: bytes, form: BodyForm | None) -> Iterator[Block]:
-    view = view_body(body, form)
-    cut = ", the beginning; --body-to FILE writes all of it" if view.is_cut else ""
-    yield Line(f"body ({size_text(len(body))}, as {view.form}{cut})")
-    if view.problem:
-        yield Line(view.problem)
-    yield from map(Line, view.lines)
+def headers_and_body(
+    headers: Mapping[str, str | None] | None,
+    unread: Iterable[str],
+    body: bytes | None,
+    rest: str = "",
+) -> Iterator[Block]:
+    """Headers and body of a message. `unread` are the lines in place of headers that cannot be
+    read; `rest` says how to get the rest of a long body.
+    """
+    yield Line("headers")
+    if headers is None:
+        yield from map(Line, unread)
+    else:
+        yield Facts({name: "(null)" if text is None else text for name, text in headers.items()})
+    yield Line()
+    if body is not None:
+        view = view_body(body)
+        cut = f", the beginning{rest}" if view.is_cut else ""
+        yield Line(f"body ({size_text(len(body))}, as {view.form}{cut})")
+        yield from map(Line, view.lines)
+        yield Line()
 
 
 def _due_text(message: "WholeMessage", now: datetime) -> str:
