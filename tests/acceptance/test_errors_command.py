@@ -69,11 +69,11 @@ def test_failed_messages_arrive_once_when_their_queue_is_there(endpoint: Endpoin
     first, second = endpoint.run(*replay), endpoint.run(*replay)
 
     assert (first.code, first.err, second.code) == (0, "", 0)
-    told = ": replayed 5 errors, for a sweep to deliver. Command ID "
+    told = ": replayed 5 errors. A sweep delivers them. Command ID "
     assert told in first.out.splitlines()[-1]
     assert endpoint.run("sweep").code == 0
     assert second.out.endswith(": replayed 0 errors.\n")
-    assert second.err == "duesweep: left out 5 errors: replayed or discarded before\n"
+    assert second.err == "duesweep: 5 errors not replayed: they were replayed or discarded before\n"
     assert _arrived(endpoint, "Billing") == _sent(rows)
     (after,) = endpoint.document("errors", "list")["groups"]
     assert (after["count"], after["open"], after["replayed"]) == (5, 0, 5)
@@ -195,10 +195,10 @@ def test_one_error_needs_no_question_and_is_not_replayed_twice(endpoint: Endpoin
     third = endpoint.document("errors", "replay", key, "--to", "Billing", "--again")
 
     assert (first.code, first.err) == (0, "")
-    assert (second.code, second.document["replayed"], second.document["done_before"]) == (3, 0, 1)
+    assert (second.code, second.document["changed"], second.document["gone"]) == (3, 0, 1)
     assert f"{key} was replayed on " in second.err
     assert "--again" in second.err
-    assert third["replayed"] == 1
+    assert third["changed"] == 1
     assert endpoint.run("sweep").code == 0
     assert _arrived(endpoint, "Billing") == _sent([row, row])
 
@@ -210,7 +210,7 @@ def test_replay_to_a_paused_destination_waits_in_the_store(endpoint: Endpoint) -
     endpoint.create_queue("Billing")
     assert endpoint.run("pause", "Billing", "--reason", "it rests").code == 0
 
-    assert endpoint.document(*ALL, "--yes")["replayed"] == 1
+    assert endpoint.document(*ALL, "--yes")["changed"] == 1
 
     assert endpoint.document("sweep")["dispatched"] == 0
     assert (len(endpoint.waiting()), endpoint.queue_rows("Billing")) == (1, [])
@@ -227,13 +227,13 @@ def test_replay_that_is_not_possible_leaves_errors_open(endpoint: Endpoint) -> N
 
     done = endpoint.run(*ALL, "--yes", "--json")
 
-    assert (done.code, done.document["replayed"], done.document["failed"]) == (3, 1, 2)
+    assert (done.code, done.document["changed"], done.document["refused"]) == (3, 1, 2)
     assert {failure["key"] for failure in done.document["failures"]} == {keys[0], keys[2]}
     assert NOWHERE in done.err
     assert endpoint.run(*ALL, "--yes", "--to", "Nowere").code == 3
     assert _open(endpoint) == 2
     endpoint.create_queue("Nowhere")
-    assert endpoint.document(*ALL, "--yes", code=3)["replayed"] == 1
+    assert endpoint.document(*ALL, "--yes", code=3)["changed"] == 1
     assert endpoint.run("sweep").code == 0
     assert _arrived(endpoint, "Later") == _sent(rows[1:2])
     assert _arrived(endpoint, "Nowhere") == _sent(rows[:1])
@@ -243,7 +243,7 @@ def test_message_that_fails_again_is_a_new_error(endpoint: Endpoint) -> None:
     endpoint.set_up("Billing")
     _failed(endpoint, "Later")
     endpoint.create_queue("Later")
-    assert endpoint.document(*ALL, "--yes")["replayed"] == 1
+    assert endpoint.document(*ALL, "--yes")["changed"] == 1
     endpoint.execute('DROP TABLE "Later"')
 
     assert endpoint.run("sweep", retry__max_attempts=1).code == 3
@@ -252,7 +252,7 @@ def test_message_that_fails_again_is_a_new_error(endpoint: Endpoint) -> None:
     assert (group["count"], group["open"], group["replayed"]) == (2, 1, 1)
     endpoint.create_queue("Later")
     again = endpoint.document(*ALL, "--yes", "--again")
-    assert (again["replayed"], again["done_before"]) == (1, 1)
+    assert (again["changed"], again["gone"]) == (1, 1)
     assert len(endpoint.waiting()) == 1
 
 
@@ -261,7 +261,7 @@ def test_error_whose_queue_is_out_of_reach_waits_in_the_store(endpoint: Endpoint
     _fail(endpoint.set_up("Billing"), row)
     away = endpoint.having(queues__default__dsn="postgresql://postgres@127.0.0.1:1/nsb")
 
-    assert away.document(*ALL, "--yes")["replayed"] == 1
+    assert away.document(*ALL, "--yes")["changed"] == 1
 
     assert len(endpoint.waiting()) == 1
     endpoint.create_queue("Nowhere")
@@ -341,7 +341,7 @@ def test_person_at_the_terminal_is_asked(
     assert "there is no terminal" in quiet.err
     done = answer("y\n")
     assert (done.code, len(endpoint.waiting())) == (0, 2)
-    assert "Replay 2 errors to Billing? [y/N]" in done.err
+    assert "Replay 2 errors? [y/N]" in done.err
 
 
 def test_errors_of_another_source_are_not_touched(endpoint: Endpoint) -> None:

@@ -192,7 +192,7 @@ def test_what_failed_or_was_cancelled_is_delivered_or_restored_once(old: Old) ->
     assert len(old.endpoint.queue_rows("Nowhere")) == 2
 
     again = ("--destination", "Nowhere", "--reason", "it is there", "--yes")
-    replayed = [old.document("errors", "replay", *again)["replayed"] for _ in range(2)]
+    replayed = [old.document("errors", "replay", *again)["changed"] for _ in range(2)]
     assert old.document("sweep")["dispatched"] == 3
     cancelled = [row["message_key"] for row in old.rows("changes") if row["change"] == "cancelled"]
     restored = [

@@ -67,7 +67,7 @@ def test_message_that_an_error_table_refuses_ends_in_the_ledger_and_can_be_repla
     assert len(swept.queue_rows("Billing")) == 3
     assert "the error queue refused the message" in str(_only_error(swept))
     swept.create_queue("Nowhere")
-    assert swept.document("errors", "replay", "--all", "--reason", "x", "--yes")["replayed"] == 1
+    assert swept.document("errors", "replay", "--all", "--reason", "x", "--yes")["changed"] == 1
     assert swept.document("sweep")["dispatched"] == 1
     assert len(swept.queue_rows("Nowhere")) == 1
 

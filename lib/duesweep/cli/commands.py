@@ -439,18 +439,22 @@ class Act:
         show: Iterable[Block],
         do: "Callable[..., Changed]",
     ) -> Result:
-        """The dialogue before a change, and the change, which `do` does; `show` is the choice."""
+        """The dialogue before a change, and the change, which `do` does until the first signal,
+        with a line that counts. `show` is the choice.
+        """
         if self.dry_run:
             shown = show if chosen.would_change else ()
             return Result(chosen, chain(shown, views.would_change(chosen)))
-        if not self.agrees(chosen, views.question(chosen), lambda: common.print(show)):
+        if not self._agrees(common, chosen, show):
             return Result(Declined(), [Note(NOTHING, with_json=True)])
-        changed = self.do(chosen, do)
+        from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
+
+        done = chosen.command.done
+        with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
+            changed = do(chosen, reason=self.reason, stop=stop, tell=tell)
         return Result(changed, views.changed(changed))
 
-    def agrees(
-        self, chosen: "Chosen", question: str, show: Callable[[], object] = lambda: None
-    ) -> bool:
+    def _agrees(self, common: Common, chosen: "Chosen", show: Iterable[Block]) -> bool:
         """Whether the change is meant: it is if each message is named, or with `--yes`; others are
         shown the choice, and asked.
         """
@@ -459,16 +463,8 @@ class Act:
         require_reason(self.reason, chosen.would_change)
         if self.yes or chosen.is_exact or not chosen.would_change:
             return True
-        show()
-        return confirm(question)
-
-    def do(self, chosen: "Chosen", do: "Callable[..., Changed]") -> "Changed":
-        """Do it, until the first signal, with a line that counts."""
-        from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
-
-        done = chosen.command.done
-        with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
-            return do(chosen, reason=self.reason, stop=stop, tell=tell)
+        common.print(show)
+        return confirm(views.question(chosen))
 
 
 def confirm(question: str) -> bool:

@@ -1,7 +1,7 @@
 """`duesweep errors …`: messages that exhausted their attempts."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +14,13 @@ from duesweep.cli.commands import (
     Act,
     Common,
     Destination,
-    Each,
     MessageType,
     Result,
     command,
     group,
 )
 from duesweep.core.change import CommandName
-from duesweep.core.errors import ConfigError, ExitCode
+from duesweep.core.errors import ConfigError
 from duesweep.core.exhausted import ErrorFilter
 from duesweep.core.times import Moment, parse_moment
 from duesweep.report.views import exhausted as views
@@ -153,8 +152,7 @@ def replay(
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
     chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
-    do = partial(duesweep.replay, to=to, due=due)
-    return _act(common, act, chosen, question=views.replay_question(chosen, to), do=do)
+    return _act(common, act, chosen, partial(duesweep.replay, to=to, due=due))
 
 
 @command(app, "discard", ending=CHANGES)
@@ -173,8 +171,7 @@ def discard(
     wanted = _wanted(ids or (), which, everything=everything)
     duesweep = common.duesweep()
     chosen = duesweep.choose_errors(wanted, CommandName.DISCARD, everything=everything)
-    question = views.discard_question(chosen)
-    return _act(common, act, chosen, question=question, do=duesweep.discard)
+    return _act(common, act, chosen, duesweep.discard)
 
 
 def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> ErrorFilter:
@@ -192,23 +189,6 @@ def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> Erro
     return wanted
 
 
-def _act(
-    common: Common,
-    act: Act,
-    chosen: "ChosenErrors",
-    *,
-    question: str,
-    do: "Callable[..., Changed]",
-) -> Result:
-    from duesweep.operations.change import Unchanged  # noqa: PLC0415 - loads the pipeline
-
-    common.print(views.chosen(chosen))
-    undone: Changed = Unchanged.by(chosen)
-    if act.dry_run:
-        would_be_done = chosen.is_done(chosen.would_change, 0)
-        code = ExitCode.DONE if would_be_done else ExitCode.MESSAGES_FAILED
-        ended, told = replace(undone, exit_code=code), views.would_change(chosen)
-    else:
-        ended = act.do(chosen, do) if act.agrees(chosen, question) else undone
-        told = views.changed(ended, chosen)
-    return Result(Each([views.document(ended, chosen)], ended.exit_code), told)
+def _act(common: Common, act: Act, chosen: "ChosenErrors", do: "Callable[..., Changed]") -> Result:
+    common.print(views.remarks(chosen))
+    return act.on(common, chosen, views.chosen(chosen), do)

@@ -158,6 +158,16 @@ class CommandName(StrEnum):
     def done(self) -> ChangeKind:
         return _DONE[self]
 
+    @property
+    def verb(self) -> str:
+        """The word for its act, in a question."""
+        return self.removeprefix("errors ")
+
+    @property
+    def noun(self) -> str:
+        """A thing that it changes."""
+        return "error" if self.verb != self else "message"
+
 
 _DONE = dict(zip(CommandName, ChangeKind, strict=True))
 

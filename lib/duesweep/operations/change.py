@@ -135,6 +135,7 @@ Work = Callable[[Ledger, OperatorTask, SweepRun], Iterator[Tally]]
 class Chosen(Result, ABC):
     """The messages or errors of a source that `command` is to change, for these destinations.
     `gone`: the number of wanted ones that are not there, or were done before.
+    `unknown_destination`: the filter's, if none was ever for it.
     """
 
     command: CommandName
@@ -142,6 +143,7 @@ class Chosen(Result, ABC):
     would_change: int
     gone: int
     destinations: Mapping[str, int] = field(default_factory=dict)
+    unknown_destination: UnknownDestination | None = None
 
     @property
     def lacking(self) -> int:
@@ -161,13 +163,11 @@ class Chosen(Result, ABC):
 @dataclass(frozen=True, kw_only=True)
 class ChosenMessages(Chosen):
     """Messages that `command` is to change; the first ones are shown. `gone`: the number of given
-    keys or message ids without a message. `unknown_destination`: the filter's, if no message is for
-    it. One that is not due in the `wanted` span any more, because it was rescheduled, counts as
-    gone later.
+    keys or message ids without a message. One that is not due in the `wanted` span any more,
+    because it was rescheduled, counts as gone later.
     """
 
     messages: Sequence[Waiting]
-    unknown_destination: UnknownDestination | None
     now: datetime = field(repr=False)
     wanted: MessageFilter = field(repr=False)
     lock_keys: Sequence[str] = field(repr=False)
@@ -233,8 +233,7 @@ class Unchanged(Changed):
     @classmethod
     def by(cls, chosen: Chosen) -> "Unchanged":
         """The outcome if nothing is done."""
-        unknown = chosen.unknown_destination if isinstance(chosen, ChosenMessages) else None
-        return cls.of(chosen, _Done(), unknown_destination=unknown)
+        return cls.of(chosen, _Done(), unknown_destination=chosen.unknown_destination)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from duesweep.core.errors import ConfigError, MessageError, UnreadableHeadersErr
 from duesweep.core.exhausted import ErrorFilter, ErrorId, ErrorRow, as_stored
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES, MESSAGE_ID, Message
 from duesweep.core.policy import BatchSize
-from duesweep.core.routing import UnknownDestination
 from duesweep.core.times import Moment
 from duesweep.core.world import instant_of, micros
 from duesweep.drivers.statements import retry_lost_transactions
@@ -295,17 +294,15 @@ class Named(NamedTuple):
 class ChosenErrors(Chosen):
     """Errors that `command` is about: `rows` are to be done, unless another command does them
     before. `done_rows` are left out, because they are `done`; with `again` none are. `ids` are the
-    given ones. `copies`: how many have a copy in an error queue, by queue. `unknown_destination`:
-    the filter's, if no error was ever for it.
+    given ones. `copies`: how many have a copy in an error queue, by queue.
     """
 
-    rows: Mapping[ErrorId, ErrorRow]
-    done_rows: Mapping[ErrorId, ErrorRow] = field(default_factory=dict)
-    done: Mapping[ErrorId, Fate] = field(default_factory=dict)
+    rows: Mapping[ErrorId, ErrorRow] = field(repr=False)
+    done_rows: Mapping[ErrorId, ErrorRow] = field(default_factory=dict, repr=False)
+    done: Mapping[ErrorId, Fate] = field(default_factory=dict, repr=False)
     again: bool = False
     ids: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
-    unknown_destination: UnknownDestination | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -379,6 +376,7 @@ def choose_errors(
         source=messages.source,
         would_change=len(rows),
         gone=len(done_rows),
+        destinations=dict(Counter(row.destination or "" for row in rows.values()).most_common()),
         rows=rows,
         done_rows=done_rows,
         done=done,

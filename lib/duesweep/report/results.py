@@ -69,7 +69,11 @@ _VIEWS: Mapping[type, Callable[[Any], Iterable[Block]]] = {
         *messages.counts(one),
     ],
     Shown: messages.shown,
-    ChosenErrors: lambda one: [*exhausted_views.chosen(one), *exhausted_views.would_change(one)],
+    ChosenErrors: lambda one: [
+        *exhausted_views.remarks(one),
+        *exhausted_views.chosen(one),
+        *messages.would_change(one),
+    ],
     ChosenMessages: lambda one: [*messages.chosen_messages(one), *messages.would_change(one)],
     Chosen: lambda one: [*messages.chosen(one), *messages.would_change(one)],
     Changed: messages.changed,

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duesweep.core.change import CommandName
 from duesweep.core.quantities import count_text, short_time, size_text, time_text
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
-from duesweep.report.views.messages import failed, headers_and_body, id_sentence, unknown
+from duesweep.report.views.messages import headers_and_body, unknown
 
 if TYPE_CHECKING:
     from duesweep.core.exhausted import ErrorId
-    from duesweep.operations.change import Changed
     from duesweep.operations.exhausted import (
         ErrorGroup,
         ErrorListing,
@@ -76,10 +74,8 @@ def shown(found: "ShownErrors") -> Iterator[Block]:
         yield Line()
 
 
-def chosen(found: "ChosenErrors") -> Iterator[Block]:
-    """The work of a command, by groups, and warnings. Errors may also be replayed from an error
-    queue.
-    """
+def remarks(found: "ChosenErrors") -> Iterator[Block]:
+    """Warnings before errors are chosen. They may also be replayed from an error queue."""
     for queue, count in sorted(found.copies.items()):
         yield Note(
             f"the error queue {queue} has copies of {count_text(count, 'error')}: if you return "
@@ -89,67 +85,11 @@ def chosen(found: "ChosenErrors") -> Iterator[Block]:
     for text in _named(found):
         yield Note(text, with_json=True)
     yield from unknown(found.unknown_destination, "error", with_json=True)
-    if found.rows and not found.is_exact:
-        yield group_table(found.groups)
 
 
-def replay_question(found: "ChosenErrors", destination: str | None) -> str:
-    """The question before errors are replayed."""
-    where = "their destinations" if destination is None else destination
-    return f"Replay {count_text(len(found.rows), 'error')} to {where}"
-
-
-def discard_question(found: "ChosenErrors") -> str:
-    """The same before they are discarded."""
-    return f"Discard {count_text(len(found.rows), 'error')}"
-
-
-def would_change(found: "ChosenErrors") -> Iterator[Block]:
-    """The output of a dry run."""
-    count = count_text(len(found.rows), "error")
-    yield Line(f"{found.source}: {count} would be {found.command.done}.")
-    yield from _left_out(found, 0)
-
-
-def document(ended: "Changed", found: "ChosenErrors") -> Mapping[str, Any]:
-    """The result of a command, as JSON has it: with the name of the act, and `failures`."""
-    return {
-        "command": ended.command,
-        "source": ended.source,
-        "command_id": ended.command_id,
-        "chosen": found.would_change,
-        ended.command.done: ended.changed,
-        "done_before": ended.gone,
-        "failed": ended.refused,
-        "failures": ended.failures,
-        "is_stopped": ended.is_stopped,
-        "ledger_error": ended.ledger_error,
-        "unknown_destination": found.unknown_destination,
-        "exit_code": ended.exit_code,
-    }
-
-
-def changed(ended: "Changed", found: "ChosenErrors") -> Iterator[Block]:
-    """The result of a command, and the reasons for the rest."""
-    done = ended.command.done
-    text = f"{ended.source}: {done} {count_text(ended.changed, 'error')}"
-    if ended.changed and ended.command is CommandName.REPLAY:
-        text += ", for a sweep to deliver"
-    yield Line(f"{text}. {id_sentence(ended)}" if ended.changed else f"{text}.")
-    yield from _left_out(found, ended.gone - found.gone)
-    yield from failed(ended)
-    if ended.is_stopped:
-        yield Note("stopped between two batches; the same command does the rest", with_json=True)
-    if ended.ledger_error:
-        yield Note(ended.ledger_error, with_json=True)
-
-
-def _left_out(found: "ChosenErrors", meanwhile: int) -> Iterator[Block]:
-    # Named ones were reported before.
-    before = 0 if any(_named(found)) else len(found.done_rows)
-    if skipped := before + meanwhile:
-        text = f"left out {count_text(skipped, 'error')}: replayed or discarded before"
-        yield Note(text, with_json=True)
+def chosen(found: "ChosenErrors") -> Iterator[Block]:
+    """The errors that a command is to change, by groups."""
+    yield group_table(found.groups)
 
 
 def _named(found: "ChosenErrors") -> Iterator[str]:

@@ -63,7 +63,10 @@ _LONGEST_HEADERS = 4_000
 # Why a message is not there that a command should change.
 _GONE = {
     CommandName.RESTORE: "the ledger has no such cancelled message, or it was restored already "
-    "(see --again)"
+    "(see --again)",
+    **dict.fromkeys(
+        (CommandName.REPLAY, CommandName.DISCARD), "they were replayed or discarded before"
+    ),
 }
 
 
@@ -166,45 +169,53 @@ def chosen_messages(found: "ChosenMessages") -> Iterator[Block]:
 
 
 def question(found: "Chosen") -> str:
-    """The question before the messages are changed."""
-    return f"{found.command.capitalize()} {count_text(found.would_change, 'message')}"
+    """The question before the messages or errors are changed."""
+    command = found.command
+    return f"{command.verb.capitalize()} {count_text(found.would_change, command.noun)}"
 
 
 def would_change(found: "Chosen") -> Iterator[Block]:
-    """The last line of a dry run."""
+    """The end of a dry run."""
     yield Line(f"{found.would_change:,} would be {found.command.done}; nothing was changed.")
+    yield from _gone(found.command, found.gone)
 
 
 def changed(found: "Changed") -> Iterator[Block]:
-    """The result of a command, and then the reasons for the rest."""
-    done = found.command.done
-
-    def not_done(count: int, why: str) -> Iterator[Block]:
-        if count:
-            yield Note(f"{count_text(count, 'message')} not {done}: {why}")
-
-    yield from failed(found)
-    text = f"{found.source}: {done} {count_text(found.changed, 'message')}."
-    yield Line(f"{text} {id_sentence(found)}" if found.changed else text)
-    yield from not_done(
+    """The result of a command on messages or errors, and then the reasons for the rest."""
+    command = found.command
+    yield from _failed(found)
+    text = f"{found.source}: {command.done} {count_text(found.changed, command.noun)}."
+    yield Line(f"{text} {_id_sentence(found)}" if found.changed else text)
+    yield from _not_done(
+        command,
         found.held,
         "a sweep or another session holds them now. If they still wait afterwards, run the command "
         "again",
     )
-    yield from not_done(found.gone, _GONE.get(found.command, "not in the store"))
+    yield from _gone(command, found.gone)
     if not found.failures:
-        yield from not_done(
+        yield from _not_done(
+            command,
             found.refused,
             "they have no Due to start from, or would be due outside of the years 1 to 9999; set "
             "one with --to",
         )
     if found.is_stopped:
-        yield Note(f"stopped; {count_text(found.left, 'message')} not looked at")
+        yield Note(f"stopped; {count_text(found.left, command.noun)} not looked at")
     if found.ledger_error is not None:
         yield Note(found.ledger_error)
 
 
-def failed(found: "Changed") -> Iterator[Block]:
+def _not_done(command: CommandName, count: int, why: str) -> Iterator[Block]:
+    if count:
+        yield Note(f"{count_text(count, command.noun)} not {command.done}: {why}")
+
+
+def _gone(command: CommandName, count: int) -> Iterator[Block]:
+    return _not_done(command, count, _GONE.get(command, "not in the store"))
+
+
+def _failed(found: "Changed") -> Iterator[Block]:
     """Why messages or errors were not changed: the first ones, and how many there are."""
     done = found.command.done
     for failure in found.failures[:_SHOWN_FAILURES]:
@@ -214,11 +225,12 @@ def failed(found: "Changed") -> Iterator[Block]:
         yield Note(more, with_json=True)
 
 
-def id_sentence(found: "Changed") -> str:
+def _id_sentence(found: "Changed") -> str:
     """The use of the id of a command on messages or errors."""
     if found.command is CommandName.CANCEL:
         return f"Undo with `duesweep restore --command {found.command_id} --reason TEXT`."
-    return f"Command ID in the ledger's `changes`: {found.command_id}."
+    next_sweep = "A sweep delivers them. " if found.command is CommandName.REPLAY else ""
+    return f"{next_sweep}Command ID in the ledger's `changes`: {found.command_id}."
 
 
 def paused(found: "Pauses", pattern: str) -> Iterator[Block]:
