@@ -1,11 +1,12 @@
 """`duesweep queue …` and `duesweep subscriptions …`: the transports' operations on queue tables."""
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +16,6 @@ from duesweep.cli.commands import (
     AsJson,
     Configured,
     Connection,
-    Each,
-    OneDocument,
     PrintSql,
     Result,
     command,
@@ -33,8 +32,9 @@ from duesweep.core.message import (
 )
 from duesweep.core.times import parse_duration
 from duesweep.drivers.servers import SERVERS
+from duesweep.report.document import plain
 from duesweep.report.tables import print_blocks
-from duesweep.report.text import Block, Line, Note
+from duesweep.report.text import Line, Note
 from duesweep_transport import views
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class On(Configured):
     """A connection of a configuration."""
 
     connection: Connection = None
-    as_json: OneDocument = False
+    as_json: AsJson = False
 
     @contextmanager
     def transport(self) -> "Iterator[Transport]":
@@ -85,13 +85,6 @@ class On(Configured):
         with self.transport() as found:
             text = found.script(names, role, found.addresses.parse(address))
         return Result({"sql": text}, map(Line, text.split("\n")))
-
-
-@dataclass(frozen=True, slots=True)
-class OnEach(On):
-    """The same for commands with a line of JSON for each result."""
-
-    as_json: AsJson = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,46 +204,51 @@ def receive(
     address: Address,
     *,
     count: Annotated[int, typer.Option(min=1, help="The maximum number of messages.")] = 1,
-    on: OnEach,
-) -> Result:
-    """Remove messages from a queue and print them. A message that cannot be read is moved to the
-    queue of retry.error_queue, or stays if that is not set.
+    on: On,
+) -> Any:
+    """Remove messages from a queue and print them. With --json each is a line. A message that
+    cannot be read is moved to the queue of retry.error_queue, or stays if that is not set.
 
     Example: duesweep queue receive Billing --count 10 --json
     """
-    found = Each()
-
-    def texts(messages: Iterator[ReceivedMessage]) -> Iterator[Block]:
-        with closing(messages):  # type: ignore[type-var]
-            for message in messages:
-                yield from views.received(message)
-                # Before it is removed: a broken pipe puts it back.
-                sys.stdout.flush()
-
-    received = _received(on, address, count, found)
-    if on.as_json:
-        found.values = (
-            {"id": one.id, "headers": one.headers, "body": one.body} for one in received
-        )
-        return Result(found, ())
-    return Result(found, texts(received))
+    return _Received(on, address, count)
 
 
-def _received(on: On, address: str, count: int, found: Each) -> Iterator[ReceivedMessage]:
-    """Up to `count` messages, each of which is removed when the next one is asked for. Poison goes
-    to the error queue; without an error queue it stays, and those behind it are not received.
+class _Received:
+    """Messages that are printed one by one, each before it is removed: a broken pipe puts it back.
+    As JSON each has a line.
     """
-    error_queue = on.loaded().retry.error_queue
-    with on.session() as session:
-        for _ in range(count):
-            with session.queue(address).receive() as message:
-                if message is None:
-                    return
-                if message.is_poison:
-                    _move(message, error_queue, session)
-                    found.exit_code = ExitCode.MESSAGES_FAILED
+
+    def __init__(self, on: On, address: str, count: int) -> None:
+        self._on, self._address, self._count = on, address, count
+        self._code = ExitCode.DONE
+
+    def print(self, *, as_json: bool) -> int:
+        with closing(self._messages()) as messages:
+            for one in messages:
+                if as_json:
+                    value = {"id": one.id, "headers": one.headers, "body": one.body}
+                    print(json.dumps(plain(value)))
                 else:
-                    yield message
+                    print_blocks(views.received(one))
+                sys.stdout.flush()
+        return self._code
+
+    def _messages(self) -> Generator[ReceivedMessage]:
+        """Each is removed when the next one is asked for. Poison goes to the error queue; without
+        an error queue it stays, and those behind it are not received.
+        """
+        error_queue = self._on.loaded().retry.error_queue
+        with self._on.session() as session:
+            for _ in range(self._count):
+                with session.queue(self._address).receive() as message:
+                    if message is None:
+                        return
+                    if message.is_poison:
+                        _move(message, error_queue, session)
+                        self._code = ExitCode.MESSAGES_FAILED
+                    else:
+                        yield message
 
 
 def _move(message: ReceivedMessage, error_queue: str | None, session: "TransportSession") -> None:
@@ -265,11 +263,11 @@ def _move(message: ReceivedMessage, error_queue: str | None, session: "Transport
     print_blocks([Note(f"{told}read: {message.headers}")])
 
 
-@command(queue, "peek", ending=NOTHING, document=None)
+@command(queue, "peek", ending=NOTHING)
 def peek(
     address: Address,
     *,
-    on: OnEach,
+    on: On,
 ) -> Result:
     """Print the number of messages that are not locked; on PostgreSQL an estimate.
 
@@ -283,12 +281,12 @@ def peek(
     return Result(value, [Line(f"{table.destination}: {waiting:,} {what}")])
 
 
-@command(queue, "purge", ending=_PURGED, document=None)
+@command(queue, "purge", ending=_PURGED)
 def purge(
     address: Address,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm: the messages are lost.")] = False,
-    on: OnEach,
+    on: On,
 ) -> Result:
     """Remove all messages that are not locked.
 
@@ -303,11 +301,11 @@ def purge(
         return _purged(str(table.destination), table.purge())
 
 
-@command(queue, "purge-expired", ending=_PURGED, document=None)
+@command(queue, "purge-expired", ending=_PURGED)
 def purge_expired(
     address: Address,
     *,
-    on: OnEach,
+    on: On,
 ) -> Result:
     """Remove the messages that have expired.
 
@@ -351,12 +349,12 @@ def create_subscriptions(
     return Result({"table": table}, [Line(f"{table} exists now")])
 
 
-@command(subscriptions, "list", ending=NOTHING, document=None)
+@command(subscriptions, "list", ending=NOTHING)
 def list_subscribers(
     topics: Annotated[list[str], typer.Argument(help="Topics: full names of message types.")],
     *,
     table: Table = _DEFAULT_TABLE,
-    on: OnEach,
+    on: On,
 ) -> Result:
     """Print the addresses that are subscribed to any of these topics.
 
@@ -364,7 +362,7 @@ def list_subscribers(
     """
     with on.session() as session:
         addresses = session.subscriptions(table).subscribers(topics)
-    return Result(Each({"address": each} for each in addresses), map(Line, addresses))
+    return Result({"addresses": addresses}, map(Line, addresses))
 
 
 @command(subscriptions, "add", ending=AGAIN)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Each, Result, command, group
+from duesweep.cli.commands import AGAIN, NOTHING, Result, command, group
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
@@ -16,6 +16,7 @@ from duesweep.core.errors import (
     RefusedMessageError,
 )
 from duesweep.core.quantities import duration_text
+from duesweep.core.result import exit_code_of
 from duesweep.report.text import Line
 from duesweep.report.views import upkeep
 from duesweep_transport import views
@@ -101,15 +102,19 @@ def verify(*, on: On) -> Result:
     return Result(found, upkeep.diagnosis(found, is_verbose=True))
 
 
-def _migrated(report: "MigrationReport") -> Result:
-    """The messages moved from one ladder to the other, and the reasons for the rest."""
+def _migrated(report: "MigrationReport", error: DuesweepError | None = None) -> Result:
+    """The messages moved from one ladder to the other, before an `error` if there was one, and the
+    reasons for the rest.
+    """
     names = ("moved", "poison", "left", "redelivered", "is_stopped", "reasons", "levels")
     code = ExitCode.MESSAGES_FAILED if report.left or report.poison else ExitCode.DONE
+    if report.is_stopped:
+        code = ExitCode.WORK_LEFT
+    if error is not None:
+        code = exit_code_of(error)
     document = {name: getattr(report, name) for name in names}
-    return Result(
-        Each([document], ExitCode.WORK_LEFT if report.is_stopped else code),
-        views.migrated(report),
-    )
+    ended = {"exit_code": code, "error": None if error is None else str(error)}
+    return Result(document | ended, views.migrated(report))
 
 
 @command(
@@ -145,10 +150,10 @@ def migrate(
     try:
         with views.level_bars() as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
             migration.run(report, lambda: stop.is_wanted, tell)
-    except DuesweepError:
-        # Before the first level there is no result to print.
-        if report.levels:
-            _migrated(report).print(as_json=on.as_json)
+    except DuesweepError as error:
+        # Before the first level the result is empty.
+        if report.levels or on.as_json:
+            _migrated(report, error).print(as_json=on.as_json)
         raise
     return _migrated(report)
 

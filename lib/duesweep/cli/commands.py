@@ -30,7 +30,7 @@ from duesweep.core.errors import (
 from duesweep.core.passing import passing_line
 from duesweep.core.result import exit_code_of
 from duesweep.core.times import Moment, parse_moment
-from duesweep.report.document import plain, whole
+from duesweep.report.document import whole
 from duesweep.report.tables import print_blocks
 from duesweep.report.text import Block, Line, Note
 from duesweep.report.views import messages as views
@@ -58,16 +58,6 @@ def group(text: str) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
 
 
-class Each:
-    """Values that come one after another, each of which is a line of JSON. `exit_code` is final
-    after the last one.
-    """
-
-    def __init__(self, values: Iterable[object] = (), exit_code: ExitCode = ExitCode.DONE) -> None:
-        self.values = values
-        self.exit_code = exit_code
-
-
 class Result(NamedTuple):
     """The result of a command: a value with the names of its JSON document, and the text
     of it.
@@ -77,13 +67,9 @@ class Result(NamedTuple):
     blocks: Iterable[Block]
 
     def print(self, *, as_json: bool) -> int:
-        if as_json and isinstance(self.value, Each):
-            for each in self.value.values:
-                print(json.dumps(plain(each)), flush=True)
-        elif as_json:
+        if as_json:
             print(json.dumps(whole(self.value)), flush=True)
         print_blocks(self.blocks, as_json=as_json)
-        # Last: some values are known when they are printed.
         return exit_code_of(self.value)
 
 
@@ -231,8 +217,7 @@ Overrides = Annotated[
 PrintSql = Annotated[
     bool, typer.Option("--print-sql", help="Print the SQL statements without connecting.")
 ]
-OneDocument = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON for each result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Connection = Annotated[
     str | None, typer.Option(help="The NAME of a [queues.NAME] section; default: default.")
 ]
@@ -268,7 +253,7 @@ class Configured:
 class Common(Configured):
     """Which configuration, and how to print."""
 
-    as_json: OneDocument = False
+    as_json: AsJson = False
 
     def duesweep(self) -> "Duesweep":
         from duesweep.operations.duesweep import Duesweep  # noqa: PLC0415 - loads the pipeline
@@ -295,7 +280,7 @@ class Several:
     config: ConfigFiles = None
     endpoint: EndpointName = None
     settings: Overrides = None
-    as_json: OneDocument = False
+    as_json: AsJson = False
 
     def each(self, do: Callable[["Duesweep"], Result], heading: str = "== ") -> Result:
         """Do it for each endpoint, one after another. An error of one is reported, and the

@@ -10,7 +10,6 @@ import typer
 from duesweep.cli.commands import (
     ConfigFiles,
     Configured,
-    Each,
     EndpointName,
     Overrides,
     Result,
@@ -175,12 +174,11 @@ def handover(
     print_blocks(views.notices(duesweep.check_handover()), as_json=as_json)
     if dry_run:
         found = duesweep.preview_handover(cutoff=since)
-        return Result(Each(found.destinations, found.exit_code), views.preview_blocks(found))
+        return Result(found, views.preview_blocks(found))
     with stop_on_signals(stop := Stop()):
         watch = partial(sweeping_line, duesweep)
         done = duesweep.handover(cutoff=since, stop=stop, watch=watch)
-    document = Each([views.handover_document(done)], done.exit_code)
-    return Result(document, views.handover_blocks(done))
+    return Result(views.handover_document(done), views.handover_blocks(done))
 
 
 def parse_cutoff(text: str) -> datetime:

@@ -43,6 +43,8 @@ def exit_code_of(ended: object) -> ExitCode:  # noqa: PLR0911 - one for each way
             return ExitCode.MESSAGES_FAILED
         case SweepReport(is_late=True):
             return ExitCode.LATE
+        case {"exit_code": code}:
+            return ExitCode(code)
     return ExitCode(getattr(ended, "exit_code", ExitCode.DONE))
 
 

@@ -149,7 +149,10 @@ def test_subscriptions_are_created_added_listed_and_removed(
 
     assert run("subscriptions", "list", "Placed", "Billed") == Ran(0, f"{place}\n", "")
     listed = run("subscriptions", "list", "Placed", "--json")
-    assert (listed.code, listed.document) == (0, {"address": place})
+    assert (listed.code, listed.document) == (
+        0,
+        {"addresses": [place], "exit_code": 0, "error": None},
+    )
     remove = ("subscriptions", "remove", "Placed", "--subscriber", "Billing")
     assert run(*remove).out == "Billing is no longer subscribed to Placed\n"
     assert run(*remove).out == "Billing was not subscribed to Placed\n"
