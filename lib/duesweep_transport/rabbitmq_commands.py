@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Result, command, group
+from duesweep.cli.commands import AGAIN, NOTHING, Result, command, counting, group
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
@@ -148,8 +148,8 @@ def migrate(
         return Result({"waiting": waiting, "levels": levels}, views.to_migrate(found))
     report = MigrationReport()
     try:
-        with views.level_bars() as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
-            migration.run(report, lambda: stop.is_wanted, tell)
+        with counting("moved") as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
+            migration.run(report, lambda: stop.is_wanted, lambda _: tell(report.moved))
     except DuesweepError as error:
         # Before the first level the result is empty.
         if report.levels or on.as_json:

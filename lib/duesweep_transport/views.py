@@ -1,8 +1,6 @@
-"""Messages, and a migration between delay ladders, as blocks; a bar for each of its levels."""
+"""Messages, and a migration between delay ladders, as blocks."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from duesweep.core.message import ReceivedMessage
@@ -57,38 +55,3 @@ def migrated(report: "MigrationReport") -> Iterator[Block]:
 
 def _counts(one: "LevelReport | MigrationReport") -> str:
     return f"{one.moved:,} moved, {one.poison:,} poison, {one.left:,} left"
-
-
-@contextmanager
-def level_bars() -> "Iterator[Callable[[LevelReport], None]]":
-    """What shows a bar for each level of a migration, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    # They take a tenth of a second to load.
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-
-        def tell(level: "LevelReport") -> None:
-            if level.waiting:
-                if level.queue not in tasks:
-                    tasks[level.queue] = bar.add_task(level.queue, total=level.waiting)
-                bar.update(tasks[level.queue], completed=level.moved + level.poison)
-
-        yield tell
