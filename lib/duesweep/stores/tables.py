@@ -6,9 +6,8 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -150,11 +149,15 @@ def examine(
             advice = "run the command `setup` once"
             yield fault(Check.SETUP, setting, f"{NOT_SET_UP}: {text}: {names}", advice)
             wanted = [one for one in wanted if not one.is_journal]
+        checks = _Checks(session, dialect, store)
         for one in wanted:
-            told = list(_findings(session, dialect, store, [one], there=there, is_doctor=True))
+            if (found := there.get(one.table)) is None:
+                yield checks.missing(one)
+                continue
+            told = list(table_findings(one, found, tables.indexes(session, one.table, found)))
             yield from told
-            if one.table in there and not any(each.stops for each in [*of_session, *told]):
-                yield from _doctors_trial(session, dialect, store, one, found=there[one.table])
+            if not any(each.stops for each in [*of_session, *told]):
+                yield from checks.doctors_trial(one, found)
         store = store if store is not None and delayed in there else None
         if store is not None:
             yield from _empty_beside_full(session, store, delayed)
@@ -177,117 +180,108 @@ def _clock_skew(setting: str, server_time: Callable[[], datetime]) -> Iterator[F
         )
 
 
-def _findings(
-    session: Session,
-    dialect: Dialect,
-    location: Location | None,
-    wanted: Sequence[WantedTable],
-    *,
-    there: Mapping[Any, FoundTable],
-    is_doctor: bool = False,
-) -> Iterator[Finding]:
-    """Findings on tables; `there` are the existing ones. The doctor tries all of them."""
-    tables = dialect.tables
-    for one in wanted:
-        if (found := there.get(one.table)) is None:
-            yield _missing(one, partial(tables.similar, session, one.table))
-            continue
-        indexed = tables.indexes(session, one.table, found) if is_doctor else None
-        told = list(table_findings(one, found, indexed))
-        yield from told
-        if found.hooks and not is_doctor and not any(each.stops for each in told):
-            yield from _trial(session, dialect, location, one, hooks=found.hooks, found=found)
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """The checks of a database's tables. `location` None: no messages wait there."""
 
+    session: Session
+    dialect: Dialect
+    location: Location | None
 
-def _trial(
-    session: Session,
-    dialect: Dialect,
-    location: Location | None,
-    wanted: WantedTable,
-    *,
-    found: FoundTable,
-    hooks: Sequence[str],
-) -> Sequence[Finding]:
-    """Findings on a sweep's statements on a table: only a trial, which is rolled back, shows
-    whether `hooks` or constraints refuse them, or drop rows. Raises `StoreError` if it is locked.
-    """
-    name, has, took = wanted.name, " and ".join(hooks), None
-    try:
-        with suppress(UndoneError), session.transaction():
-            dialect.tables.check_at_once(session)
-            took = _try(session, dialect, location, wanted, found=found)
-            raise UndoneError
-    except (RefusedMessageError, StoreError) as error:
-        if isinstance(error, StoreError) and error.transient:
-            raise
-        text = f"A sweep's statement on {name} fails: {error.text}"
-        if not hooks:
-            advice = error.advice or "let it take the rows that the transport writes"
-            return [fault(Check.TABLE_SHAPE, name, text, advice, stops=True)]
-        advice = "let that accept and return the row, or drop it"
-        return [fault(Check.TABLE_TRIGGERS, name, f"{text}. It has {has}", advice, stops=True)]
-    if took is None and found.hooks:
-        text = f"It has {has}, and no message to try it with"
-        return [skipped(Check.TABLE_TRIGGERS, name, text)]
-    if took == 0:
-        what = "does not take a row" if wanted.is_journal else "keeps a message that is removed"
-        text = f"{name} {what}, and the server raises no error: {has} drops it"
-        advice = "let it return the row, or drop it"
-        return [fault(Check.TABLE_TRIGGERS, name, text, advice, stops=True)]
-    return []
+    def of_sweeps(
+        self, wanted: Sequence[WantedTable], there: Mapping[Any, FoundTable]
+    ) -> Iterator[Finding]:
+        """The findings that a sweep makes on tables; `there` are the existing ones. It tries only
+        tables with hooks.
+        """
+        for one in wanted:
+            if (found := there.get(one.table)) is None:
+                yield self.missing(one)
+                continue
+            told = list(table_findings(one, found))
+            yield from told
+            if found.hooks and not any(each.stops for each in told):
+                yield from self._trial(one, found, found.hooks)
 
+    def missing(self, wanted: WantedTable) -> Finding:
+        """That there is no such table, and which one may be meant."""
+        tables, names = self.dialect.tables, list[str]()
+        # Names of duesweep's own tables are never mistaken.
+        if not wanted.is_journal:
+            names = [other.sql for other in tables.similar(self.session, wanted.table)]
+        near = difflib.get_close_matches(wanted.name, names, n=3)
+        hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
+        text = f"There is no {wanted.role} {wanted.name}, or this user has no rights on it"
+        return fault(Check.TABLE_EXISTS, wanted.name, text, hint + wanted.create, stops=True)
 
-def _try(
-    session: Session,
-    dialect: Dialect,
-    location: Location | None,
-    wanted: WantedTable,
-    *,
-    found: FoundTable,
-) -> int | None:
-    """Try a sweep's statement on a table; how many rows it took. None: there is no message."""
-    if location is None or not (wanted.is_journal or wanted.table in location.candidates):
-        dialect.tables.put_trial(session, wanted.table, found)
+    def doctors_trial(self, wanted: WantedTable, found: FoundTable) -> Iterator[Finding]:
+        """The trial of a table without other faults. The doctor also looks for rows that refer to
+        messages: one message without them can be removed, and another cannot.
+        """
+        keys: list[str] = []
+        if self.location is not None and wanted.table in self.location.candidates:
+            rows = self.session.rows("doctor_references", **_place(wanted.table))
+            keys = [f"foreign key {row.name} of {row.table}" for row in rows]
+        try:
+            findings = self._trial(wanted, found, [*found.hooks, *keys])
+        except StoreError as error:
+            text = f"It was not tried: {error.text}"
+            findings = [skipped(Check.TABLE_SHAPE, wanted.name, text)]
+        yield from findings
+        if keys and not any(each.stops for each in findings):
+            yield warning(
+                Check.TABLE_TRIGGERS,
+                wanted.name,
+                f"A message to which a row refers cannot be removed, and ends its sweep: it has "
+                f"{' and '.join(keys)}",
+                "drop it, or create it again with ON DELETE CASCADE",
+            )
+
+    def _trial(
+        self, wanted: WantedTable, found: FoundTable, hooks: Sequence[str]
+    ) -> Sequence[Finding]:
+        """Findings on a sweep's statements on a table: only a trial, which is rolled back, shows
+        whether `hooks` or constraints refuse them, or drop rows. Raises `StoreError` if it is
+        locked.
+        """
+        name, has, took = wanted.name, " and ".join(hooks), None
+        try:
+            with suppress(UndoneError), self.session.transaction():
+                self.dialect.tables.check_at_once(self.session)
+                took = self._try(wanted, found)
+                raise UndoneError
+        except (RefusedMessageError, StoreError) as error:
+            if isinstance(error, StoreError) and error.transient:
+                raise
+            text = f"A sweep's statement on {name} fails: {error.text}"
+            if not hooks:
+                advice = error.advice or "let it take the rows that the transport writes"
+                return [fault(Check.TABLE_SHAPE, name, text, advice, stops=True)]
+            advice = "let that accept and return the row, or drop it"
+            return [fault(Check.TABLE_TRIGGERS, name, f"{text}. It has {has}", advice, stops=True)]
+        if took is None and found.hooks:
+            text = f"It has {has}, and no message to try it with"
+            return [skipped(Check.TABLE_TRIGGERS, name, text)]
+        if took == 0:
+            what = "does not take a row" if wanted.is_journal else "keeps a message that is removed"
+            text = f"{name} {what}, and the server raises no error: {has} drops it"
+            advice = "let it return the row, or drop it"
+            return [fault(Check.TABLE_TRIGGERS, name, text, advice, stops=True)]
+        return []
+
+    def _try(self, wanted: WantedTable, found: FoundTable) -> int | None:
+        """Try a sweep's statement on a table; how many rows it took. None: there is no message."""
+        location, tables = self.location, self.dialect.tables
+        if location is None or not (wanted.is_journal or wanted.table in location.candidates):
+            tables.put_trial(self.session, wanted.table, found)
+            return 1
+        statements = self.session.named(location.names(wanted.table))
+        if not wanted.is_journal:
+            return tables.remove_any(statements)
+        # A batch counts the row that it adds, and `open_sweep` its own.
+        if wanted.table == journal_tables(location.delayed)["journal"]:
+            return statements.execute("journal_slice", **_NO_SLICE)
         return 1
-    statements = session.named(location.names(wanted.table))
-    if not wanted.is_journal:
-        return dialect.tables.remove_any(statements)
-    # A batch counts the row that it adds, and `open_sweep` its own.
-    if wanted.table == journal_tables(location.delayed)["journal"]:
-        return statements.execute("journal_slice", **_NO_SLICE)
-    return 1
-
-
-def _doctors_trial(
-    session: Session,
-    dialect: Dialect,
-    location: Location | None,
-    wanted: WantedTable,
-    *,
-    found: FoundTable,
-) -> Iterator[Finding]:
-    """The same for the doctor, who also looks for rows that refer to messages: one message without
-    them can be removed, and another cannot.
-    """
-    keys: list[str] = []
-    if location is not None and wanted.table in location.candidates:
-        rows = session.rows("doctor_references", **_place(wanted.table))
-        keys = [f"foreign key {row.name} of {row.table}" for row in rows]
-    try:
-        findings = _trial(
-            session, dialect, location, wanted, found=found, hooks=[*found.hooks, *keys]
-        )
-    except StoreError as error:
-        findings = [skipped(Check.TABLE_SHAPE, wanted.name, f"It was not tried: {error.text}")]
-    yield from findings
-    if keys and not any(each.stops for each in findings):
-        yield warning(
-            Check.TABLE_TRIGGERS,
-            wanted.name,
-            f"A message to which a row refers cannot be removed, and ends its sweep: it has "
-            f"{' and '.join(keys)}",
-            "drop it, or create it again with ON DELETE CASCADE",
-        )
 
 
 def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[Any, FoundTable]:
@@ -298,7 +292,7 @@ def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[
     tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
     refuse(tables.check_session(session, "store.dsn"))
     there = tables.find(session, wanted)
-    refuse(_findings(session, location.dialect, location, wanted, there=there))
+    refuse(_Checks(session, location.dialect, location).of_sweeps(wanted, there))
     return there
 
 
@@ -324,7 +318,7 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
 def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
     to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
     there = location.dialect.tables.find(session, to_read)
-    return _findings(session, location.dialect, location, to_read, there=there)
+    return _Checks(session, location.dialect, location).of_sweeps(to_read, there)
 
 
 def refuse_other_tables(session: Session, tables: Tables, wanted: Sequence[WantedTable]) -> None:
@@ -421,15 +415,6 @@ def column_names(wanted: Columns, names: Iterable[str]) -> str:
     return ", ".join(
         f"{name} {' or '.join(sorted(wanted[name]))}".rstrip() for name in sorted(names)
     )
-
-
-def _missing(wanted: WantedTable, others: Callable[[], Iterable[Any]]) -> Finding:
-    # Names of duesweep's own tables are never mistaken.
-    names = [] if wanted.is_journal else [other.sql for other in others()]
-    near = difflib.get_close_matches(wanted.name, names, n=3)
-    hint = f"did you mean {' or '.join(near)}? If not, " if near else ""
-    text = f"There is no {wanted.role} {wanted.name}, or this user has no rights on it"
-    return fault(Check.TABLE_EXISTS, wanted.name, text, hint + wanted.create, stops=True)
 
 
 def table_findings(
