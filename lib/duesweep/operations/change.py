@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from math import inf
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 from duesweep.core.change import (
     SCAN_LIMIT,
@@ -182,9 +182,9 @@ class ChosenMessages(Chosen):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed(Result):
     """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
-    to change. `left`: the number that it did not look at, because it was stopped between two
-    batches. `ledger_error`: why the ledger has not got it yet; the journal keeps it until the next
-    sweep or command.
+    to change. `unknown_destination`: the filter's, if none was for it. `left`: the number that it
+    did not look at, because it was stopped between two batches. `ledger_error`: why the ledger has
+    not got it yet; the journal keeps it until the next sweep or command.
     """
 
     command: CommandName
@@ -196,13 +196,14 @@ class Changed(Result):
     refused: int = 0
     is_stopped: bool = False
     ledger_error: str | None = None
+    unknown_destination: UnknownDestination | None = None
     exit_code: ExitCode
     error: str | None = None
     left: int = field(default=0, repr=False)
     failures: Sequence[Failure] = ()
 
     @classmethod
-    def of(cls, chosen: Chosen, done: "_Done", **more: Any) -> Self:
+    def of(cls, chosen: Chosen, done: "_Done") -> "Changed":
         """The outcome of the choice."""
         tally = done.tally + Tally(gone=chosen.lacking)
         is_done = chosen.is_done(done.tally.changed, done.tally.gone)
@@ -219,21 +220,9 @@ class Changed(Result):
             ledger_error=done.ledger_error,
             exit_code=code if done.ledger_error is None else ExitCode.WORK_LEFT,
             error=done.ledger_error,
+            unknown_destination=chosen.unknown_destination,
             left=left,
-            **more,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unchanged(Changed):
-    """An empty choice, or one before anything was done."""
-
-    unknown_destination: UnknownDestination | None = None
-
-    @classmethod
-    def by(cls, chosen: Chosen) -> "Unchanged":
-        """The outcome if nothing is done."""
-        return cls.of(chosen, _Done(), unknown_destination=chosen.unknown_destination)
 
 
 @dataclass(slots=True)
@@ -359,7 +348,7 @@ def act(
     """
     _refuse_others(endpoint, chosen, command)
     if not chosen.would_change:
-        return Unchanged.by(chosen)
+        return Changed.of(chosen, _Done())
     require_reason(reason, chosen.would_change)
     context, stop = endpoint.context, stop or Stop()
     operators = operators_of(context.store, f"the command `{command}`")
