@@ -119,8 +119,10 @@ class Query:
         return " AND ".join(map(self._predicate, conditions)) or "true"
 
     def _rows(self, text: str) -> Iterator[LedgerRow]:
-        for batch in self._builder.execute(text):
-            yield from plain(pa.record_batch(batch))
+        # pyarrow lets other threads work while it waits. delta-rs's own reader does not, and its
+        # threads may wait for this one: as they take the rows of a write from Python.
+        for batch in pa.RecordBatchReader.from_stream(self._builder.execute(text)):
+            yield from plain(batch)
 
     def _fitting(self, name: str, conditions: Sequence[Condition]) -> str:
         """The rows of a table that fit, in SQL; none if the table is missing."""
