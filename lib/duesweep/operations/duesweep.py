@@ -3,7 +3,7 @@
 Nothing is printed, and no question is asked. All errors are `DuesweepError`s.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module  # noqa: TID251 - of the methods below
 from os import PathLike
 from pathlib import Path
@@ -14,44 +14,20 @@ from duesweep.config import Config
 from duesweep.operations.endpoint import Endpoint, Stop
 
 if TYPE_CHECKING:
-    from duesweep.operations import (
-        audit as _audit,
-    )
-    from duesweep.operations import (
-        change as _change,
-    )
-    from duesweep.operations import (
-        doctor as _doctor,
-    )
-    from duesweep.operations import (
-        exhausted as _exhausted,
-    )
-    from duesweep.operations import (
-        handover as _handover,
-    )
-    from duesweep.operations import (
-        look as _look,
-    )
-    from duesweep.operations import (
-        messages as _messages,
-    )
-    from duesweep.operations import (
-        opening as _opening,
-    )
-    from duesweep.operations import (
-        pauses as _pauses,
-    )
-    from duesweep.operations import (
-        replay as _replay,
-    )
-    from duesweep.operations import (
-        run as _run,
-    )
-    from duesweep.operations import (
-        status as _status,
-    )
-    from duesweep.operations.maintain import MaintainReport
-    from duesweep.operations.setup import SetUp
+    import duesweep.operations.audit as _audit
+    import duesweep.operations.change as _change
+    import duesweep.operations.doctor as _doctor
+    import duesweep.operations.exhausted as _exhausted
+    import duesweep.operations.handover as _handover
+    import duesweep.operations.look as _look
+    import duesweep.operations.maintain as _maintain
+    import duesweep.operations.messages as _messages
+    import duesweep.operations.opening as _opening
+    import duesweep.operations.pauses as _pauses
+    import duesweep.operations.replay as _replay
+    import duesweep.operations.run as _run
+    import duesweep.operations.setup as _setup
+    import duesweep.operations.status as _status
 else:
 
     class _Method:
@@ -83,8 +59,9 @@ else:
 
     _audit, _change, _doctor = _File("audit"), _File("change"), _File("doctor")
     _exhausted, _handover, _look = _File("exhausted"), _File("handover"), _File("look")
-    _messages, _opening, _pauses = _File("messages"), _File("opening"), _File("pauses")
-    _replay, _run, _status = _File("replay"), _File("run"), _File("status")
+    _maintain, _messages, _opening = _File("maintain"), _File("messages"), _File("opening")
+    _pauses, _replay, _run = _File("pauses"), _File("replay"), _File("run")
+    _setup, _status = _File("setup"), _File("status")
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
@@ -125,32 +102,13 @@ class Duesweep(Endpoint):
     replay = _replay.replay
     discard = _replay.discard
 
+    setup = _setup.set_up
+    setup_script = _setup.setup_script
     audit = _audit.audit
     doctor = _doctor.doctor
+    maintain = _maintain.maintain
     status = _status.status
     table = _opening.table
-
-    def maintain(self, *, forget: Sequence[str] = ()) -> "MaintainReport":
-        """Settle, remove old rows, and tidy up the ledger's files. `forget` are sources
-        whose delayed tables are gone.
-        """
-        from duesweep.operations.maintain import maintain
-
-        return maintain(self.config, forget, self.spark)
-
-    def setup(self, *, rebind: bool = False, new_endpoint: bool = False) -> "SetUp":
-        """Create missing tables in the databases. `rebind`: free the journal from its ledger.
-        `new_endpoint`: also if there is a delayed table with almost the same name.
-        """
-        from duesweep.operations.setup import set_up
-
-        return set_up(self.config, rebind=rebind, new_endpoint=new_endpoint)
-
-    def setup_script(self, grant_to: str | None = None, *, new_endpoint: bool = False) -> str:
-        """The statements of `setup`, and the grants that a role needs for sweeps."""
-        from duesweep.operations.setup import setup_script
-
-        return setup_script(self.config, grant_to, new_endpoint=new_endpoint)
 
 
 def load_config(

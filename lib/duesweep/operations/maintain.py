@@ -8,23 +8,18 @@ and writers wait for the step.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
-from duesweep.config import Config
-from duesweep.config.adapters.context import sweep_context
 from duesweep.core import logs
 from duesweep.core.errors import ConfigError, ExitCode
 from duesweep.core.result import Result
 from duesweep.core.world import Patience, instant_of, micros
 from duesweep.ledger.base import CHANGES, TABLES, Among, TableSize
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.stores.people import DroppedSource
 from duesweep.sweep.settle import settle_dead, settle_one
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # The tables of which retention removes rows, with the instant that counts.
 _AGING = {"tombstones": "dispatched_at", "sweeps": "end"}
@@ -67,17 +62,15 @@ class MaintainReport(Result):
     error: None = None
 
 
-def maintain(
-    config: Config, forget: Sequence[str] = (), spark: "SparkSession | None" = None
-) -> MaintainReport:
-    """Look after a source; `forget` are sources, whose endpoints are gone, that are to be
-    forgotten. Raises `LedgerError` where the ledger cannot be written, `ConfigError` for a store
-    that cannot be looked after and a source that is not to be forgotten; the changes until then
-    stay.
+def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainReport:
+    """Settle, remove old rows, and tidy up the ledger's files; `forget` are sources, whose
+    endpoints are gone, that are to be forgotten. Raises `LedgerError` where the ledger cannot be
+    written, `ConfigError` for a store that cannot be looked after and a source that is not to be
+    forgotten; the changes until then stay.
     """
-    context, kept = sweep_context(config), config.ledger
+    context, kept = endpoint.context, endpoint.config.ledger
     operators = operators_of(context.store, "maintenance")
-    with operators.open_driver() as session, command_ledger(context, spark) as ledger:
+    with operators.open_driver() as session, command_ledger(context, endpoint.spark) as ledger:
         session.check()
         dropped = session.people.dropped()
         for source in forget:

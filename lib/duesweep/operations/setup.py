@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from duesweep.config import Config
 from duesweep.config.adapters import named_by
 from duesweep.config.adapters.roles import (
     CustomStoreStep,
@@ -13,6 +12,7 @@ from duesweep.config.adapters.roles import (
 )
 from duesweep.core.errors import Problem
 from duesweep.core.result import Result
+from duesweep.operations.endpoint import Endpoint
 from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 _MORE_GRANTS = """\
@@ -33,12 +33,12 @@ class SetUp(Result):
     created: Sequence[object] = field(repr=False)
 
 
-def set_up(config: Config, *, rebind: bool = False, new_endpoint: bool = False) -> SetUp:
+def set_up(endpoint: Endpoint, *, rebind: bool = False, new_endpoint: bool = False) -> SetUp:
     """Create missing tables. `rebind`: free the source from its ledger first. Raises `ConfigError`
     if another endpoint may be meant, unless it is to be a `new_endpoint`, and if a table is there
     with another shape.
     """
-    steps = setup_steps(config)
+    steps = setup_steps(endpoint.config)
     if not new_endpoint:
         refuse_misspelt(steps)
     if not rebind:
@@ -57,12 +57,14 @@ def set_up(config: Config, *, rebind: bool = False, new_endpoint: bool = False) 
     return SetUp(done, problems, [each for each in found if not isinstance(each, Problem | _Told)])
 
 
-def setup_script(config: Config, grant_to: str | None = None, *, new_endpoint: bool = False) -> str:
+def setup_script(
+    endpoint: Endpoint, grant_to: str | None = None, *, new_endpoint: bool = False
+) -> str:
     """All statements, with the grants that the role `grant_to` needs for sweeps. If there are
     several databases, comments say where each has to run. Raises `ConfigError` as `set_up`, if the
     store can be reached; it need not.
     """
-    steps, parts = setup_steps(config), list[str]()
+    steps, parts = setup_steps(endpoint.config), list[str]()
     if not new_endpoint:
         refuse_misspelt(steps, needs_store=False)
     for step in steps:

@@ -7,13 +7,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from duesweep import Duesweep
 from duesweep.config.adapters.context import store_of
 from duesweep.core.errors import ConfigError, UnreadableAddressError, UnusualBatchError
 from duesweep.core.headers import FORWARD_DESTINATION, write_json
 from duesweep.core.message import MESSAGE_ID
 from duesweep.core.policy import Slicing
 from duesweep.drivers.postgresql import session as driver
-from duesweep.operations.setup import set_up
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.task import Forwarded
@@ -44,7 +44,7 @@ def test_setup_creates_the_journal_and_never_the_table_of_timeouts(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
 
-    done: Any = set_up(endpoint.config())
+    done: Any = Duesweep(endpoint.config()).setup()
 
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
     found = {row.tablename for row in endpoint.fetch(tables, endpoint.schema)}
@@ -58,7 +58,7 @@ def test_missing_table_is_refused_with_the_settings_to_look_at(
 ) -> None:
     endpoint.execute(f'CREATE SCHEMA "{endpoint.schema}"')
     if method == "installer":
-        set_up(endpoint.config())
+        Duesweep(endpoint.config()).setup()
     else:
         store_of(endpoint.config()).set_up_infrastructure()
 
