@@ -161,7 +161,7 @@ class Migration:
             levels = _levels(channel)
             if not levels:
                 return
-            RabbitMqSetup(self.brokers, self.style, (), self.setting).install(rebind=False)
+            RabbitMqSetup(self.brokers, self.style, (), self.setting).create()
             move = _Move(self, report, connection, channel, is_stopped=is_stopped, tell=tell)
             for level in levels:
                 if is_stopped():

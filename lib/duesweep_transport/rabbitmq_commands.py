@@ -175,7 +175,7 @@ def _create_on_broker(on: On, endpoints: Sequence[str]) -> Result:
     from duesweep_transport import brokers
 
     installer = brokers.installer(on.loaded(), on.connection, endpoints)
-    created = [str(one) for one in installer.install(rebind=False)]
+    created = installer.create()
     # A broker does not say whether a binding was new, so bindings are never listed.
     told = [f"created {one}" for one in created] or ["Everything exists."]
     return Result({"created": created}, map(Line, told))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from duesweep.config.adapters import named_by
 from duesweep.config.adapters.roles import (
-    CustomStoreStep,
     refuse_misspelt,
     refuse_other_tables,
     setup_steps,
@@ -13,24 +12,19 @@ from duesweep.config.adapters.roles import (
 from duesweep.core.errors import Problem
 from duesweep.core.result import Result
 from duesweep.operations.endpoint import Endpoint
-from duesweep.stores.installed import Completed, IndexCreated, Unbound
 
 _MORE_GRANTS = """\
 -- Queues of other endpoints: `duesweep doctor --print-sql`, run as this role, prints the grants for
 -- destinations of waiting messages. `duesweep errors replay`, `restore` and `queue send --delay`
 -- need INSERT on the delayed table."""
 
-# Steps that create no table describe themselves.
-_Told = Completed | IndexCreated | Unbound
-
 
 @dataclass(frozen=True, slots=True)
 class SetUp(Result):
-    """The done steps, in words, and the others. `created` are the new tables."""
+    """The done steps, in words, and the others."""
 
     done: Sequence[str]
     problems: Sequence[Problem] = field(repr=False)
-    created: Sequence[object] = field(repr=False)
 
 
 def set_up(endpoint: Endpoint, *, rebind: bool = False, new_endpoint: bool = False) -> SetUp:
@@ -45,16 +39,8 @@ def set_up(endpoint: Endpoint, *, rebind: bool = False, new_endpoint: bool = Fal
         # A source that is to be freed has its tables; each step looks at its own.
         refuse_other_tables(steps)
     found = [each for step in steps for each in step.install(rebind=rebind)]
-    done = [
-        str(each) if isinstance(each, _Told) else f"created {each}"
-        for each in found
-        if not isinstance(each, Problem)
-    ]
-    if isinstance(steps[0], CustomStoreStep):
-        # It does not name its tables.
-        done = [steps[0].done, *done]
-    problems = [each for each in found if isinstance(each, Problem)]
-    return SetUp(done, problems, [each for each in found if not isinstance(each, Problem | _Told)])
+    done = [each for each in found if not isinstance(each, Problem)]
+    return SetUp(done, [each for each in found if isinstance(each, Problem)])
 
 
 def setup_script(

@@ -10,7 +10,6 @@ from duesweep.core.finding import refuse
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.statements import Session
 from duesweep.stores.dialect import Dialect, Location, WantedTable, journal_tables
-from duesweep.stores.installed import Completed, IndexCreated, Unbound
 from duesweep.stores.tables import (
     AGE_COLUMNS,
     estimated_rows,
@@ -86,12 +85,9 @@ class SqlSetup:
         refuse_other_tables(session, tables, wanted)
         return delayed
 
-    def install(
-        self, *, rebind: bool
-    ) -> Sequence[Any | Completed | IndexCreated | Problem | Unbound]:
-        """Create missing tables; returns the tables that were created or completed, the index that
-        was created, or why it was not. `rebind` frees the source, and the last value returned says
-        so.
+    def install(self, *, rebind: bool) -> Sequence[str | Problem]:
+        """Create missing tables. Returns a sentence for each done step, and a problem for an index
+        that could not be created. `rebind` frees the source, and the last sentence says so.
 
         Raises `ConfigError` where this role may not, and for a table of another shape.
         """
@@ -126,8 +122,8 @@ class SqlSetup:
             else:
                 yield {queue: ()}, [text]
 
-    def _create_missing(self, session: Session, delayed: Any) -> list[Any]:
-        done, new, scripts = [], [], []
+    def _create_missing(self, session: Session, delayed: Any) -> list[str | Problem]:
+        done, new, scripts = list[str | Problem](), [], []
         creations = list(self._creations(delayed))
         every = [table for tables, _ in creations for table in tables]
         found = found_columns(session, self.dialect.tables, every)
@@ -138,9 +134,13 @@ class SqlSetup:
                 if (has := found.get(table)) is None or not set(columns) <= set(has)
             ]
             new += [table for table in lacking if table not in found]
-            done += [
-                table if table in new else _completed(table, tables[table]) for table in lacking
-            ]
+            for table in lacking:
+                # The journal's are one thing to people.
+                name = "the journal" if set(tables[table]) == set(AGE_COLUMNS) else table
+                is_new = table in new
+                done.append(
+                    f"created {table}" if is_new else f"added the columns that {name} lacked"
+                )
             if lacking:
                 # Only then: even CREATE TABLE IF NOT EXISTS takes the right to create tables.
                 scripts.append((lacking, texts))
@@ -156,14 +156,7 @@ class SqlSetup:
         return done
 
 
-def _completed(table: Any, columns: Collection[str]) -> Completed:
-    """A table that lacked columns; the journal's are one thing to people."""
-    return Completed("the journal" if set(columns) == set(AGE_COLUMNS) else table)
-
-
-def create_index(
-    session: Session, store: Location, delayed: Any
-) -> Iterator[IndexCreated | Problem]:
+def create_index(session: Session, store: Location, delayed: Any) -> Iterator[str | Problem]:
     """Create the index on Due of a table that is there and lacks it. Yields the result; if
     this user may not create it, why not, and what to do: sweeps work without it.
     """
@@ -183,13 +176,21 @@ def create_index(
             f"have the table's owner {missing.advice}",
         )
     else:
-        yield IndexCreated(store.kind.index, delayed.sql)
+        yield f"created index {store.kind.index} on {delayed.sql}"
 
 
-def _unbind(session: Session, store: Location, delayed: Any) -> Unbound:
+def _unbind(session: Session, store: Location, delayed: Any) -> str:
     statements = session.named(store.names(delayed))
     rows = statements.rows("read_binding", source=store.source)
     statements.execute("bind", source=store.source, delayed=delayed.sql, ledger_id=UUID(int=0))
     statements.execute("free", source=store.source)
     ledger_id = UUID(str(rows[0].ledger_id)) if rows else UUID(int=0)
-    return Unbound(store.source, ledger_id if ledger_id.int else None)
+    if not ledger_id.int:
+        return (
+            f"The journal of {store.source} was bound to no ledger; the next sweep binds it to the "
+            "one at ledger.root"
+        )
+    return (
+        f"The journal of {store.source} is freed from ledger {ledger_id}; the next sweep binds it "
+        "to the ledger at ledger.root, and creates missing tables there"
+    )

@@ -46,7 +46,7 @@ def _brokers(broker: Broker) -> Brokers:
 
 
 def _with_ladder(broker: Broker, style: Style, *endpoints: str) -> None:
-    RabbitMqSetup(_brokers(broker), style, endpoints, "url").install(rebind=False)
+    RabbitMqSetup(_brokers(broker), style, endpoints, "url").create()
 
 
 def _send(broker: Broker, style: Style, name: str, message: OutgoingMessage) -> str:

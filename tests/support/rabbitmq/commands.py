@@ -27,7 +27,7 @@ def set_up(endpoint: Endpoint, broker: Broker, *names: str) -> None:
     endpoint.set_up(**settings(broker))
     brokers = Brokers((broker.url,), "queues.default")
     own = (endpoint.name, *names)
-    RabbitMqSetup(brokers, Style.CONVENTIONAL, own, "url").install(rebind=False)
+    RabbitMqSetup(brokers, Style.CONVENTIONAL, own, "url").create()
 
 
 def arguments(broker: Broker, *command: str, **settings: object) -> list[str]:

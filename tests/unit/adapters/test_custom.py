@@ -7,12 +7,12 @@ from textwrap import dedent
 
 import pytest
 
+from duesweep import Duesweep
 from duesweep.config import Config, load
 from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.config.adapters.roles import CustomStoreStep, setup_steps
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError
-from duesweep.operations.setup import set_up, setup_script
 from duesweep.queues.postgresql import postgresql_queue
 from duesweep.queues.tables import ERROR, OWN
 from duesweep.stores.postgresql import POSTGRESQL
@@ -171,7 +171,7 @@ def test_queues_that_can_be_in_no_transaction_of_the_stores_need_a_dsn(
         store__kind=f"support.acme_stores:{name}", queues__default__kind=kind, store__dsn="Server=h"
     )
 
-    for use in (sweep_context, setup_script, transport_of):
+    for use in (sweep_context, lambda one: Duesweep(one).setup_script(), transport_of):
         with pytest.raises(
             ConfigError, match=r"queues\.default\.dsn is not set, .* support\.acme_stores"
         ):
@@ -192,8 +192,8 @@ def test_store_sets_itself_up_and_queues_beside_it_are_created() -> None:
             postgresql_queue(ERROR, TableName("public", "error")),
         ],
     )
-    assert "-- AcmeStore sets itself up." in setup_script(config)
-    assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in setup_script(config)
+    assert "-- AcmeStore sets itself up." in Duesweep(config).setup_script()
+    assert 'CREATE TABLE IF NOT EXISTS "public"."error"' in Duesweep(config).setup_script()
 
 
 def test_store_that_creates_nothing_is_said_to_need_what_it_needs() -> None:
@@ -209,7 +209,7 @@ def test_rebind_is_refused_before_anything_is_created(monkeypatch: pytest.Monkey
     monkeypatch.setattr(AcmeStore, "set_up_infrastructure", lambda store: asked.extend([store]))
 
     with pytest.raises(ConfigError, match="AcmeStore has a journal of its own"):
-        set_up(_config(), rebind=True)
+        Duesweep(_config()).setup(rebind=True)
 
     assert asked == []
 

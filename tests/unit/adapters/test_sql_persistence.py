@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from duesweep import Duesweep
 from duesweep.config import Config, load
 from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
 from duesweep.operations.doctor import examination
-from duesweep.operations.setup import setup_script
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -93,7 +93,7 @@ def test_queues_of_the_stores_server_share_its_transaction(dsn: str) -> None:
 def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
     config = _config(dsn, retry__error_queue="error")
 
-    script = setup_script(config)
+    script = Duesweep(config).setup_script()
 
     assert "duesweep_journal" in script
     assert "error" in script

@@ -115,27 +115,19 @@ class CustomStoreStep:
         """A comment: there are no statements to show."""
         return f"-- Grant what {type(self.store).__name__} needs as its own documentation says."
 
-    def install(self, *, rebind: bool) -> Sequence[object]:
-        """Let the store set itself up. Returns nothing: it does not name new tables. Raises
-        `ConfigError` for `rebind`.
-        """
+    def install(self, *, rebind: bool) -> Sequence[str]:
+        """Let the store set itself up. Raises `ConfigError` for `rebind`."""
         if rebind:
             raise ConfigError(
                 f"--rebind frees duesweep's journals only, but {type(self.store).__name__} has a "
                 "journal of its own",
                 advice="leave --rebind out, and free that journal with the store's own tools",
             )
-        if self._sets_itself_up:
-            self.store.set_up_infrastructure()
-        return []
-
-    @property
-    def done(self) -> str:
-        """What `install` has done."""
         name = type(self.store).__name__
-        if self._sets_itself_up:
-            return f"{name} has run its own setup."
-        return f"{name} has no set_up_infrastructure(), so its tables must exist already."
+        if not self._sets_itself_up:
+            return [f"{name} has no set_up_infrastructure(), so its tables must exist already."]
+        self.store.set_up_infrastructure()
+        return [f"{name} has run its own setup."]
 
 
 def setup_steps(config: Config) -> Sequence["SetupStep"]:

@@ -266,7 +266,11 @@ class RabbitMqSetup:
         """A comment: rights on a broker are not given by statements."""
         return "-- Set the rights in RabbitMQ by `rabbitmqctl set_permissions` (docs/security.md)."
 
-    def install(self, *, rebind: bool) -> Sequence[object]:  # noqa: ARG002 - no journal is here
+    def install(self, *, rebind: bool) -> Sequence[str]:  # noqa: ARG002 - no journal is here
+        """Create missing parts. Returns the done steps, as `SqlSetup`."""
+        return [f"created {name}" for name in self.create()]
+
+    def create(self) -> Sequence[str]:
         """Create missing parts, and return their names. An endpoint's existing queue may be of any
         type.
 
