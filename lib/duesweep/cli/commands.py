@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -266,14 +266,6 @@ class Common(Configured):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """The results of a command for each of several endpoints, and one exit code for all."""
-
-    exit_code: ExitCode
-    sources: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class Several:
     """Which configurations, of one endpoint or of several, and how to print."""
 
@@ -308,7 +300,8 @@ class Several:
                 notes = [Note(f"{one.label}: {line}", with_json=True) for line in lines]
                 print_blocks(notes, as_json=self.as_json)
             sources.append({"configuration": one.label} | document)
-        return Result(Sources(worst(each["exit_code"] for each in sources), sources), ())
+        code = worst(each["exit_code"] for each in sources)
+        return Result({"exit_code": code, "sources": sources}, ())
 
     def print(self, blocks: Iterable[Block]) -> None:
         """Print the text before the result."""
@@ -397,14 +390,6 @@ def _header(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Declined:
-    """The person at the terminal said no."""
-
-    exit_code: ExitCode = ExitCode.MESSAGES_FAILED
-    error: str = NOTHING
-
-
-@dataclass(frozen=True, slots=True)
 class Act:
     """Why something is changed, and whether to ask before."""
 
@@ -431,7 +416,8 @@ class Act:
             shown = show if chosen.would_change else ()
             return Result(chosen, chain(shown, views.would_change(chosen)))
         if not self._agrees(common, chosen, show):
-            return Result(Declined(), [Note(NOTHING, with_json=True)])
+            declined = {"exit_code": ExitCode.MESSAGES_FAILED, "error": NOTHING}
+            return Result(declined, [Note(NOTHING, with_json=True)])
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 
         done = chosen.command.done

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,13 +40,6 @@ _TABLES = {
     "errors": "messages out of attempts, with headers and body",
     "sweeps": "one row a sweep",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Whether all was as expected."""
-
-    exit_code: ExitCode
 
 
 @command(
@@ -99,7 +91,7 @@ def demo(
     _say(f"   configuration  {folder / 'duesweep.toml'}, for `sweep --config`")
     _say(f"   database       {restart}")
     _say(f"                  starts it again, until Ctrl-C: psql {shlex.quote(server.dsn)}")
-    return Result(Shown(ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED), ())
+    return Result({"exit_code": ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED}, ())
 
 
 def _settings(folder: Path, dsn: str) -> Mapping[str, Mapping[str, object]]:

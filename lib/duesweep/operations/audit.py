@@ -125,7 +125,6 @@ class AuditReport(Result):
     findings: Sequence[AuditFinding]
     suspects: Sequence[Suspect] = field(repr=False)
     exit_code: ExitCode
-    error: None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

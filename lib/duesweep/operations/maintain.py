@@ -59,7 +59,6 @@ class MaintainReport(Result):
     dropped: Sequence[DroppedSource]
     rows_forgotten: int
     exit_code: ExitCode = ExitCode.DONE
-    error: None = None
 
 
 def maintain(endpoint: Endpoint, *, forget: Sequence[str] = ()) -> MaintainReport:

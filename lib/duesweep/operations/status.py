@@ -197,7 +197,6 @@ class Statuses:
     made_at: datetime
     sources: Sequence[Status]
     exit_code: ExitCode
-    error: None = None
 
 
 def statuses(settings: Sequence[EndpointSettings], overrides: Sequence[str], days: int) -> Statuses:
