@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, adapter, connections
-from duesweep.config.adapters.context import sweep_context
 from duesweep.config.adapters.roles import (
     Wanted,
     destination_queues,
@@ -94,16 +93,6 @@ class Diagnosis(Result):
 _Service = tuple[str, Iterable[Finding]]
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    """All that is to be examined. `routes` are findings that need no service."""
-
-    context: SweepContext
-    services: Sequence[_Service]
-    routes: Sequence[Finding]
-    needs: Needs
-
-
 def doctor(
     endpoint: Endpoint, *, ignored: Sequence[str] = (), with_spark: bool = True
 ) -> Diagnosis:
@@ -113,14 +102,15 @@ def doctor(
     without([], ignored)
     findings, needs, context, unknown = list[Finding](), Needs(["duesweep", "pyarrow"]), None, None
     try:
-        examined = examination(endpoint.config)
+        context, services = endpoint.context, list(services_of(endpoint.config))
+        needs = _needs(endpoint.config)
     except ImportError as error:
         text = f"A database driver cannot be loaded: {error}"
         advice = "install the library that the error names"
         findings.append(fault(Check.DRIVER_IMPORT, "this machine", text, advice))
     else:
-        needs, context = examined.needs, examined.context
-        findings, unknown = examine_services(examined)
+        routes = route_findings(endpoint.config)
+        findings, unknown = examine_services(context, services, routes)
     spark, more, failure = _examine_spark(context, needs, is_wanted=with_spark)
     findings += more
     # A folder that cannot be written needs no trial.
@@ -197,12 +187,14 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
     return ok(check, root, f"Ledger {bound}, which the journal belongs to")
 
 
-def examine_services(examined: Examination) -> tuple[list[Finding], str | None]:
-    """Findings on services, routes and the store; and why the journal cannot be read, None if it
-    can.
+def examine_services(
+    context: SweepContext, services: Iterable[_Service], routes: Iterable[Finding] = ()
+) -> tuple[list[Finding], str | None]:
+    """Findings on services, the ones on routes, and on the store; and why the journal cannot be
+    read, None if it can.
     """
-    context, findings = examined.context, [*examined.routes]
-    for setting, found in examined.services:
+    findings = list(routes)
+    for setting, found in services:
         logs.step(f"checks {setting}")
         try:
             findings += [replace(each, setting=setting) for each in found]
@@ -281,23 +273,19 @@ def _unsettled(root: str, session: DriverSession) -> Iterator[Finding]:
         yield warning(Check.LEDGER, root, text, advice)
 
 
-def examination(config: Config) -> Examination:
-    """The things to check: each database that the configuration names, with its queues: the
+def route_findings(config: Config) -> Sequence[Finding]:
+    """Findings on routes, which need no service."""
+    notice = route_notice(config)
+    routes = [fault_of(Check.ROUTE, "[[route]]", notice)] if notice is not None else []
+    return [*routes, *_unrouted(required_queues(config))]
+
+
+def services_of(config: Config) -> Iterator[_Service]:
+    """The services to check: each database that the configuration names, with its queues: the
     endpoint's own, the error queue, the destinations of waiting messages, and queues that a
     [[route]] names. Connects to nothing; raises `ConfigError` as a sweep does.
     """
-    required, notice = required_queues(config), route_notice(config)
-    routes = [fault_of(Check.ROUTE, "[[route]]", notice)] if notice is not None else []
-    return Examination(
-        sweep_context(config),
-        list(_services(config, required)),
-        [*routes, *_unrouted(required)],
-        _needs(config),
-    )
-
-
-def _services(config: Config, required: Sequence[Wanted]) -> Iterator[_Service]:
-    found = connections(config)
+    found, required = connections(config), required_queues(config)
 
     @cache
     def waiting() -> Sequence[str]:

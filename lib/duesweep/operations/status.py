@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import floor
 from typing import NamedTuple, TypeVar
 
-from duesweep.config import Config, EndpointSettings
+from duesweep.config import EndpointSettings
 from duesweep.core import logs
 from duesweep.core.errors import DuesweepError, ExitCode, StoreError, shorten
 from duesweep.core.exhausted import ErrorFilter
@@ -19,7 +19,7 @@ from duesweep.core.result import Result
 from duesweep.core.world import micros
 from duesweep.ledger.base import Among, Asked, Between, Condition, LedgerRow
 from duesweep.ledger.ledger import Ledger
-from duesweep.operations.doctor import examination, examine_services
+from duesweep.operations.doctor import examine_services, route_findings, services_of
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.exhausted import ErrorGroup, ExhaustedMessages, grouped
 from duesweep.operations.look import (
@@ -232,7 +232,7 @@ def status(endpoint: Endpoint, *, days: int = 7) -> Status:
         source=source,
         waiting=_try(lambda: read_waiting(context), "The store", problems),
         history=_try(history, "The ledger", problems),
-        findings=_try(lambda: _findings(endpoint.config), "The doctor's checks", problems) or (),
+        findings=_try(lambda: _findings(endpoint), "The doctor's checks", problems) or (),
         problems=problems,
         objective_seconds=objective,
         options=endpoint.options,
@@ -324,9 +324,10 @@ def _history_concerns(history: History, objective: float | None) -> Iterator[Con
         yield Concern(Severity.WARNING, f"{count} in back-off after a failure")
 
 
-def _findings(config: Config) -> Sequence[Finding]:
-    findings, _ = examine_services(examination(config))
-    return worst_first([each for each in for_readers(findings) if is_to_mend(each)])
+def _findings(endpoint: Endpoint) -> Sequence[Finding]:
+    config = endpoint.config
+    found, _ = examine_services(endpoint.context, services_of(config), route_findings(config))
+    return worst_first(filter(is_to_mend, for_readers(found)))
 
 
 def _try(read: Callable[[], T], what: str, problems: list[str]) -> T | None:

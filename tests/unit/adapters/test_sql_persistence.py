@@ -10,7 +10,7 @@ from duesweep.config import Config, load
 from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.core.address import SqlServerTable, TableName
 from duesweep.core.errors import ConfigError
-from duesweep.operations.doctor import examination
+from duesweep.operations.doctor import route_findings
 
 POSTGRESQL = "postgresql://sweeper:s3cret@db.example:5432/sales"
 SQL_SERVER = "Server=db.example,1433;Database=sales;Uid=sweeper;Pwd=s3cret"
@@ -101,7 +101,7 @@ def test_endpoints_own_queue_is_neither_created_nor_asked_for(dsn: str) -> None:
     assert "[Sales.Orders]" not in script
     assert '"Sales.Orders"' not in script
     assert store_of(config).own_queue == "Sales.Orders"
-    assert examination(config).routes == []
+    assert route_findings(config) == []
 
 
 @pytest.mark.parametrize(

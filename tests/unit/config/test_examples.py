@@ -14,7 +14,7 @@ from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.config.adapters.context import sweep_context
 from duesweep.core.finding import Severity
-from duesweep.operations.doctor import examination
+from duesweep.operations.doctor import route_findings
 
 _REPEATED = {
     "queues": configuration.QueueConfig,
@@ -120,5 +120,5 @@ def test_sweep_can_be_made_from_each_example(name: str) -> None:
     assert context.retry.error_queue == "error"
     assert context.queue.shares_transaction == (name != "rabbitmq")
     assert name in {config.store.kind, *(queue.kind for queue in config.queues.values())}
-    assert not [f for f in examination(config).routes if f.severity is not Severity.OK]
+    assert not [f for f in route_findings(config) if f.severity is not Severity.OK]
     assert configuration.route_notice(config) is None

@@ -11,7 +11,7 @@ import pytest
 from duesweep.config import Config, load, mask_secrets, route_notice
 from duesweep.core.errors import Problem
 from duesweep.core.finding import Check, Severity
-from duesweep.operations.doctor import examination
+from duesweep.operations.doctor import route_findings
 from duesweep.operations.look import Look
 from support.commands import run
 from support.config_files import MINIMAL, SQL_SERVER, file_of
@@ -128,7 +128,7 @@ GIVEN = [part for setting in SETTINGS for part in ("--set", setting)]
 
 
 def test_doctor_finds_a_fault_and_none_where_there_is_a_route() -> None:
-    (finding,) = examination(load(None, SETTINGS)).routes
+    (finding,) = route_findings(load(None, SETTINGS))
 
     assert (finding.check, finding.severity) == (Check.ROUTE, Severity.FAULT)
     assert finding.found == (
@@ -137,7 +137,7 @@ def test_doctor_finds_a_fault_and_none_where_there_is_a_route() -> None:
     )
     assert finding.advice == "add a [[route]] that says which queue it is"
     Path("routed.toml").write_text(ROUTE)
-    assert examination(load(Path("routed.toml"), SETTINGS)).routes == []
+    assert route_findings(load(Path("routed.toml"), SETTINGS)) == []
 
 
 def test_every_sweep_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from duesweep.config.adapters import Needs
 from duesweep.core.errors import ConfigError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -27,7 +26,7 @@ from duesweep.core.finding import (
 )
 from duesweep.drivers.sqlserver.dsn import driver_library, odbc
 from duesweep.drivers.sqlserver.errors import connect_errors
-from duesweep.operations.doctor import Examination, examine_services
+from duesweep.operations.doctor import examine_services
 
 
 class _Context:
@@ -45,7 +44,7 @@ class _Context:
 
 def _examined(*findings: Finding, error: ConfigError | None = None) -> Any:
     context: Any = _Context(error or ConfigError("It is not there", advice="make it"))
-    return examine_services(Examination(context, [("store.dsn", findings)], [], Needs([])))
+    return examine_services(context, [("store.dsn", findings)])
 
 
 def test_what_setup_has_not_made_is_why_the_journal_is_not_known() -> None:
