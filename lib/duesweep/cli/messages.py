@@ -109,9 +109,10 @@ def plan(
     from duesweep.report.views import runs
 
     def planned(one: "Duesweep") -> Result:
-        outlook = one.plan(show=lambda found: several.print(runs.plan_destinations(found)))
-        document = runs.plan_document(outlook, with_sql=sql)
-        return Result(document, runs.plan_blocks(outlook, with_sql=sql))
+        outlook = one.plan(
+            show=lambda found: several.print(runs.plan_destinations(found)), with_sql=sql
+        )
+        return Result(outlook, runs.plan_blocks(outlook))
 
     return several.each(planned)
 

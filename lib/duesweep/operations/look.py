@@ -288,7 +288,7 @@ class Outlook(Result):
     are all; `is_cut`: there are more than were looked at. `eligible` are the messages that a sweep
     would take, as far as the store itself knows. `slices` 0: one for each core. `seconds`: how long
     the sweep would take, by the rate of the last ones; None without one. `sql`: how a plan reads
-    the claim keys.
+    the claim keys, if asked for.
     """
 
     source: str
@@ -302,7 +302,7 @@ class Outlook(Result):
     seconds: float | None
     destinations: Sequence[DestinationOutlook]
     held_back: Sequence[HeldBack] = ()
-    sql: str | None = field(default=None, repr=False)
+    sql: str | None = None
 
 
 @dataclass(slots=True)
@@ -408,9 +408,10 @@ def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) ->
 Show = Callable[[Sequence[DestinationOutlook]], None]
 
 
-def plan(endpoint: Endpoint, *, show: Show | None = None) -> Outlook:
+def plan(endpoint: Endpoint, *, show: Show | None = None, with_sql: bool = False) -> Outlook:
     """A preview of a sweep now. Changes and locks nothing. `show` gets the destinations before all
-    messages are counted. Raises `ConfigError` if the store cannot show messages.
+    messages are counted; `with_sql`: also how a plan reads the claim keys. Raises `ConfigError` if
+    the store cannot show messages.
     """
     context, spark = endpoint.context, endpoint.spark
     with open_look(context.store) as session:
@@ -434,7 +435,7 @@ def plan(endpoint: Endpoint, *, show: Show | None = None) -> Outlook:
         on_spark = has_session or needs_spark(context, lambda: eligible)
         # A sweep would continue in its own process.
         on_spark = on_spark and (has_session or always_needs_spark(context) or can_start_spark())
-        sql = session.people.plan_sql(context.reach(horizon))
+        sql = session.people.plan_sql(context.reach(horizon)) if with_sql else None
         locked = held_by_locks(session.due, horizon) if due else ()
         engine = "spark" if on_spark else "in-process"
         logs.step("reads the rates of the last sweeps")

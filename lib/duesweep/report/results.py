@@ -43,8 +43,6 @@ def document(result: Result) -> Mapping[str, Any]:
             return runs.document(result)
         case Handover():
             return runs.handover_document(result)
-        case Outlook():
-            return whole(runs.plan_document(result, with_sql=False))
     return whole(result)
 
 
@@ -59,7 +57,7 @@ _VIEWS: Mapping[type, Callable[[Any], Iterable[Block]]] = {
     Run: runs.run_blocks,
     Outlook: lambda one: [
         *runs.plan_destinations(one.destinations),
-        *runs.plan_blocks(one, with_sql=False),
+        *runs.plan_blocks(one),
     ],
     Handover: runs.handover_blocks,
     Preview: runs.preview_blocks,

@@ -382,13 +382,6 @@ def _text_of(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def plan_document(outlook: Outlook, *, with_sql: bool) -> dict[str, Any]:
-    """A plan for JSON; `with_sql`: also with the statement that reads the claim keys."""
-    seconds = None if outlook.seconds is None else round(outlook.seconds, 1)
-    sql = {"sql": outlook.sql} if with_sql else {}
-    return {**plain(outlook), "seconds": seconds, **sql}
-
-
 def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Block]:
     """The first part of a plan, before all messages are counted."""
     if not destinations:
@@ -405,7 +398,7 @@ def plan_destinations(destinations: Sequence[DestinationOutlook]) -> Iterator[Bl
     yield Line()
 
 
-def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
+def plan_blocks(outlook: Outlook) -> Iterator[Block]:
     """A preview of a sweep, and the messages held back."""
     due = count_text(outlook.due, "message")
     tried = f"{outlook.eligible:,}" if outlook.eligible else "none"
@@ -431,7 +424,7 @@ def plan_blocks(outlook: Outlook, *, with_sql: bool) -> Iterator[Block]:
         messages = count_text(sum(one.late.values()), "message")
         yield Line(f"  {shorten(one.destination or '')}, {messages}: {one.problem}")
     yield from _held(outlook.held_back)
-    if with_sql and outlook.sql is not None:
+    if outlook.sql is not None:
         yield Line()
         # It is ours, and has several lines.
         yield from (Line(line) for line in outlook.sql.split("\n"))
