@@ -63,6 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         is_variant = _is_variant_on_spark(item)
+        if _is_on_sql_server(item):
+            item.add_marker(pytest.mark.sqlserver)
         if is_variant and item.get_closest_marker("on_spark") is None:
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("xdist_group") is not None:
@@ -92,6 +94,16 @@ def _is_variant_on_spark(item: pytest.Item) -> bool:
         return False
     callspec = getattr(item, "callspec", None)
     return callspec is not None and "spark" in callspec.params.values()
+
+
+def _is_on_sql_server(item: pytest.Item) -> bool:
+    """By its fixtures, or by the parameters from which a fixture chooses the server."""
+    if _TESTS / "unit" in item.path.parents:
+        return False
+    callspec = getattr(item, "callspec", None)
+    chosen = "" if callspec is None else callspec.id
+    has_fixture = "sqlserver" in getattr(item, "fixturenames", ())
+    return has_fixture or "sqlserver" in chosen or "msmq" in chosen
 
 
 def _turn(item: pytest.Item) -> tuple[bool, int]:

@@ -1,7 +1,7 @@
 """A SQL Server database of the tests' own, which is dropped in the end."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,10 +75,21 @@ class SqlServerDatabase:
 
 @contextmanager
 def new_database(
-    dsn: str, master: "pyodbc.Connection", name: str, stand_in: str | None
+    dsn: str,
+    master: "pyodbc.Connection",
+    name: str,
+    stand_in: str | None,
+    options: Sequence[str] = (),
 ) -> Iterator[SqlServerDatabase]:
-    master.execute(f"CREATE DATABASE {bracket_name(name)}")
+    """A database for the block. `options` are as ALTER DATABASE … SET takes them, or a collation:
+    `COLLATE Turkish_CI_AS`.
+    """
+    collation = "".join(f" {one}" for one in options if one.startswith("COLLATE"))
+    master.execute(f"CREATE DATABASE {bracket_name(name)}{collation}")
     try:
+        for option in options:
+            if not option.startswith("COLLATE"):
+                master.execute(f"ALTER DATABASE {bracket_name(name)} SET {option}")
         own = _text(dsn, database=name)
         with closing(connect(own)) as admin, closing(connect(own)) as reader:
             if stand_in is None:
@@ -98,7 +109,10 @@ def _drop(master: "pyodbc.Connection", name: str, stand_in: str | None) -> None:
     while True:
         try:
             master.execute(f"DROP DATABASE {bracket_name(name)}")
-        except odbc().Error:
+        except odbc().Error as error:
+            # The server is gone.
+            if error.args[0].startswith("08"):
+                return
             # A session that has ended is there for a moment yet.
             if time.monotonic() > deadline:
                 raise

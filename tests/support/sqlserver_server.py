@@ -1,8 +1,9 @@
 """A real SQL Server for the tests, with databases of their own."""
 
+import os
 import uuid
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,8 @@ from support.sqlserver_rows import AS_DUE, KINDS, due_of, due_text, shown
 if TYPE_CHECKING:
     import pyodbc
 
+# Options of the databases that tests create.
+OPTIONS_VARIABLE = "DUESWEEP_TEST_SQLSERVER_OPTIONS"
 _QUEUE = """
     CREATE TABLE {queue} (
         Id uniqueidentifier NOT NULL, CorrelationId varchar(255), ReplyToAddress varchar(255),
@@ -176,20 +179,26 @@ def endpoint_in_sqlserver(server: SqlServer, folder: Path, schema: str) -> SqlSe
 
 
 @contextmanager
-def sql_server(dsn: str) -> Iterator[SqlServer]:
-    """The server that `dsn` names; its login must be one that may create databases."""
+def sql_server(dsn: str, options: Sequence[str] | None = None) -> Iterator[SqlServer]:
+    """The server that `dsn` names; its login must be one that may create databases. They get these
+    options (`new_database`), by default the ones of the environment, with semicolons between them.
+    """
     name = f"duesweep_test_{uuid.uuid4().hex[:8]}"
+    if options is None:
+        given = os.environ.get(OPTIONS_VARIABLE, "").split(";")
+        options = [one.strip() for one in given if one.strip()]
     with closing(connect(dsn)) as master:
-        stand_in = _stand_in(master)
+        stand_in = stand_in_of(master)
         with (
-            new_database(dsn, master, name, stand_in) as database,
+            new_database(dsn, master, name, stand_in, options) as database,
             # A name that has to be quoted wherever it is written.
-            new_database(dsn, master, f"{name} 'other' catalog", stand_in) as other,
+            new_database(dsn, master, f"{name} 'other' catalog", stand_in, options) as other,
         ):
             yield SqlServer(database, other, stand_in)
 
 
-def _stand_in(master: "pyodbc.Connection") -> str | None:
+def stand_in_of(master: "pyodbc.Connection") -> str | None:
+    """The name and version of a server that stands in for SQL Server; None: it is SQL Server."""
     (found,) = master.execute("SELECT CAST(SERVERPROPERTY('babelfish') AS int)").fetchone()
     if not found:
         return None
