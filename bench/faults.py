@@ -48,7 +48,7 @@ def main() -> int:
     print(f"{len(results)} trials in {seconds / 60:.1f} minutes, {len(bad)} of them bad")
     for seed in sorted([result.trial.seed for result in bad] + failures):
         print(f"again: bench/faults --seed {seed} --runs 1")
-    if len(results) >= len(FAULTS) and not options.only:
+    if len(results) >= len(FAULTS) and not (options.only or options.place):
         _write(results, options, seconds)
     return 1 if bad or failures else 0
 
@@ -57,13 +57,16 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/faults", description=__doc__)
     parser.add_argument("--runs", type=int, default=300, help="how many trials")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first")
+    parser.add_argument("--place", metavar="TEXT", help="in the places whose name has this text")
     parser.add_argument("--only", metavar="TEXT", help="trials whose description has this text")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
     return parser.parse_args()
 
 
 def _draw(options: argparse.Namespace) -> Sequence[Trial]:
-    places = [place for place in PLACES if _is_possible(place)]
+    places = [place for place in PLACES if _is_possible(place) and (options.place or "") in place]
+    if not places:
+        sys.exit(f"no place of a trial is called {options.place}, or its server is not there")
     seeds = range(options.seed, options.seed + options.runs)
     drawn = [draw(seed, places) for seed in seeds]
     found = [trial for trial in drawn if options.only is None or options.only in str(trial)]

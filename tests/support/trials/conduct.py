@@ -12,6 +12,7 @@ from typing import Any
 
 from psycopg.conninfo import make_conninfo
 
+from duesweep.drivers.sqlserver.dsn import OdbcDsn
 from support import commands
 from support.faults.power import note_synced
 from support.trials import faults
@@ -22,10 +23,16 @@ from support.trials.harms import Scene, strike
 from support.trials.history import History, Verdict, judge
 from support.trials.places import open_world
 from support.trials.points import HOLD, RAISE, Plan
-from support.trials.processes import Ending, SparkCommand, SweepCommand, document_of
+from support.trials.processes import (
+    Ending,
+    SparkCommand,
+    SweepCommand,
+    document_of,
+    start_mover,
+)
 from support.trials.services import Services, faketime
 from support.trials.trial import Trial
-from support.trials.world import BROKER, OTHER_DATABASE, World
+from support.trials.world import BROKER, OTHER_DATABASE, SQL_SERVER, World
 from support.waiting import until
 
 # A command that takes longer hangs.
@@ -167,8 +174,15 @@ class _Run:
         self.codes.append(ending.code)
         self.problems += untrue_ends(harm, ending, seen)
 
-    def see(self) -> Seen:
-        return Seen(len(self.world.waiting_good()), self.world.unsettled())
+    def see(self, *, is_alone: bool = True) -> Seen:
+        is_alone = is_alone and not self._slices_wait_for_each_other
+        return Seen(len(self.world.waiting_good()), self.world.unsettled(), is_alone)
+
+    @property
+    def _slices_wait_for_each_other(self) -> bool:
+        """If claims skip no rows, they miss some after a wait, and the next sweep finds them."""
+        can_skip = self.world.endpoint.server.abilities.skips_locked
+        return self.trial.slices > 1 and not can_skip
 
     def config(self, name: str, **more: object) -> Path:
         trial = self.trial
@@ -277,7 +291,8 @@ def _harm(run: _Run) -> None:
     ran = ending.document and ending.document["engine"]
     if ran and ran != run.trial.engine:
         run.problems.append(f"the sweep ran {ran}, not {run.trial.engine}")
-    run.note(fault.harm if isinstance(fault.harm, str) else fault.harm.value, ending, run.see())
+    harm = fault.harm if isinstance(fault.harm, str) else fault.harm.value
+    run.note(harm, ending, run.see(is_alone=not run.trial.has_mover))
 
 
 @contextmanager
@@ -293,6 +308,13 @@ def _between(
     settings["timeouts__silence_seconds"] = _SHORT_SILENCE_SECONDS
     with ExitStack() as stack:
         is_broker = side == QUEUE and world.place == BROKER
+        if world.place == SQL_SERVER:
+            pairs = OdbcDsn.parse(world.endpoint.dsn).pairs
+            proxy = stack.enter_context(harmful_proxy(OdbcDsn(pairs).port))
+            # What passes has to be read.
+            own = {"server": f"127.0.0.1,{proxy.port}", "encrypt": "no"}
+            yield [proxy], settings | {"store__dsn": OdbcDsn(pairs | own).text()}
+            return
         server = services.server if side == STORE else services.queue_server
         target = services.broker.amqp if is_broker else server.port
         proxy = stack.enter_context(harmful_proxy(target))
@@ -312,6 +334,8 @@ def _awaited(trial: Trial) -> Sequence[bytes]:
     """The data of the connection when it is harmed: the COMMIT of a batch, or its messages."""
     if trial.fault.side == STORE:
         once: tuple[bytes, ...] = (_BATCH, b"COMMIT")
+        if trial.place == SQL_SERVER:
+            once = tuple(text.decode().encode("utf-16-le") for text in once)
     elif trial.place == OTHER_DATABASE:
         once = (b"PGCOPY", b"COMMIT")
     else:
@@ -349,6 +373,9 @@ def _strike(run: _Run, scene: Scene, proxies: Sequence[HarmfulProxy]) -> bool:
     if point is None:
         return False
     run.fired.append(point)
+    if run.trial.has_mover:
+        mover = start_mover(run.world)
+        scene.healing += [mover.wait, mover.kill]
     if run.trial.fault.harm != faults.UNFORESEEN:
         strike(str(run.trial.fault.harm), scene)
     scene.plan.resume.touch()

@@ -6,18 +6,15 @@ import itertools
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from support.trials.points import WHEN, Plan
-from support.trials.processes import Ending, SweepCommand
-from support.trials.world import MOVED, World
+from support.trials.processes import Ending, SweepCommand, start_mover
+from support.trials.world import World
 from support.waiting import until
 
-_MOVER = Path(__file__).parents[1] / "faults" / "mover.py"
 # Whose points every sweep reaches that has something to do.
 _NAMES = (
     *("TaskSession.claim", "QueueSession.deliver", "TaskSession.finish"),
@@ -55,7 +52,7 @@ class Crowd:
                 for command, plan in started:
                     self._await(command, plan)
                     # Not before: it would have moved all of them.
-                    mover = mover or self._start_mover()
+                    mover = mover or start_mover(self._world)
                     if not command.is_over:
                         os.kill(command.pid, signal.SIGKILL)
                     yield command.wait(_SECONDS)
@@ -87,10 +84,3 @@ class Crowd:
         if is_watcher:
             self._watchers.append(command)
         return command, plan
-
-    def _start_mover(self) -> subprocess.Popen[bytes]:
-        endpoint = self._world.endpoint
-        moved = endpoint.server.quoted(endpoint.addresses.parse(MOVED))
-        arguments = [endpoint.dsn, endpoint.delayed, moved]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen([sys.executable, str(_MOVER), *arguments], env=environment)

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from duesweep.core.policy import LedgerWriter
+from duesweep.drivers.sqlserver.dsn import odbc
 from duesweep.ledger.ledger import open_ledger
 from support.faults.power import lose_unsynced
 from support.rabbitmq.broker import Broker
@@ -17,9 +19,13 @@ from support.trials import faults
 from support.trials.points import Plan
 from support.trials.processes import SparkCommand, SweepCommand
 from support.trials.services import Services
-from support.trials.world import World
+from support.trials.world import SQL_SERVER, World
 
 _POLL_SECONDS = 0.01
+_ENDED_ON_SQL_SERVER = (
+    "SELECT session_id FROM sys.dm_exec_sessions"
+    " WHERE program_name = 'duesweep' AND database_id = DB_ID()"
+)
 _ENDED = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'duesweep%'"
 )
@@ -68,7 +74,16 @@ def _kill_worker(scene: Scene) -> None:
 
 
 def _end_sessions(scene: Scene) -> None:
-    scene.world.endpoint.fetch(_ENDED)
+    endpoint = scene.world.endpoint
+    if scene.world.place != SQL_SERVER:
+        endpoint.fetch(_ENDED)
+        return
+    # Babelfish keeps the application locks of a session that is killed within a statement.
+    some = "" if endpoint.server.stand_in is None else " AND status = 'sleeping'"
+    for session in endpoint.fetch(_ENDED_ON_SQL_SERVER + some):
+        # It may have ended by itself.
+        with suppress(odbc().Error):
+            endpoint.execute(f"KILL {session.session_id}")
 
 
 def _restart(scene: Scene) -> None:

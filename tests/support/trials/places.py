@@ -141,7 +141,9 @@ def _sql_server(services: Services, folder: Path) -> Iterator[World]:
     endpoint = endpoint_in_sqlserver(services.sql_server, folder, f"s{uuid.uuid4().hex[:12]}")
     endpoint.set_up(*_QUEUES)
     refuse = refuse_in_table(endpoint, _SQL_SERVER_REFUSAL)
-    yield World(SQL_SERVER, endpoint, {}, table_copies(endpoint), refuse)
+    # On a stand-in, the application locks of a source are the same in all databases.
+    settings: dict[str, object] = {"store__name": f"trial {endpoint.schema}"}
+    yield World(SQL_SERVER, endpoint, settings, table_copies(endpoint), refuse)
     services.sql_server.database.drop_tables()
 
 

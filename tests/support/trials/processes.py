@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from support.trials.points import Plan
+from support.trials.world import MOVED, SQL_SERVER, World
 
 _SCRIPT = Path(__file__).with_name("sweep_command.py")
+_MOVER = Path(__file__).parents[1] / "faults" / "mover.py"
 _TESTS = Path(__file__).parents[2]
 _LIBRARY = _TESTS.parent / "lib"
 _WARM_SECONDS = 300
@@ -177,6 +179,18 @@ class SparkCommand:
     def wait(self, seconds: float) -> Ending:
         code, printed = self.driver.lines(seconds)
         return Ending(code, document_of(printed), self.driver.said_since(self.said_before))
+
+
+def start_mover(world: World) -> "subprocess.Popen[bytes]":
+    """NServiceBus's mover on the endpoint's delayed table, until it is killed."""
+    endpoint = world.endpoint
+    moved = endpoint.server.quoted(endpoint.addresses.parse(MOVED))
+    kind = "postgresql"
+    if world.place == SQL_SERVER:
+        kind = "sqlserver" if endpoint.server.stand_in is None else "stand-in"
+    arguments = [kind, endpoint.dsn, endpoint.delayed, moved]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, str(_MOVER), *arguments], env=environment)
 
 
 def jvm_of(driver: int) -> int:
