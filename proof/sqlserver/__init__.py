@@ -1,0 +1,1 @@
+"""Proves on a SQL Server what tests elsewhere cannot: `scripts/prove sqlserver`."""
