@@ -11,6 +11,7 @@ from typing import Any, cast
 import psycopg
 from measure import Faults
 
+from duesweep import Duesweep
 from duesweep.config import Config
 from duesweep.config.adapters.context import store_of
 from duesweep.core.address import PostgreSqlAddresses, TableName
@@ -18,7 +19,6 @@ from duesweep.drivers.statements import statement  # noqa: TID251 - creates its 
 from duesweep.operations.demo.folder import write_config
 from duesweep.operations.demo.server import EmbeddedServer
 from duesweep.operations.demo.traffic import ENDPOINT, Traffic, generate, load, stored_now
-from duesweep.operations.setup import set_up
 from duesweep.stores.base import OperatorDriver
 
 ADDRESSES = ("Billing", '"public"."Shipping"', "Ship.ping", "Invoicing")
@@ -123,7 +123,7 @@ class Bed:
 
     def prepare(self) -> None:
         """Create the tables and generate the rows that `reset` copies."""
-        set_up(self.config)
+        Duesweep(self.config).setup()
         rows = len(self._load.destinations) if self._load.made_once else self.rows
         traffic = Traffic(
             rows,

@@ -23,12 +23,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from measure import ROOT, Faults, Figure, ratio_of
 from sweeps import ON_SPARK, ShellRun, run_from_shell, shell_command, sweep_from_shell
 
+from duesweep import Duesweep
 from duesweep.config import Config, load
 from duesweep.config.adapters.context import store_of, sweep_context
 from duesweep.ledger.rows import SWEEPS, TOMBSTONES
-from duesweep.operations.maintain import maintain as maintain_ledger
 from duesweep.operations.opening import opened_engine
-from duesweep.operations.setup import set_up
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.sweep import sweep
 
@@ -272,7 +271,7 @@ class _Fleet:
             config = config_of(file, self._dsns[name], str(self._root))
             Bed(file, config, Load(max(counts))).prepare()
         for name in self.alive:
-            set_up(load(self._file, endpoint=name))
+            Duesweep(load(self._file, endpoint=name)).setup()
 
     def _lines(self) -> list[str]:
         lines = ["[defaults.store]", 'kind = "postgresql"', "[defaults.ledger]"]
@@ -435,7 +434,7 @@ def _tick(config: Config, bed: Bed) -> float:
 
 def _maintained(name: str, config: Config, ledger: Path) -> Figure:
     before, started = _disk(ledger), time.monotonic()
-    report = maintain_ledger(config)
+    report = Duesweep(config).maintain()
     seconds = round(time.monotonic() - started, 2)
     data = ", ".join(f"{t.table} {t.before.files} → {t.after.files}" for t in report.tables)
     note = f"{before} → {_disk(ledger)}; files of data: {data}"

@@ -20,6 +20,7 @@ from measure import NOT_RUN, Faults, Figure, ratio_of, say
 from peers import Job, Processes, serve
 from sweeps import WarmSession
 
+from duesweep import Duesweep
 from duesweep.config import Config
 from duesweep.config.adapters.context import sweep_context
 from duesweep.core.policy import DEFAULT_TIMEOUTS
@@ -28,7 +29,6 @@ from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import statement  # noqa: TID251 - creates its tables
 from duesweep.operations.demo.folder import write_config
 from duesweep.operations.demo.traffic import ENDPOINT, Traffic, generate
-from duesweep.operations.setup import set_up
 from duesweep.sweep.in_process import InProcessEngine
 from duesweep.sweep.sweep import sweep
 
@@ -122,7 +122,7 @@ def _connect(dsn: str) -> "pyodbc.Connection":
 
 def _prepare(connection: "pyodbc.Connection", config: Config, rows: int) -> None:
     """Create the tables, and the rows that `_reset` copies."""
-    set_up(config)
+    Duesweep(config).setup()
     for queue in _QUEUES.values():
         names = {"queue": queue, "queue_literal": queue, "queue_lock": queue}
         connection.execute(statement("sqlserver", "create_queue").format(**names))

@@ -12,11 +12,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 
+from duesweep import Duesweep
 from duesweep.config import Config
 from duesweep.config.adapters.roles import setup_steps
 from duesweep.core.address import PostgreSqlAddresses, TableName, quote_name
 from duesweep.drivers.statements import statement
-from duesweep.operations.setup import set_up
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -85,7 +85,7 @@ class PostgreSqlServer:
         if len(steps) == 1 and config.store.dsn.get_secret_value() == self.dsn:
             self.execute(f"{steps[0].script()}\nRESET ALL")
         else:
-            set_up(config)
+            Duesweep(config).setup()
 
     def create_schema(self, schema: str) -> None:
         with suppress(psycopg.errors.DuplicateSchema):

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from duesweep import Duesweep
 from duesweep.config import Config
 from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.dsn import OdbcDsn
-from duesweep.operations.setup import set_up
 from duesweep_testing.builders import DelayedRow
 from duesweep_testing.contract import Abilities
 from support.endpoint import Endpoint
@@ -103,7 +103,7 @@ class SqlServer:
         return self.database.execute(text, *values)
 
     def set_up(self, config: Config) -> None:
-        set_up(config)
+        Duesweep(config).setup()
 
     def create_schema(self, schema: str) -> None:
         self.database.create_schema(schema)
