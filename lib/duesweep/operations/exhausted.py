@@ -32,6 +32,7 @@ from duesweep.sweep.settle import require_own
 
 _CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
 _LARGE = ("headers", "headers_text", "body", "stack")
+_CHANGED = ("changed_at", "change", "queue", "new_key", "given_by", "reason", "sweep_id")
 _KEPT = ("sweep_id", "message_key", "destination", "headers", "headers_text", "body")
 # A longer list costs more than the files that it lets a reader skip.
 _MOST_SWEEPS = 500
@@ -165,20 +166,17 @@ class ExhaustedMessages:
         """All errors of the message with this message id or key, the last one first."""
         found = list(self.chosen(ErrorFilter(ids=(message,))))
         for row, fate in sorted(found, key=lambda each: each[0].last_failed_at, reverse=True):
-            of_sweep, of_key = (
-                Among("sweep_id", [row.id.sweep_id]),
-                Among("message_key", [row.id.key]),
+            of_key, sweeps = Among("message_key", [row.id.key]), [row.id.sweep_id]
+            of_it = self._source, of_key, Among("sweep_id", sweeps)
+            large, *_ = self.ledger.rows("errors", _LARGE, *of_it)
+            changes = self.ledger.rows(
+                "changes", _CHANGED, self._source, of_key, Among("of", sweeps)
             )
-            large, *_ = self.ledger.rows("errors", _LARGE, self._source, of_sweep, of_key)
-            facts = _facts(row, None if fate is None else fate.kind)
-            yield WholeError(**facts, **large, changes=self._changes(row.id))
-
-    def _changes(self, error: ErrorId) -> Sequence[LedgerRow]:
-        """What operators did with an error, the first thing first."""
-        columns = ("changed_at", "change", "queue", "new_key", "given_by", "reason", "sweep_id")
-        of_it = Among("of", [error.sweep_id]), Among("message_key", [error.key])
-        found = self.ledger.rows("changes", columns, self._source, *of_it)
-        return sorted(found, key=lambda row: row["changed_at"])
+            yield WholeError(
+                **_facts(row, None if fate is None else fate.kind),
+                **large,
+                changes=sorted(changes, key=lambda change: change["changed_at"]),
+            )
 
     def in_error_queues(self, chosen: Collection[ErrorId]) -> dict[str, int]:
         """How many of these errors have a copy in an error queue, by queue: operators may also

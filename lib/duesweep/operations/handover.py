@@ -24,9 +24,7 @@ from duesweep.operations.messages import open_look
 from duesweep.operations.opening import opened_engine
 from duesweep.operations.run import Run, ended_run
 from duesweep.queues.base import QueueSession
-from duesweep.stores.base import DriverSession
 from duesweep.stores.due import Horizon
-from duesweep.stores.journal import Unsettled
 from duesweep.sweep.job import Engine, SweepContext
 from duesweep.sweep.rounds import Rounds
 from duesweep.sweep.stop import Stop
@@ -186,15 +184,11 @@ def abort_handover(endpoint: Endpoint) -> Aborted:
         stopped = sum(
             session.sweeps.close(one.sweep_id, abandoned=True, remaining=remaining)
             for one in session.journal.unsettled()
-            if _is_under_way(session, one)
+            # Sweeps under way, not commands.
+            if one.command is None and not one.is_closed
+            if session.journal.still_alive(one.sweep_id)
         )
     return Aborted(context.store.source, stopped)
-
-
-def _is_under_way(session: DriverSession, unsettled: Unsettled) -> bool:
-    """Whether it is a sweep that is not closed, and whose driver lives."""
-    is_open = unsettled.command is None and not unsettled.is_closed
-    return is_open and session.journal.still_alive(unsettled.sweep_id)
 
 
 def longest_delay(context: SweepContext) -> int:
@@ -244,7 +238,10 @@ class _DestinationLookup:
             return Place(None, problem=str(message.headers))
         address = message.destination
         if address not in self._known:
-            self._known[address] = self._longest_or_problem(address)
+            try:
+                self._known[address] = self._queue.longest_delay(self._queue.resolve(address))
+            except (DestinationError, MessageError) as error:
+                self._known[address] = str(error)
         known = self._known[address]
         seconds = self._clock.seconds_until(message)
         if isinstance(known, str):
@@ -254,9 +251,3 @@ class _DestinationLookup:
         if seconds > known:
             return Place(address, problem=_TOO_LATE if known else _HOLDS_NOTHING)
         return Place(address, delay_level(seconds))
-
-    def _longest_or_problem(self, address: str | None) -> int | str:
-        try:
-            return self._queue.longest_delay(self._queue.resolve(address))
-        except (DestinationError, MessageError) as error:
-            return str(error)

@@ -36,7 +36,7 @@ from duesweep.core.policy import (
 )
 from duesweep.core.result import exit_code_of
 from duesweep.core.world import LEDGER, QUEUES, STORAGE, STORE, Wait, Waits
-from duesweep.operations.look import Look, check, is_for_spark, look
+from duesweep.operations.look import Look, NeedsSpark, check, is_for_spark, look
 from duesweep.operations.opening import always_needs_spark, writes_on_spark
 from duesweep.operations.run import Run, failed_run, sweep_seen
 from duesweep.stores.base import DriverSession
@@ -75,11 +75,12 @@ class Ticker:
     ) -> None:
         self._stop = stop
         # Without Spark there the due messages need not be counted.
-        self._for_spark = is_for_spark if has_spark or always_needs_spark(context) else _never
+        may_be_sparks = has_spark or always_needs_spark(context)
+        self._for_spark: NeedsSpark = is_for_spark if may_be_sparks else lambda *_: False
         self._context = replace(context, look_ahead=LookAhead(), repeats=True)
         self._rounds = Rounds(context.breaker, context.world.clock, never_ends=True)
         # A session of Spark is for one thread.
-        is_own = not (has_spark or always_needs_spark(context) or writes_on_spark(context))
+        is_own = not (may_be_sparks or writes_on_spark(context))
         self._settler = Settler(self._context, stop) if is_own else None
         self._sessions = ExitStack()
         self._session: DriverSession | None = None
@@ -194,10 +195,6 @@ class Ticker:
         )
         self._idle = None if seen.has_work else (seen, seconds)
         return seen
-
-
-def _never(context: SweepContext, count: Callable[[], int]) -> bool:  # noqa: ARG001 - needs neither
-    return False
 
 
 @dataclass(slots=True)

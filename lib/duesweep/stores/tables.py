@@ -361,7 +361,9 @@ def is_near(table: Any, other: Any) -> bool:
     """
     if table.schema != other.schema or table == other:
         return False
-    parts, others = (_PUNCTUATION.split(_endpoint_of(each).casefold()) for each in (table, other))
+    # Of the endpoints' names.
+    names = (each.table.rpartition(".")[0] or each.table for each in (table, other))
+    parts, others = (_PUNCTUATION.split(each.casefold()) for each in names)
     one, two = "".join(parts), "".join(others)
     if one == two:
         return True
@@ -369,11 +371,6 @@ def is_near(table: Any, other: Any) -> bool:
     ratio = difflib.SequenceMatcher(None, one, two, autojunk=False).ratio()
     same_codes = [*filter(_is_code, parts)] == [*filter(_is_code, others)]
     return longest >= _LEAST_LETTERS and same_codes and ratio >= 1 - _ERRORS / longest
-
-
-def _endpoint_of(delayed: Any) -> str:
-    name: str = delayed.table
-    return name.rpartition(".")[0] or name
 
 
 def _is_code(part: str) -> bool:

@@ -14,7 +14,6 @@ from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Ta
 if TYPE_CHECKING:
     from duesweep.operations.change import Changed, Chosen, ChosenMessages
     from duesweep.operations.messages import (
-        Event,
         Listing,
         Shown,
         Waiting,
@@ -138,7 +137,11 @@ def shown(found: "Shown") -> Iterator[Block]:
         )
     if found.history:
         yield Line("history in the ledger")
-        yield Table(EVENT_COLUMNS, [_event_row(event) for event in found.history])
+        rows = [
+            ["" if one.at is None else short_time(one.at), one.what, one.detail, one.sweep_id or ""]
+            for one in found.history
+        ]
+        yield Table(EVENT_COLUMNS, rows)
         if not found.messages and found.looked_at is None:
             yield Line()
             yield Line(f"No message with {found.named} is in the store any more.")
@@ -308,11 +311,6 @@ def _failing_row(waiting: "Waiting", now: datetime) -> Row:
         waiting.key,
         waiting.error or "",
     ]
-
-
-def _event_row(event: "Event") -> Row:
-    at = "" if event.at is None else short_time(event.at)
-    return [at, event.what, event.detail, event.sweep_id or ""]
 
 
 def _wait_text(due: datetime | None, now: datetime) -> str:
