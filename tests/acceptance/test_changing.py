@@ -80,7 +80,7 @@ def test_filter_cancels_what_it_means_and_nothing_else(
     ("arguments", "sentence"),
     [
         ((), "Give keys or a filter, or --all"),
-        (("--all", "--destination", "B*"), "--all means all messages"),
+        (("--all", "--destination", "B*"), "all messages are selected, and also some"),
         (("--destination", "B*", *REASON), "there is no terminal"),
         (("--destination", "B*", "--yes"), "Add --reason TEXT"),
         (("--all", *REASON), "there is no terminal"),

@@ -305,8 +305,8 @@ def test_discarded_errors_are_left_out_unless_they_are_asked_for(endpoint: Endpo
 def test_unclear_command_changes_nothing(command: str, endpoint: Endpoint) -> None:
     _failed(endpoint.set_up("Billing"), "Nowhere", "Nowhere")
     refused = {
-        ("--yes", "--reason", "up"): "No errors are selected",
-        ("--all", "--destination", "*"): "--all is given with ids or a filter",
+        ("--yes", "--reason", "up"): "no errors are selected",
+        ("--all", "--destination", "*"): "all errors are selected, and also some",
         ("--all", "--yes"): "No reason is given",
         ("--all", "--yes", "--reason", " "): "No reason is given",
         ("--all", "--reason", "up"): "there is no terminal",

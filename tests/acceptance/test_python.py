@@ -47,9 +47,9 @@ def test_no_filter_has_to_be_meant_and_many_messages_need_a_reason(endpoint: End
     endpoint.delay_many(2, due_in_seconds=HOUR)
     opened = _opened(endpoint)
 
-    with pytest.raises(DuesweepError, match="all messages"):
+    with pytest.raises(DuesweepError, match="no messages are selected"):
         opened.cancel(MessageFilter(), reason="a test")
-    with pytest.raises(DuesweepError, match="all messages"):
+    with pytest.raises(DuesweepError, match="no messages are selected"):
         opened.choose(lambda _: MessageFilter())
     with pytest.raises(DuesweepError, match="No reason"):
         opened.cancel(MessageFilter(), everything=True)

@@ -342,10 +342,6 @@ class Which:
         typer.Option(parser=parse_moment, metavar="TIME", help="Due before this time."),
     ] = None
 
-    @property
-    def is_empty(self) -> bool:
-        return all(getattr(self, each.name) in (None, []) for each in fields(self))
-
     def filter(
         self, keys: Sequence[str] = (), *, is_failing: bool = False
     ) -> Callable[[datetime], MessageFilter]:

@@ -149,8 +149,7 @@ def replay(
 
     Example: duesweep errors replay --group 1f0c9a2b --reason 'Billing is up again'
     """
-    wanted = _wanted(ids or (), which, everything=everything)
-    duesweep = common.duesweep()
+    duesweep, wanted = common.duesweep(), which.filter(ids or ())
     chosen = duesweep.choose_errors(wanted, again=again, everything=everything)
     return _act(common, act, chosen, partial(duesweep.replay, to=to, due=due))
 
@@ -168,25 +167,9 @@ def discard(
 
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
     """
-    wanted = _wanted(ids or (), which, everything=everything)
-    duesweep = common.duesweep()
+    duesweep, wanted = common.duesweep(), which.filter(ids or ())
     chosen = duesweep.choose_errors(wanted, CommandName.DISCARD, everything=everything)
     return _act(common, act, chosen, duesweep.discard)
-
-
-def _wanted(ids: Sequence[str], which: WhichErrors, *, everything: bool) -> ErrorFilter:
-    """The errors to be done. Raises `ConfigError` unless something says which errors."""
-    wanted = which.filter(ids)
-    if wanted.is_empty and not everything:
-        raise ConfigError(
-            "No errors are selected",
-            advice="give message ids or keys, a filter such as --group, or --all",
-        )
-    if everything and not wanted.is_empty:
-        raise ConfigError(
-            "--all is given with ids or a filter", advice="give --all, or ids and filters, not both"
-        )
-    return wanted
 
 
 def _act(common: Common, act: Act, chosen: "ChosenErrors", do: "Callable[..., Changed]") -> Result:

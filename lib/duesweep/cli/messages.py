@@ -22,13 +22,13 @@ from duesweep.cli.commands import (
     command,
     counting,
 )
-from duesweep.core.change import SCAN_LIMIT, CommandName, MessageFilter
+from duesweep.core.change import SCAN_LIMIT, CommandName
 from duesweep.core.errors import ConfigError
 from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
-    from duesweep.operations.change import ChosenMessages
+    from duesweep.operations.change import Changed, ChosenMessages
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Shown, Waiting
 
@@ -180,11 +180,10 @@ def cancel(
 
     Example: duesweep cancel --destination 'Reminders*' --reason 'wrong template'
     """
-    wanted = _wanted(CommandName.CANCEL, keys or (), which, everything=everything)
-    duesweep = common.duesweep()
-    choose = partial(duesweep.choose, wanted, CommandName.CANCEL, everything=everything)
-    chosen = _chosen(common, choose, scan_limit)
-    return act.on(common, chosen, views.chosen_messages(chosen), duesweep.cancel)
+    duesweep, wanted = common.duesweep(), which.filter(keys or ())
+    with counting("looked at") as tell:
+        chosen = duesweep.choose(wanted, everything=everything, scan_limit=scan_limit, tell=tell)
+    return _act(common, act, chosen, duesweep.cancel)
 
 
 @command(app, "reschedule", ending=CHANGES, short="Change the due time of messages.")
@@ -212,12 +211,16 @@ def reschedule(
     if (to is None) == (by is None):
         raise ConfigError("`reschedule` needs either --to or --by", advice="give one of them")
     moved = None if by is None else parse_signed_duration(by)
-    wanted = _wanted(CommandName.RESCHEDULE, keys or (), which, everything=everything)
-    duesweep = common.duesweep()
-    choose = partial(duesweep.choose, wanted, CommandName.RESCHEDULE, everything=everything)
-    chosen = _chosen(common, choose, scan_limit)
-    do = partial(duesweep.reschedule, to=to, by=moved)
-    return act.on(common, chosen, views.chosen_messages(chosen), do)
+    duesweep, wanted = common.duesweep(), which.filter(keys or ())
+    with counting("looked at") as tell:
+        chosen = duesweep.choose(
+            wanted,
+            CommandName.RESCHEDULE,
+            everything=everything,
+            scan_limit=scan_limit,
+            tell=tell,
+        )
+    return _act(common, act, chosen, partial(duesweep.reschedule, to=to, by=moved))
 
 
 @command(app, "restore", ending=CHANGES, short="Store cancelled messages again.")
@@ -306,29 +309,8 @@ def paused(*, common: Common) -> Result:
     return Result(found, views.pauses(found))
 
 
-def _chosen(
-    common: Common, choose: "Callable[..., ChosenMessages]", scan_limit: int
-) -> "ChosenMessages":
-    """The messages to be changed, with a count while they are looked for."""
-    with counting("looked at") as tell:
-        chosen = choose(scan_limit=scan_limit, tell=tell)
+def _act(
+    common: Common, act: Act, chosen: "ChosenMessages", do: "Callable[..., Changed]"
+) -> Result:
     common.print(views.unknown_message(chosen))
-    return chosen
-
-
-def _wanted(
-    name: CommandName, keys: Sequence[str], which: Which, *, everything: bool
-) -> Callable[[datetime], MessageFilter]:
-    """The messages to be changed. Raises `ConfigError` unless something says which messages."""
-    is_empty = not keys and which.is_empty
-    if is_empty and not everything:
-        raise ConfigError(
-            f"`{name}`: no messages are selected",
-            advice="give keys or a filter, or --all for all waiting messages",
-        )
-    if everything and not is_empty:
-        raise ConfigError(
-            "--all means all messages that wait, and cannot be used with keys or a filter",
-            advice="leave one of them out",
-        )
-    return which.filter(keys)
+    return act.on(common, chosen, views.chosen_messages(chosen), do)

@@ -278,7 +278,7 @@ def choose(
     with open_look(context.store) as session:
         now = session.due.horizon().server_time
         meant = wanted if isinstance(wanted, MessageFilter) else wanted(now)
-        refuse_unclear(is_empty=meant.is_empty, everything=everything)
+        refuse_unclear(command, is_empty=meant.is_empty, everything=everything)
         unfound = set(meant.message_ids)
         with opened_choice(session.people, meant, own_name, scan_limit) as choice:
             for page in choice:
@@ -385,12 +385,17 @@ def _refuse_others(endpoint: Endpoint, chosen: Chosen, command: CommandName) -> 
         )
 
 
-def refuse_unclear(*, is_empty: bool, everything: bool) -> None:
-    """Raise `ConfigError` for a filter that means all, unless that is said."""
+def refuse_unclear(command: CommandName, *, is_empty: bool, everything: bool) -> None:
+    """Raise `ConfigError` unless either conditions or `everything` say what to change."""
     if is_empty and not everything:
         raise ConfigError(
-            "A filter without conditions means all messages",
-            advice="give it conditions, or everything=True",
+            f"`{command}`: no {command.noun}s are selected",
+            advice="give keys or a filter, or --all (everything=True in Python) for all",
+        )
+    if everything and not is_empty:
+        raise ConfigError(
+            f"`{command}`: all {command.noun}s are selected, and also some by keys or a filter",
+            advice="leave one of them out",
         )
 
 

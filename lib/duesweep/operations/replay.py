@@ -353,7 +353,7 @@ def choose_errors(
     would call them open. Raises `ConfigError` for a destination that neither an error nor a queue
     has: a typing error.
     """
-    refuse_unclear(is_empty=wanted.is_empty, everything=everything)
+    refuse_unclear(command, is_empty=wanted.is_empty, everything=everything)
     done: dict[ErrorId, Fate] = {}
     rows: dict[ErrorId, ErrorRow] = {}
     done_rows: dict[ErrorId, ErrorRow] = {}

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A process that hangs cannot stop itself: no thread of it goes on.
+# A process that hangs cannot stop itself: no thread of it continues.
 _LIMIT_SECONDS = 60
 _WRITES_AND_READS = """
 import sys
