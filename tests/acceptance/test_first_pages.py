@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from duesweep.cli.app import main
-from duesweep.operations.change import given_by
+from duesweep.operations.command import given_by
 from support import console_page
 from support.commands import ROOT, run_python
 from support.endpoint import Endpoint

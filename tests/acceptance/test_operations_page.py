@@ -13,7 +13,7 @@ import pytest
 
 from duesweep.cli.app import main
 from duesweep.core.message import MESSAGE_ID
-from duesweep.operations.change import given_by
+from duesweep.operations.command import given_by
 from duesweep_testing.builders import DelayedRow, headers_text
 from support import console_page
 from support.endpoint import Endpoint

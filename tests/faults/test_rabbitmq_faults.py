@@ -18,7 +18,7 @@ from duesweep import Duesweep, ErrorFilter
 from duesweep.config.adapters.context import handover_context
 from duesweep.core.headers import FORWARD_DESTINATION, read_json
 from duesweep.core.message import MESSAGE_ID
-from duesweep.operations.change import Changed
+from duesweep.operations.command import Changed
 from duesweep.operations.handover import hand_over
 from duesweep.queues.rabbitmq import topology
 from duesweep.sweep.in_process import InProcessEngine

@@ -35,7 +35,7 @@ from duesweep.ledger.delta_rs import DeltaRsTables
 from duesweep.ledger.ledger import Ledger, open_ledger
 from duesweep.ledger.rows import SCHEMAS, SWEEPS, comments, dispatched
 from duesweep.ledger.spark import TIMESTAMP_TYPE, SparkTables
-from duesweep.operations.change import Changed, given_by
+from duesweep.operations.command import Changed, given_by
 from duesweep.operations.exhausted import Alike, ExhaustedMessages
 from duesweep.stores.journal import Journal
 from duesweep.stores.tombstone import Tombstones

@@ -16,7 +16,7 @@ from duesweep.core.errors import StoreError
 from duesweep.core.exhausted import ErrorId, ErrorRow, KeptMessage
 from duesweep.core.policy import BatchSize, Pause
 from duesweep.core.times import Moment
-from duesweep.operations.change import Tally
+from duesweep.operations.command import Tally
 from duesweep.operations.exhausted import ExhaustedMessages
 from duesweep.operations.replay import ChosenErrors, Replay
 from duesweep.stores.sweeps import SweepRun

@@ -37,7 +37,7 @@ from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
     from duesweep.config import Config
-    from duesweep.operations.change import Changed, Chosen
+    from duesweep.operations.command import Changed, Chosen
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Tell
 
@@ -425,7 +425,7 @@ class Act:
         """Whether the change is meant: it is if each message is named, or with `--yes`; others are
         shown the choice, and asked.
         """
-        from duesweep.operations.change import require_reason  # noqa: PLC0415 - loads the pipeline
+        from duesweep.operations.command import require_reason  # noqa: PLC0415 - loads the pipeline
 
         require_reason(self.reason, chosen.would_change)
         if self.yes or chosen.is_exact or not chosen.would_change:

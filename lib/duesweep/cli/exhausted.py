@@ -26,7 +26,7 @@ from duesweep.core.times import Moment, parse_moment
 from duesweep.report.views import exhausted as views
 
 if TYPE_CHECKING:
-    from duesweep.operations.change import Changed
+    from duesweep.operations.command import Changed
     from duesweep.operations.replay import ChosenErrors
 
 app = group("Show, replay and discard messages that exhausted their attempts.")

@@ -28,7 +28,8 @@ from duesweep.core.times import Moment, parse_moment, parse_signed_duration
 from duesweep.report.views import messages as views
 
 if TYPE_CHECKING:
-    from duesweep.operations.change import Changed, ChosenMessages
+    from duesweep.operations.change import ChosenMessages
+    from duesweep.operations.command import Changed
     from duesweep.operations.duesweep import Duesweep
     from duesweep.operations.messages import Shown, Waiting
 

@@ -1,48 +1,34 @@
-"""An operator's command from start to end: choose messages, settle old work, change them, settle;
-and `cancel` and `reschedule`. For `restore` and commands on errors see `replay`.
+"""`cancel` and `reschedule`: choose waiting messages, and change them in batches."""
 
-The changes to messages are its `Work`: it gets ledger, session and the open command, and does
-one batch after another, each in a transaction of its own. A command that dies is closed and settled
-by the next sweep or command, as a sweep is: its committed batches are in the journal.
-"""
-
-import getpass
-import os
-import socket
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import inf
-from typing import NamedTuple
 
 from duesweep.core.change import (
     SCAN_LIMIT,
-    Command,
     CommandName,
     MessageFilter,
     WaitingMessage,
     spelled_alike,
 )
-from duesweep.core.errors import (
-    ConfigError,
-    DuesweepError,
-    ExitCode,
-    LedgerError,
-    StoreError,
-    SweepClosedError,
-    shorten,
-)
+from duesweep.core.errors import ConfigError
 from duesweep.core.message import Message
 from duesweep.core.policy import BatchSize
-from duesweep.core.result import Result
-from duesweep.core.routing import UnknownDestination, find_unknown
+from duesweep.core.routing import find_unknown
 from duesweep.core.times import Moment
-from duesweep.core.world import Clock, Patience, exact_instant
+from duesweep.core.world import exact_instant
 from duesweep.drivers.statements import retry_lost_transactions
 from duesweep.ledger.ledger import Ledger
+from duesweep.operations.command import (
+    Changed,
+    Chosen,
+    Tally,
+    Work,
+    act,
+    refuse_unclear,
+    refuse_unknown,
+)
 from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.messages import (
     Tell,
@@ -52,112 +38,14 @@ from duesweep.operations.messages import (
     opened_choice,
     tell_nobody,
 )
-from duesweep.operations.opening import command_ledger
-from duesweep.stores.base import DriverSession, OperatorDriver, operators_of
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import Claim
-from duesweep.sweep.job import SweepContext
-from duesweep.sweep.queues_check import find_missing_queues
-from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first, settle_one
 
 # This many of the messages that a command is to change are shown.
 _SHOWN = 10
-# Another settler holds its locks for about as long as it takes to settle a sweep.
-_LOCK_SECONDS = 5.0
 # The rest of a message's row, without its body.
 _USUAL_BYTES = 2_000
-_MOST_FAILURES = 1_000
-
-
-def given_by() -> str:
-    """The user of the operating system, and the machine."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run under a number that has no name.
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
-
-
-def require_reason(reason: str | None, messages: int) -> None:
-    """Raise `ConfigError` for a command on several messages without a reason."""
-    if messages > 1 and not (reason and reason.strip()):
-        raise ConfigError(
-            f"No reason is given for changing {messages:,} messages",
-            advice="add --reason TEXT; the ledger keeps it",
-        )
-
-
-class Failure(NamedTuple):
-    """A message that was not changed, with the reason. `sweep_id`: the sweep or command that had
-    removed it from the store.
-    """
-
-    key: str
-    sweep_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The outcomes of the messages of a batch, or of all. `held` were locked by others, `gone` were
-    not there any more, or done before, and `refused` could not be changed as the command asked;
-    `failures` are the first of these, if they have more to say.
-    """
-
-    changed: int = 0
-    held: int = 0
-    gone: int = 0
-    refused: int = 0
-    failures: tuple[Failure, ...] = field(default=(), compare=False)
-
-    @classmethod
-    def refusing(cls, failures: Sequence[Failure]) -> "Tally":
-        """The tally of messages that were all refused."""
-        return cls(refused=len(failures), failures=tuple(failures))
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.changed + other.changed,
-            self.held + other.held,
-            self.gone + other.gone,
-            self.refused + other.refused,
-            (self.failures + other.failures)[:_MOST_FAILURES],
-        )
-
-
-# Yields after each batch that it has committed.
-Work = Callable[[Ledger, OperatorTask, SweepRun], Iterator[Tally]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen(Result, ABC):
-    """The messages or errors of a source that `command` is to change, for these destinations.
-    `gone`: the number of wanted ones that are not there, or were done before.
-    `unknown_destination`: the filter's, if none was ever for it.
-    """
-
-    command: CommandName
-    source: str
-    would_change: int
-    gone: int
-    destinations: Mapping[str, int] = field(default_factory=dict)
-    unknown_destination: UnknownDestination | None = None
-
-    @property
-    def lacking(self) -> int:
-        """How many of the wanted ones cannot be changed."""
-        return self.gone
-
-    @property
-    @abstractmethod
-    def is_exact(self) -> bool:
-        """Whether each was named."""
-
-    def is_done(self, changed: int, gone: int) -> bool:  # noqa: ARG002 - some do without `gone`
-        """Whether all is done that was asked, if these numbers were changed, and gone."""
-        return changed >= self.would_change + self.lacking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,84 +65,6 @@ class ChosenMessages(Chosen):
     def is_exact(self) -> bool:
         named = MessageFilter(keys=self.wanted.keys, message_ids=self.wanted.message_ids)
         return self.wanted == named and not self.wanted.is_empty
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed(Result):
-    """The changes by a command to messages or errors, as `Tally`. `command_id` None: it found none
-    to change. `unknown_destination`: the filter's, if none was for it. `left`: the number that it
-    did not look at, because it was stopped between two batches. `ledger_error`: why the ledger has
-    not got it yet; the journal keeps it until the next sweep or command.
-    """
-
-    command: CommandName
-    command_id: str | None = None
-    source: str
-    changed: int = 0
-    held: int = 0
-    gone: int = 0
-    refused: int = 0
-    is_stopped: bool = False
-    ledger_error: str | None = None
-    unknown_destination: UnknownDestination | None = None
-    exit_code: ExitCode
-    error: str | None = None
-    left: int = field(default=0, repr=False)
-    failures: Sequence[Failure] = ()
-
-    @classmethod
-    def of(cls, chosen: Chosen, done: "_Done") -> "Changed":
-        """The outcome of the choice."""
-        tally = done.tally + Tally(gone=chosen.lacking)
-        is_done = chosen.is_done(done.tally.changed, done.tally.gone)
-        code = ExitCode.DONE if is_done else ExitCode.MESSAGES_FAILED
-        asked = chosen.would_change + chosen.lacking
-        left = asked - tally.changed - tally.held - tally.gone - tally.refused
-        return cls(
-            command=chosen.command,
-            command_id=done.command_id,
-            source=chosen.source,
-            **asdict(tally),
-            # One that came after the last batch stopped nothing.
-            is_stopped=done.is_stopped and left > 0,
-            ledger_error=done.ledger_error,
-            exit_code=code if done.ledger_error is None else ExitCode.WORK_LEFT,
-            error=done.ledger_error,
-            unknown_destination=chosen.unknown_destination,
-            left=left,
-        )
-
-
-@dataclass(slots=True)
-class _Done:
-    """The progress of a command."""
-
-    command_id: str | None = None
-    tally: Tally = Tally()
-    ledger_error: str | None = None
-    is_stopped: bool = False
-
-    def carry_out(self, batches: Iterator[Tally], stop: Stop, tell: Tell) -> None:
-        """Do all batches, or those before a stop."""
-        while not stop.is_wanted:
-            batch = next(batches, None)
-            if batch is None:
-                return
-            self.tally += batch
-            tell(self.tally.changed)
-        self.is_stopped = True
-
-    @contextmanager
-    def told_with_errors(self) -> Iterator[None]:
-        """Add to each error the changes before it. A batch that was lost may be done as well."""
-        try:
-            yield
-        except DuesweepError as error:
-            changed = self.tally.changed
-            done = f"changed {changed:,} or more messages" if changed else "no change confirmed"
-            told = f"{error.text}. By then command {self.command_id} had {done}"
-            error.args = (told, *error.args[1:])
-            raise
 
 
 def choose(
@@ -310,133 +120,6 @@ def choose(
         lock_keys=lock_keys,
         sizes=sizes,
     )
-
-
-def refuse_unknown(
-    context: SweepContext, unknown: UnknownDestination | None, what: str, advice: str
-) -> None:
-    """Raise `ConfigError` for a name that neither `what` was chosen from nor a queue has: a typing
-    error. A queue for which nothing is there (any more), and a pattern, may be meant.
-    """
-    if unknown is None:
-        return
-    name = unknown.pattern
-    if "*" not in name and find_missing_queues(context, [name]):
-        raise ConfigError(
-            f"No {what} is for the destination {shorten(name)!r}, and it has no queue",
-            advice=unknown.similar_text or advice,
-        )
-
-
-def act(
-    endpoint: Endpoint,
-    chosen: Chosen,
-    command: CommandName,
-    work: Work,
-    *,
-    reason: str | None,
-    stop: Stop | None,
-    tell: Tell,
-) -> Changed:
-    """Carry the choice out, and settle it into the ledger. If it is empty, nothing is written
-    anywhere. `work` goes through it in batches, each a transaction of `stores/sql_changes.py`;
-    `tell` gets after each one how many messages are changed by now.
-
-    A command that `undoes` runs alone, and only if the ledger has all that earlier ones did: so
-    `work` can rely on its reads there. Raises `ConfigError` if it was chosen for another command or
-    endpoint, and the `DuesweepError`s of its parts; in every case the journal has all changes.
-    """
-    _refuse_others(endpoint, chosen, command)
-    if not chosen.would_change:
-        return Changed.of(chosen, _Done())
-    require_reason(reason, chosen.would_change)
-    context, stop = endpoint.context, stop or Stop()
-    operators = operators_of(context.store, f"the command `{command}`")
-    with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
-        session.check()
-        with session.people.one_at_a_time() if command.undoes else nullcontext():
-            seconds = inf if command.undoes else BRIEFLY_SECONDS
-            clock = context.world.clock
-            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted, clock)
-            earlier = settle_first(session, ledger, patience, seconds)
-            if command.undoes:
-                _refuse_unsettled(session, earlier)
-            by = Command(command, given_by(), reason)
-            run = session.sweeps.open(session.due.horizon(), command=by)
-            done = _Done(str(run.sweep_id))
-            with done.told_with_errors():
-                with operators.open_changes() as changing:
-                    done.carry_out(work(ledger, changing, run), stop, tell)
-                with living_session(context, session, run, stop=stop) as living:
-                    done.ledger_error = _end(living, ledger, run, context.world.clock)
-    return Changed.of(chosen, done)
-
-
-def _refuse_others(endpoint: Endpoint, chosen: Chosen, command: CommandName) -> None:
-    if chosen.command is not command:
-        raise ConfigError(
-            f"These were chosen for `{chosen.command}`, not for `{command}`",
-            advice=f"choose them for `{command}`",
-        )
-    if chosen.source != endpoint.source:
-        raise ConfigError(
-            f"These were chosen in {chosen.source}, not in {endpoint.source}",
-            advice="choose and act with the same endpoint",
-        )
-
-
-def refuse_unclear(command: CommandName, *, is_empty: bool, everything: bool) -> None:
-    """Raise `ConfigError` unless either conditions or `everything` say what to change."""
-    if is_empty and not everything:
-        raise ConfigError(
-            f"`{command}`: no {command.noun}s are selected",
-            advice="give keys or a filter, or --all (everything=True in Python) for all",
-        )
-    if everything and not is_empty:
-        raise ConfigError(
-            f"`{command}`: all {command.noun}s are selected, and also some by keys or a filter",
-            advice="leave one of them out",
-        )
-
-
-def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
-    """Settle what dead commands and sweeps left, for who reads the ledger to choose. Raises
-    `LedgerError` where the ledger cannot be written.
-    """
-    with context.store.open_driver() as session:
-        session.check()
-        patience = Patience(_LOCK_SECONDS, clock=context.world.clock)
-        error = settle_first(session, ledger, patience, inf)
-    if error is not None:
-        raise error
-
-
-def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
-    if earlier is not None:
-        raise earlier
-    others = [each for each in commands.journal.unsettled() if each.command and each.command.undoes]
-    if others:
-        raise StoreError(
-            f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
-            f"{commands.source}, has not ended yet, and this one has done nothing",
-            advice="try again when that one has ended",
-            transient=True,
-        )
-
-
-def _end(session: DriverSession, ledger: Ledger, run: SweepRun, clock: Clock) -> str | None:
-    """Close and settle the command. Returns why the ledger has not got it, if so."""
-    if not session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
-        raise SweepClosedError(
-            f"Another process closed command {run.sweep_id} of {session.source}, because it took "
-            "this one for dead. The command's earlier changes stay, and are in the ledger",
-            advice="run the command again for the rest",
-        )
-    try:
-        settle_one(session, ledger, run.sweep_id, Patience(_LOCK_SECONDS, clock=clock))
-    except (LedgerError, ConfigError) as error:
-        return str(error)
-    return None
 
 
 def cancel(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import duesweep.operations.opening as _opening
     import duesweep.operations.pauses as _pauses
     import duesweep.operations.replay as _replay
+    import duesweep.operations.restore as _restore
     import duesweep.operations.run as _run
     import duesweep.operations.setup as _setup
     import duesweep.operations.status as _status
@@ -60,8 +61,8 @@ else:
     _audit, _change, _doctor = _File("audit"), _File("change"), _File("doctor")
     _exhausted, _handover, _look = _File("exhausted"), _File("handover"), _File("look")
     _maintain, _messages, _opening = _File("maintain"), _File("messages"), _File("opening")
-    _pauses, _replay, _run = _File("pauses"), _File("replay"), _File("run")
-    _setup, _status = _File("setup"), _File("status")
+    _pauses, _replay, _restore = _File("pauses"), _File("replay"), _File("restore")
+    _run, _setup, _status = _File("run"), _File("setup"), _File("status")
 
 __all__ = ["Duesweep", "Stop", "load_config"]
 
@@ -89,8 +90,8 @@ class Duesweep(Endpoint):
     choose = _change.choose
     cancel = _change.cancel
     reschedule = _change.reschedule
-    choose_cancelled = _replay.choose_cancelled
-    restore = _replay.restore
+    choose_cancelled = _restore.choose_cancelled
+    restore = _restore.restore
     pause = _pauses.pause
     resume = _pauses.resume
     paused = _pauses.paused

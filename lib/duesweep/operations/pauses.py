@@ -12,7 +12,7 @@ from duesweep.core.quantities import time_text
 from duesweep.core.result import Listed
 from duesweep.core.routing import fits_destination
 from duesweep.core.times import Moment
-from duesweep.operations.change import given_by
+from duesweep.operations.command import given_by
 from duesweep.operations.endpoint import Endpoint
 from duesweep.stores.base import OperatorDriver, operators_of
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from duesweep.core.result import Listed, Result
 from duesweep.operations import exhausted
 from duesweep.operations.audit import AuditReport
-from duesweep.operations.change import Changed, Chosen, ChosenMessages
+from duesweep.operations.change import ChosenMessages
+from duesweep.operations.command import Changed, Chosen
 from duesweep.operations.doctor import Diagnosis
 from duesweep.operations.handover import Aborted, Handover, Preview
 from duesweep.operations.look import Outlook

@@ -28,7 +28,8 @@ from duesweep.core.times import Moment
 from duesweep.core.world import Clock, SettableClock, World
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.change import cancel, reschedule
-from duesweep.operations.replay import choose_cancelled, replay, restore
+from duesweep.operations.replay import replay
+from duesweep.operations.restore import choose_cancelled, restore
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.sweep.job import CutShort, Dispatched, Job, SweepContext
 from duesweep.sweep.sessions import KeptSessions
@@ -296,8 +297,8 @@ class Simulation:
             patch("duesweep.ledger.ledger.ThreadPoolExecutor", _InOneThread),
             patch("duesweep.drivers.statements.Clock", partial(ProcessClock, self.scheduler, 0.0)),
             patch("uuid.uuid4", lambda: _uuid(ids)),
-            patch("duesweep.operations.change.command_ledger", _ledger),
-            patch("duesweep.operations.replay.command_ledger", _ledger),
+            patch("duesweep.operations.command.command_ledger", _ledger),
+            patch("duesweep.operations.restore.command_ledger", _ledger),
             patch("duesweep.operations.exhausted.command_ledger", _ledger),
         ):
             try:

@@ -12,7 +12,8 @@ from duesweep.report.bodies import view_body
 from duesweep.report.text import Block, Cell, Column, Facts, Line, Note, Row, Table
 
 if TYPE_CHECKING:
-    from duesweep.operations.change import Changed, Chosen, ChosenMessages
+    from duesweep.operations.change import ChosenMessages
+    from duesweep.operations.command import Changed, Chosen
     from duesweep.operations.messages import (
         Listing,
         Shown,
