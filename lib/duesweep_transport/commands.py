@@ -16,8 +16,8 @@ from duesweep.cli.commands import (
     AsJson,
     Configured,
     Connection,
+    Printed,
     PrintSql,
-    Result,
     command,
     group,
 )
@@ -80,11 +80,11 @@ class On(Configured):
         with self.transport() as found, found.connect() as session:
             yield session
 
-    def script(self, names: Sequence[str], role: str, address: str) -> Result:
+    def script(self, names: Sequence[str], role: str, address: str) -> Printed:
         """The statements of these names for the table at `address`. Connects to nothing."""
         with self.transport() as found:
             text = found.script(names, role, found.addresses.parse(address))
-        return Result({"sql": text}, map(Line, text.split("\n")))
+        return Printed({"sql": text}, map(Line, text.split("\n")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def create(
     ] = False,
     print_sql: PrintSql = False,
     on: On,
-) -> Result:
+) -> Printed:
     """Create a queue table if it does not exist.
 
     Example: duesweep queue create Billing
@@ -161,7 +161,7 @@ def create(
     with on.session() as session:
         table = session.queue(address)
         table.create(readable_body=readable_body)
-    return Result({"queue": str(table.destination)}, [Line(f"{table.destination} exists now")])
+    return Printed({"queue": str(table.destination)}, [Line(f"{table.destination} exists now")])
 
 
 @command(queue, "send", ending=SENT)
@@ -176,7 +176,7 @@ def send(
         ),
     ] = None,
     on: On,
-) -> Result:
+) -> Printed:
     """Send a message, now or later.
 
     Example: duesweep queue send Billing --header Colour=blue --body '{}' --delay 30s
@@ -190,7 +190,7 @@ def send(
         table.send(message)
     done = "stored for" if is_delayed else "sent to"
     value = {"queue": str(table.destination), "delayed": is_delayed}
-    return Result(value, [Line(f"{done} {table.destination}")])
+    return Printed(value, [Line(f"{done} {table.destination}")])
 
 
 @command(
@@ -268,7 +268,7 @@ def peek(
     address: Address,
     *,
     on: On,
-) -> Result:
+) -> Printed:
     """Print the number of messages that are not locked; on PostgreSQL an estimate.
 
     Example: duesweep queue peek Billing
@@ -278,7 +278,7 @@ def peek(
         waiting = table.peek()
     what = "message" if waiting == 1 else "messages"
     value = {"queue": str(table.destination), "messages": waiting}
-    return Result(value, [Line(f"{table.destination}: {waiting:,} {what}")])
+    return Printed(value, [Line(f"{table.destination}: {waiting:,} {what}")])
 
 
 @command(queue, "purge", ending=_PURGED)
@@ -287,7 +287,7 @@ def purge(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm: the messages are lost.")] = False,
     on: On,
-) -> Result:
+) -> Printed:
     """Remove all messages that are not locked.
 
     Example: duesweep queue purge Billing --yes
@@ -306,7 +306,7 @@ def purge_expired(
     address: Address,
     *,
     on: On,
-) -> Result:
+) -> Printed:
     """Remove the messages that have expired.
 
     Example: duesweep queue purge-expired Billing
@@ -317,8 +317,8 @@ def purge_expired(
         return _purged(str(table.destination), purged)
 
 
-def _purged(table: str, count: int) -> Result:
-    return Result({"queue": table, "purged": count}, [Line(f"{table}: {count:,} purged")])
+def _purged(table: str, count: int) -> Printed:
+    return Printed({"queue": table, "purged": count}, [Line(f"{table}: {count:,} purged")])
 
 
 def _require_delayed_table(kind: str) -> None:
@@ -337,7 +337,7 @@ def _require_delayed_table(kind: str) -> None:
 @command(subscriptions, "create", ending=AGAIN)
 def create_subscriptions(
     *, table: Table = _DEFAULT_TABLE, print_sql: PrintSql = False, on: On
-) -> Result:
+) -> Printed:
     """Create the table if it does not exist.
 
     Example: duesweep subscriptions create
@@ -346,7 +346,7 @@ def create_subscriptions(
         return on.script(["create_subscriptions"], "subscriptions", table)
     with on.session() as session:
         session.subscriptions(table).create()
-    return Result({"table": table}, [Line(f"{table} exists now")])
+    return Printed({"table": table}, [Line(f"{table} exists now")])
 
 
 @command(subscriptions, "list", ending=NOTHING)
@@ -355,14 +355,14 @@ def list_subscribers(
     *,
     table: Table = _DEFAULT_TABLE,
     on: On,
-) -> Result:
+) -> Printed:
     """Print the addresses that are subscribed to any of these topics.
 
     Example: duesweep subscriptions list Sales.OrderPlaced
     """
     with on.session() as session:
         addresses = session.subscriptions(table).subscribers(topics)
-    return Result({"addresses": addresses}, map(Line, addresses))
+    return Printed({"addresses": addresses}, map(Line, addresses))
 
 
 @command(subscriptions, "add", ending=AGAIN)
@@ -373,7 +373,7 @@ def add(
     subscriber: Subscriber,
     table: Table = _DEFAULT_TABLE,
     on: On,
-) -> Result:
+) -> Printed:
     """Subscribe an endpoint to a topic, or move its subscription to another address.
 
     Example: duesweep subscriptions add Sales.OrderPlaced Billing --subscriber Billing
@@ -381,13 +381,13 @@ def add(
     with on.session() as session:
         session.subscriptions(table).subscribe(subscriber, address, topic)
     value = {"endpoint": subscriber, "topic": topic, "address": address}
-    return Result(value, [Line(f"{subscriber} is subscribed to {topic}")])
+    return Printed(value, [Line(f"{subscriber} is subscribed to {topic}")])
 
 
 @command(subscriptions, "remove", ending=AGAIN)
 def remove(
     topic: Topic, *, subscriber: Subscriber, table: Table = _DEFAULT_TABLE, on: On
-) -> Result:
+) -> Printed:
     """End an endpoint's subscription to a topic.
 
     Example: duesweep subscriptions remove Sales.OrderPlaced --subscriber Billing
@@ -396,4 +396,4 @@ def remove(
         was_there = session.subscriptions(table).unsubscribe(subscriber, topic)
     ended = "is no longer" if was_there else "was not"
     value = {"endpoint": subscriber, "topic": topic, "was_subscribed": was_there}
-    return Result(value, [Line(f"{subscriber} {ended} subscribed to {topic}")])
+    return Printed(value, [Line(f"{subscriber} {ended} subscribed to {topic}")])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import AGAIN, NOTHING, Result, command, counting, group
+from duesweep.cli.commands import AGAIN, NOTHING, Printed, command, counting, group
 from duesweep.cli.signals import CHANGES_STAY, stop_on_signals
 from duesweep.core.errors import (
     ConfigError,
@@ -47,7 +47,7 @@ def send_to_endpoint(
         ),
     ] = None,
     on: On,
-) -> Result:
+) -> Printed:
     """Send a message to an endpoint, now or later.
 
     Exits with 2 if the endpoint is missing, with 3 if the broker refuses the message.
@@ -74,11 +74,11 @@ def send_to_endpoint(
         wait = duration_text(message.delay / timedelta(milliseconds=1))
         sentence = f"deferred to {name}, which gets it in {wait}; message id {sent_id}"
     value = {"endpoint": name, "message_id": sent_id, "delayed": bool(message.delay)}
-    return Result(value, [Line(sentence)])
+    return Printed(value, [Line(sentence)])
 
 
 @command(delays, "create", ending=AGAIN)
-def create_delays(*, on: On) -> Result:
+def create_delays(*, on: On) -> Printed:
     """Create the missing parts of the delay ladder.
 
     Example: duesweep rabbitmq delays create
@@ -87,7 +87,7 @@ def create_delays(*, on: On) -> Result:
 
 
 @command(delays, "verify", ending=NOTHING)
-def verify(*, on: On) -> Result:
+def verify(*, on: On) -> Printed:
     """Compare the delay ladder with the expected one, and list the differences. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
@@ -99,10 +99,10 @@ def verify(*, on: On) -> Result:
 
     config = on.loaded()
     found = Diagnosis.of(config.store.endpoint, brokers.ladder_findings(config, on.connection))
-    return Result(found, upkeep.diagnosis(found, is_verbose=True))
+    return Printed(found, upkeep.diagnosis(found, is_verbose=True))
 
 
-def _migrated(report: "MigrationReport", error: DuesweepError | None = None) -> Result:
+def _migrated(report: "MigrationReport", error: DuesweepError | None = None) -> Printed:
     """The messages moved from one ladder to the other, before an `error` if there was one, and the
     reasons for the rest.
     """
@@ -114,7 +114,7 @@ def _migrated(report: "MigrationReport", error: DuesweepError | None = None) -> 
         code = exit_code_of(error)
     document = {name: getattr(report, name) for name in names}
     ended = {"exit_code": code, "error": None if error is None else str(error)}
-    return Result(document | ended, views.migrated(report))
+    return Printed(document | ended, views.migrated(report))
 
 
 @command(
@@ -129,7 +129,7 @@ def migrate(
         bool, typer.Option("--dry-run", help="Count messages; move nothing.")
     ] = False,
     on: On,
-) -> Result:
+) -> Printed:
     """Move messages from the delay ladder of the transport's first versions to the current one.
 
     Exits with 3 if messages are left or went to the poison queue, with 4 if it was stopped.
@@ -145,7 +145,7 @@ def migrate(
         found = migration.count()
         levels = [{"queue": one.queue, "waiting": one.waiting} for one in found.levels]
         waiting = sum(one.waiting for one in found.levels)
-        return Result({"waiting": waiting, "levels": levels}, views.to_migrate(found))
+        return Printed({"waiting": waiting, "levels": levels}, views.to_migrate(found))
     report = MigrationReport()
     try:
         with counting("moved") as tell, stop_on_signals(stop := Stop(), CHANGES_STAY):
@@ -163,7 +163,7 @@ def create_endpoint(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The names of endpoints.")],
     *,
     on: On,
-) -> Result:
+) -> Printed:
     """Create the missing queues, exchanges and bindings of endpoints, and the delay ladder.
 
     Example: duesweep rabbitmq endpoint create Billing Shipping
@@ -171,11 +171,11 @@ def create_endpoint(
     return _create_on_broker(on, names)
 
 
-def _create_on_broker(on: On, endpoints: Sequence[str]) -> Result:
+def _create_on_broker(on: On, endpoints: Sequence[str]) -> Printed:
     from duesweep_transport import brokers
 
     installer = brokers.installer(on.loaded(), on.connection, endpoints)
     created = installer.create()
     # A broker does not say whether a binding was new, so bindings are never listed.
     told = [f"created {one}" for one in created] or ["Everything exists."]
-    return Result({"created": created}, map(Line, told))
+    return Printed({"created": created}, map(Line, told))

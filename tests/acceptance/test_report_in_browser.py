@@ -10,8 +10,8 @@ import pytest
 from duesweep.core.finding import Check, fault, warning
 from duesweep.core.held_back import HeldBack, Holder
 from duesweep.core.policy import Pause
-from duesweep.operations.exhausted import ErrorGroup, Example
-from duesweep.operations.status import Failing, Status, Step
+from duesweep.operations.exhausted import ErrorExample, ErrorGroup
+from duesweep.operations.status import InBackOff, Status, Step
 from duesweep.report.page import render
 from support.services import is_missing
 from support.statuses import AGO, NOW, SWEEP, due, history, status, waiting
@@ -73,7 +73,7 @@ _BUSY = {
         ],
         dispatched=123_456_789,
         failed=12_345,
-        failing=[Failing("duesweep.core.errors.QueueNotFoundError", _LONG, 2, AGO, _REASON)],
+        failing=[InBackOff("duesweep.core.errors.QueueNotFoundError", _LONG, 2, AGO, _REASON)],
         errors=[
             ErrorGroup(
                 group="3cbea384",
@@ -86,7 +86,7 @@ _BUSY = {
                 discarded=0,
                 first_failed_at=AGO,
                 last_failed_at=NOW,
-                example=Example("id", "key", "sweep", _REASON),
+                example=ErrorExample("id", "key", "sweep", _REASON),
             )
         ],
         rate=_PLOT,

@@ -58,7 +58,7 @@ def group(text: str) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
 
 
-class Result(NamedTuple):
+class Printed(NamedTuple):
     """The result of a command: a value with the names of its JSON document, and the text
     of it.
     """
@@ -115,14 +115,14 @@ def command(
     short: str | None = None,
     document: Callable[[], dict[str, Any]] | None = dict,
     has_steps: bool = False,
-) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+) -> Callable[[Callable[..., Printed]], Callable[..., Printed]]:
     """Add a function to the application as a command. An argument whose type is a dataclass is a
     group of options: each of its fields becomes one. `--json` comes last. The result is printed as
     text or as JSON. For `ending` and `document` see `About`. `has_steps`: it may take long, and a
     terminal shows its current step.
     """
 
-    def register(run: Callable[..., Result]) -> Callable[..., Result]:
+    def register(run: Callable[..., Printed]) -> Callable[..., Printed]:
         parameters, groups = _expand(run)
 
         @wraps(run)
@@ -274,7 +274,7 @@ class Several:
     settings: Overrides = None
     as_json: AsJson = False
 
-    def each(self, do: Callable[["Duesweep"], Result], heading: str = "== ") -> Result:
+    def each(self, do: Callable[["Duesweep"], Printed], heading: str = "== ") -> Printed:
         """Do it for each endpoint, one after another. An error of one is reported, and the
         others have their turn. Of several, the JSON is one document.
         """
@@ -301,7 +301,7 @@ class Several:
                 print_blocks(notes, as_json=self.as_json)
             sources.append({"configuration": one.label} | document)
         code = worst(each["exit_code"] for each in sources)
-        return Result({"exit_code": code, "sources": sources}, ())
+        return Printed({"exit_code": code, "sources": sources}, ())
 
     def print(self, blocks: Iterable[Block]) -> None:
         """Print the text before the result."""
@@ -404,22 +404,22 @@ class Act:
         chosen: "Chosen",
         show: Iterable[Block],
         do: "Callable[..., Changed]",
-    ) -> Result:
+    ) -> Printed:
         """The dialogue before a change, and the change, which `do` does until the first signal,
         with a line that counts. `show` is the choice.
         """
         if self.dry_run:
             shown = show if chosen.would_change else ()
-            return Result(chosen, chain(shown, views.would_change(chosen)))
+            return Printed(chosen, chain(shown, views.would_change(chosen)))
         if not self._agrees(common, chosen, show):
             declined = {"exit_code": ExitCode.MESSAGES_FAILED, "error": NOTHING}
-            return Result(declined, [Note(NOTHING, with_json=True)])
+            return Printed(declined, [Note(NOTHING, with_json=True)])
         from duesweep.operations.duesweep import Stop  # noqa: PLC0415 - loads the pipeline
 
         done = chosen.command.done
         with stop_on_signals(stop := Stop(), CHANGES_STAY), counting(done) as tell:
             changed = do(chosen, reason=self.reason, stop=stop, tell=tell)
-        return Result(changed, views.changed(changed))
+        return Printed(changed, views.changed(changed))
 
     def _agrees(self, common: Common, chosen: "Chosen", show: Iterable[Block]) -> bool:
         """Whether the change is meant: it is if each message is named, or with `--yes`; others are

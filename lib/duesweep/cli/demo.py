@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duesweep.cli.commands import Result, command
+from duesweep.cli.commands import Printed, command
 from duesweep.core.change import MessageFilter
 from duesweep.core.errors import ConfigError, ExitCode, SparkError
 from duesweep.report.tables import print_blocks
@@ -55,7 +55,7 @@ def demo(
         "build/demo"
     ),
     messages: Annotated[int, typer.Option(min=100, help="How many messages to load.")] = 20_000,
-) -> Result:
+) -> Printed:
     """Sweep 20,000 messages in an embedded PostgreSQL twice, and show the ledger.
 
     Example: duesweep demo --messages 1000
@@ -91,7 +91,7 @@ def demo(
     _say(f"   configuration  {folder / 'duesweep.toml'}, for `sweep --config`")
     _say(f"   database       {restart}")
     _say(f"                  starts it again, until Ctrl-C: psql {shlex.quote(server.dsn)}")
-    return Result({"exit_code": ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED}, ())
+    return Printed({"exit_code": ExitCode.DONE if is_as_expected else ExitCode.UNEXPECTED}, ())
 
 
 def _settings(folder: Path, dsn: str) -> Mapping[str, Mapping[str, object]]:

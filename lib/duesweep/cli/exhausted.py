@@ -15,7 +15,7 @@ from duesweep.cli.commands import (
     Common,
     Destination,
     MessageType,
-    Result,
+    Printed,
     command,
     group,
 )
@@ -88,7 +88,7 @@ def list_errors(
     limit: Annotated[
         int, typer.Option(metavar="N", min=1, help="Show N groups, or errors of a group.")
     ] = 50,
-) -> Result:
+) -> Printed:
     """List errors in groups by class, destination and message type; with --group, each error of the
     group, newest first.
 
@@ -97,14 +97,14 @@ def list_errors(
     duesweep, wanted = common.duesweep(), which.filter()
     if which.group is None:
         groups = duesweep.error_groups(wanted, most=limit, with_discarded=discarded)
-        return Result(groups, views.groups(groups))
+        return Printed(groups, views.groups(groups))
     errors = duesweep.errors(wanted, most=limit, with_discarded=discarded)
     if not (errors.errors or common.as_json):
         raise ConfigError(
             f"There is no error of group {which.group}",
             advice="list the groups with `errors list`, discarded ones with --discarded",
         )
-    return Result(errors, views.errors(errors))
+    return Printed(errors, views.errors(errors))
 
 
 @command(app, "show", ending=NOTHING)
@@ -112,13 +112,13 @@ def show(
     message: Annotated[str, typer.Argument(metavar="ID", help="A message id or a key.")],
     *,
     common: Common,
-) -> Result:
+) -> Printed:
     """Show an error: replays, headers, body and stack.
 
     Example: duesweep errors show 5b0f3a52-6a1c-4b7e-9d0a-3c1f5f0e8a11
     """
     shown = common.duesweep().show_errors(message)
-    return Result(shown, views.shown(shown))
+    return Printed(shown, views.shown(shown))
 
 
 @command(app, "replay", ending=CHANGES)
@@ -142,7 +142,7 @@ def replay(
         typer.Option("--again", help="Also replay errors that were replayed or discarded before."),
     ] = False,
     act: Act,
-) -> Result:
+) -> Printed:
     """Store errors again, each once. The next sweep delivers them.
 
     Exits with 3 if an error was not replayed.
@@ -162,7 +162,7 @@ def discard(
     which: WhichErrors,
     everything: All = False,
     act: Act,
-) -> Result:
+) -> Printed:
     """Mark errors as done without a replay. The ledger keeps them and the reason.
 
     Example: duesweep errors discard --group 1f0c9a2b --reason 'orders of the load test'
@@ -172,6 +172,6 @@ def discard(
     return _act(common, act, chosen, duesweep.discard)
 
 
-def _act(common: Common, act: Act, chosen: "ChosenErrors", do: "Callable[..., Changed]") -> Result:
+def _act(common: Common, act: Act, chosen: "ChosenErrors", do: "Callable[..., Changed]") -> Printed:
     common.print(views.remarks(chosen))
     return act.on(common, chosen, views.chosen(chosen), do)

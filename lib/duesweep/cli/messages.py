@@ -15,7 +15,7 @@ from duesweep.cli.commands import (
     NOTHING,
     Act,
     Common,
-    Result,
+    Printed,
     ScanLimit,
     Several,
     Which,
@@ -79,7 +79,7 @@ def list_waiting(
             "--failing", help="Show only failed messages, with the reason and the next attempt."
         ),
     ] = False,
-) -> Result:
+) -> Printed:
     """List the waiting messages, and count how soon they fall due. Changes and locks nothing.
 
     Example: duesweep list --destination 'Billing*' --due-before +1h
@@ -93,7 +93,7 @@ def list_waiting(
         listing = common.duesweep().list(
             wanted, most=0 if count else limit, scan_limit=scan_limit, show=show, tell=tell
         )
-    return Result(listing, views.counts(listing, is_failing=failing))
+    return Printed(listing, views.counts(listing, is_failing=failing))
 
 
 @command(app, "plan", ending=NOTHING, short="Preview the next sweep.", has_steps=True)
@@ -101,7 +101,7 @@ def plan(
     *,
     several: Several,
     sql: Annotated[bool, typer.Option("--sql", help="Also show the query of the plan.")] = False,
-) -> Result:
+) -> Printed:
     """Preview the next sweep: due messages by destination, messages that are held back, the engine
     and the time. Changes and locks nothing.
 
@@ -109,11 +109,11 @@ def plan(
     """
     from duesweep.report.views import runs
 
-    def planned(one: "Duesweep") -> Result:
+    def planned(one: "Duesweep") -> Printed:
         outlook = one.plan(
             show=lambda found: several.print(runs.plan_destinations(found)), with_sql=sql
         )
-        return Result(outlook, runs.plan_blocks(outlook))
+        return Printed(outlook, runs.plan_blocks(outlook))
 
     return several.each(planned)
 
@@ -132,7 +132,7 @@ def show(
         Path | None,
         typer.Option(metavar="FILE", help="Write the unchanged body to a new file."),
     ] = None,
-) -> Result:
+) -> Printed:
     """Show a message with headers, body, failures and its history in the ledger. Changes and locks
     nothing.
 
@@ -143,7 +143,7 @@ def show(
     shown = common.duesweep().show(key, message_id=message_id)
     if body_to is not None:
         _write_body(body_to, shown)
-    return Result(shown, views.shown(shown))
+    return Printed(shown, views.shown(shown))
 
 
 def _write_body(path: Path, shown: "Shown") -> None:
@@ -173,7 +173,7 @@ def cancel(
     scan_limit: ScanLimit = SCAN_LIMIT,
     everything: Everything = False,
     act: Act,
-) -> Result:
+) -> Printed:
     """Cancel messages: move them out of the store into the ledger. `restore` undoes it.
 
     With a filter, it lists the messages and asks for confirmation. Exits with 3 if a message was
@@ -201,7 +201,7 @@ def reschedule(
     scan_limit: ScanLimit = SCAN_LIMIT,
     everything: Everything = False,
     act: Act,
-) -> Result:
+) -> Printed:
     """Reschedule messages: change their due time. They keep their keys and their failures.
 
     With a filter, it lists the messages and asks for confirmation. Exits with 3 if a message was
@@ -249,7 +249,7 @@ def restore(
     ] = False,
     common: Common,
     act: Act,
-) -> Result:
+) -> Printed:
     """Restore cancelled messages: store them again, due at their old time or at --to.
 
     Each message is restored once. The next sweep delivers overdue messages. Exits with 3 if a
@@ -279,7 +279,7 @@ def pause(
             help="The end of the pause: +2h, or a full time; default: until `resume`.",
         ),
     ] = None,
-) -> Result:
+) -> Printed:
     """Stop delivery to a destination. Its messages stay in the store, and no attempt is counted.
 
     Running sweeps obey from their next batch. Current batches end within about 5 seconds.
@@ -287,31 +287,31 @@ def pause(
     Example: duesweep pause 'Billing*' --until +2h --reason 'the bank is down'
     """
     made = common.duesweep().pause(destination, until=until, reason=reason)
-    return Result(made, views.paused(made, destination))
+    return Printed(made, views.paused(made, destination))
 
 
 @command(app, "resume", ending=AGAIN, short="End a pause.")
-def resume(destination: Pattern, *, common: Common) -> Result:
+def resume(destination: Pattern, *, common: Common) -> Printed:
     """End the pause of exactly this destination or pattern. Exits with 3 if it is not paused.
 
     Example: duesweep resume 'Billing*'
     """
     resumed = common.duesweep().resume(destination)
-    return Result(resumed, views.resumed(resumed))
+    return Printed(resumed, views.resumed(resumed))
 
 
 @command(app, "paused", ending=NOTHING, short="List the pauses.")
-def paused(*, common: Common) -> Result:
+def paused(*, common: Common) -> Printed:
     """List the pauses in force.
 
     Example: duesweep paused
     """
     found = common.duesweep().paused()
-    return Result(found, views.pauses(found))
+    return Printed(found, views.pauses(found))
 
 
 def _act(
     common: Common, act: Act, chosen: "ChosenMessages", do: "Callable[..., Changed]"
-) -> Result:
+) -> Printed:
     common.print(views.unknown_message(chosen))
     return act.on(common, chosen, views.chosen_messages(chosen), do)

@@ -12,7 +12,7 @@ from duesweep.cli.commands import (
     Configured,
     EndpointName,
     Overrides,
-    Result,
+    Printed,
     command,
     ends,
 )
@@ -151,7 +151,7 @@ def handover(
         typer.Option("--abort", help="Stop a handover of another process before its next batch."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-) -> Result:
+) -> Printed:
     """Empty the store: dispatch due messages, and defer all others in RabbitMQ's delay ladder.
 
     Run it again to continue after a stop. Exits with 4 if messages are left in the store.
@@ -170,15 +170,15 @@ def handover(
     duesweep = Duesweep(configured.loaded())
     if abort:
         aborted = duesweep.abort_handover()
-        return Result(aborted, views.aborted_blocks(aborted))
+        return Printed(aborted, views.aborted_blocks(aborted))
     print_blocks(views.notices(duesweep.check_handover()), as_json=as_json)
     if dry_run:
         found = duesweep.preview_handover(cutoff=since)
-        return Result(found, views.preview_blocks(found))
+        return Printed(found, views.preview_blocks(found))
     with stop_on_signals(stop := Stop()):
         watch = partial(sweeping_line, duesweep)
         done = duesweep.handover(cutoff=since, stop=stop, watch=watch)
-    return Result(views.handover_document(done), views.handover_blocks(done))
+    return Printed(views.handover_document(done), views.handover_blocks(done))
 
 
 def parse_cutoff(text: str) -> datetime:

@@ -17,8 +17,8 @@ from duesweep.cli.commands import (
     Configured,
     EndpointName,
     Overrides,
+    Printed,
     PrintSql,
-    Result,
     Several,
     command,
 )
@@ -49,7 +49,7 @@ def setup(
     new_endpoint: Annotated[
         bool, typer.Option("--new-endpoint", help="Even if one has almost the same name.")
     ] = False,
-) -> Result:
+) -> Printed:
     """Create the tables that NServiceBus would create for the endpoint, and duesweep's journal.
 
     Example: duesweep setup --print-sql
@@ -61,9 +61,9 @@ def setup(
         )
     if print_sql:
         script = common.duesweep().setup_script(grant_to, new_endpoint=new_endpoint)
-        return Result({"sql": script}, map(Line, script.split("\n")))
+        return Printed({"sql": script}, map(Line, script.split("\n")))
     done = common.duesweep().setup(rebind=rebind, new_endpoint=new_endpoint)
-    return Result(done, views.set_up(done))
+    return Printed(done, views.set_up(done))
 
 
 @command(
@@ -87,7 +87,7 @@ def doctor(
         list[str] | None,
         typer.Option(metavar="CHECK", help="Ignore the findings of a check; may be repeated."),
     ] = None,
-) -> Result:
+) -> Printed:
     """Check services and settings, and say what to do about each problem. Changes nothing.
 
     Exits with 3 if there is a fault or a warning, else with 0.
@@ -95,11 +95,11 @@ def doctor(
     Example: duesweep doctor --no-spark
     """
 
-    def examined(one: "Duesweep") -> Result:
+    def examined(one: "Duesweep") -> Printed:
         found = one.doctor(ignored=ignore or [], with_spark=not no_spark)
         if print_sql:
-            return Result(found, views.mending_statements(found))
-        return Result(found, views.diagnosis(found, is_verbose=verbose))
+            return Printed(found, views.mending_statements(found))
+        return Printed(found, views.diagnosis(found, is_verbose=verbose))
 
     if not no_spark and sys.stderr.isatty():
         print("duesweep: checks of Spark take 10 s or more; --no-spark skips them", file=sys.stderr)
@@ -109,7 +109,7 @@ def doctor(
 @command(
     app, "config", ending=NOTHING, short="Print all settings with masked secrets.", document=None
 )
-def show_config(*, configured: Configured) -> Result:
+def show_config(*, configured: Configured) -> Printed:
     """Print the effective configuration as one JSON document, with secrets masked.
 
     Example: duesweep config
@@ -117,7 +117,7 @@ def show_config(*, configured: Configured) -> Result:
     from duesweep import config as configuration
 
     found = configuration.mask_secrets(configured.loaded())
-    return Result(None, map(Line, json.dumps(found, indent=2).split("\n")))
+    return Printed(None, map(Line, json.dumps(found, indent=2).split("\n")))
 
 
 @command(
@@ -141,7 +141,7 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; write no report.")
     ] = False,
-) -> Result:
+) -> Printed:
     """Write an HTML status report: due messages and the reasons that hold them back, the last
     sweeps, lateness, the next messages, failures, open errors, pauses, and the doctor's findings.
     The page needs no network.
@@ -156,20 +156,20 @@ def report(
     of = configuration.settings_of(config or [], endpoint)
     found = statuses(of, settings or [], days)
     if as_json:
-        return Result(found, ())
+        return Printed(found, ())
     from duesweep.report.page import render, write_page
     from duesweep.report.views.status import headline, verdict
 
     if out == _STANDARD_OUTPUT:
         sys.stdout.write(render(found.sources, found.made_at))
-        return Result(found, ())
+        return Printed(found, ())
     write_page(found, out)
     first = Line(f"{headline(found.sources).text} The report is in {out}")
-    return Result(found, [first, *verdict(found.sources)])
+    return Printed(found, [first, *verdict(found.sources)])
 
 
 @command(app, "audit", ending=NOTHING, short="Compare store, journal and ledger.", has_steps=True)
-def audit(*, common: Common) -> Result:
+def audit(*, common: Common) -> Printed:
     """Compare store, journal and ledger: each message that left has one tombstone, and the sums of
     sweeps and tombstones agree. Changes and locks nothing; sweeps may run at the same time.
 
@@ -178,7 +178,7 @@ def audit(*, common: Common) -> Result:
     Example: duesweep audit --json
     """
     found = common.duesweep().audit()
-    return Result(found, views.audited(found))
+    return Printed(found, views.audited(found))
 
 
 @command(
@@ -194,7 +194,7 @@ def maintain(
             help="Delete the data of a source without a delayed table; may be repeated.",
         ),
     ] = None,
-) -> Result:
+) -> Printed:
     """Settle interrupted sweeps, remove retry counters of messages that are gone, merge the
     ledger's files, and delete old files and rows (ledger.vacuum_days and ledger.keep_days). Sweeps
     may run at the same time.
@@ -202,4 +202,4 @@ def maintain(
     Example: duesweep maintain --set ledger.keep_days=400
     """
     done = common.duesweep().maintain(forget=forget or ())
-    return Result(done, views.maintained(done))
+    return Printed(done, views.maintained(done))

@@ -23,8 +23,8 @@ from duesweep.ledger.ledger import Ledger
 from duesweep.operations.command import (
     Changed,
     Chosen,
+    CommandWork,
     Tally,
-    Work,
     act,
     refuse_unclear,
     refuse_unknown,
@@ -191,7 +191,7 @@ def reschedule(
 _Change = Callable[[OperatorTask, SweepRun, Claim, Sequence[Message]], int]
 
 
-def _in_batches(chosen: ChosenMessages, batch_size: BatchSize, change: _Change) -> Work:
+def _in_batches(chosen: ChosenMessages, batch_size: BatchSize, change: _Change) -> CommandWork:
     def work(_: Ledger, session: OperatorTask, run: SweepRun) -> Iterator[Tally]:
         @retry_lost_transactions
         def do(lock_keys: Sequence[str]) -> Tally:

@@ -1,9 +1,9 @@
 """An operator's command from start to end: refuse an unclear choice, settle old work, change
 messages, settle. The commands are in `change`, `restore` and `replay`.
 
-The changes to messages are its `Work`: it gets ledger, session and the open command, and does
-one batch after another, each in a transaction of its own. A command that dies is closed and settled
-by the next sweep or command, as a sweep is: its committed batches are in the journal.
+The changes to messages are its `CommandWork`: it gets ledger, session and the open command, and
+does one batch after another, each in a transaction of its own. A command that dies is closed and
+settled by the next sweep or command, as a sweep is: its committed batches are in the journal.
 """
 
 import getpass
@@ -103,7 +103,7 @@ class Tally:
 
 
 # Yields after each batch that it has committed.
-Work = Callable[[Ledger, OperatorTask, SweepRun], Iterator[Tally]]
+CommandWork = Callable[[Ledger, OperatorTask, SweepRun], Iterator[Tally]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +233,7 @@ def act(
     endpoint: Endpoint,
     chosen: Chosen,
     command: CommandName,
-    work: Work,
+    work: CommandWork,
     *,
     reason: str | None,
     stop: Stop | None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from duesweep.config import Config, has_pyspark, route_notice
 from duesweep.config.adapters import Needs, QueueConnection, adapter, connections
 from duesweep.config.adapters.roles import (
-    Wanted,
+    WantedQueue,
     destination_queues,
     required_queues,
     routed_queues,
@@ -329,7 +329,7 @@ def services_of(config: Config) -> Iterator[_Service]:
             yield setting, adapter(connection.kind).examine(config, connection, look)
 
 
-def _unrouted(wanted: Iterable[Wanted]) -> Iterator[Finding]:
+def _unrouted(wanted: Iterable[WantedQueue]) -> Iterator[Finding]:
     for one in wanted:
         if one.problem is not None:
             text = f"{one.problem}. It is the {one.role}: messages for it fail"

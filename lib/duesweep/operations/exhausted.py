@@ -221,7 +221,7 @@ class WholeError(ListedError):
     changes: Sequence[LedgerRow]
 
 
-class Example(NamedTuple):
+class ErrorExample(NamedTuple):
     """One of a group."""
 
     message_id: str | None
@@ -246,7 +246,7 @@ class ErrorGroup:
     discarded: int
     first_failed_at: datetime
     last_failed_at: datetime
-    example: Example
+    example: ErrorExample
 
 
 def grouped(counted: Iterable[Alike]) -> Sequence[ErrorGroup]:
@@ -275,7 +275,7 @@ def _group(name: str, alike: Sequence[Alike]) -> ErrorGroup:
         discarded=states[ChangeKind.DISCARDED],
         first_failed_at=min(each.failed_from for each in alike),
         last_failed_at=max(each.last.last_failed_at for each in alike),
-        example=Example(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
+        example=ErrorExample(row.message_id, row.id.key, row.id.sweep_id, row.error_text),
     )
 
 

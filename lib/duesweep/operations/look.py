@@ -405,10 +405,12 @@ def estimate_seconds(ledger: Ledger, source: str, messages: int, engine: str) ->
 
 
 # Called with the destinations, before all messages are counted, which may take its time.
-Show = Callable[[Sequence[DestinationOutlook]], None]
+ShowDestinations = Callable[[Sequence[DestinationOutlook]], None]
 
 
-def plan(endpoint: Endpoint, *, show: Show | None = None, with_sql: bool = False) -> Outlook:
+def plan(
+    endpoint: Endpoint, *, show: ShowDestinations | None = None, with_sql: bool = False
+) -> Outlook:
     """A preview of a sweep now. Changes and locks nothing. `show` gets the destinations before all
     messages are counted; `with_sql`: also how a plan reads the claim keys. Raises `ConfigError` if
     the store cannot show messages.

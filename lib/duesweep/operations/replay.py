@@ -46,7 +46,7 @@ from duesweep.sweep.queues_check import find_missing_queues
 _LOST = "The ledger does not have it any more"
 
 
-class Named(NamedTuple):
+class ErrorsOfId(NamedTuple):
     """The errors to which an id leads: the ones to be done, and the ones that are left out."""
 
     rows: list[ErrorRow]
@@ -81,9 +81,9 @@ class ChosenErrors(Chosen):
         return changed + (0 if self.is_exact else gone) >= self.would_change
 
     @cached_property
-    def by_id(self) -> Mapping[str, Named]:
+    def by_id(self) -> Mapping[str, ErrorsOfId]:
         """The errors of each given id. It is a key or a message id, and may fit two spellings."""
-        found = {each: Named([], []) for each in self.ids}
+        found = {each: ErrorsOfId([], []) for each in self.ids}
         given: defaultdict[str | None, set[str]] = defaultdict(set)
         for each in self.ids:
             for name in spellings([each]):

@@ -80,7 +80,7 @@ class SweepLine(NamedTuple):
     reason: str | None
 
 
-class Failing(NamedTuple):
+class InBackOff(NamedTuple):
     """Messages in back-off: they have failed, and are tried again. `last` is the last failure."""
 
     error_class: str
@@ -110,7 +110,7 @@ class History:
     lateness: Sequence[Step]
     lateness_of: int
     late: int
-    failing: Sequence[Failing]
+    failing: Sequence[InBackOff]
     errors: Sequence[ErrorGroup]
     lost_errors: int = 0
 
@@ -447,10 +447,10 @@ def _lateness(
     return [*ledger.ask("count_lateness", dispatched, most=_MOST_MESSAGES, late=late_ms)]
 
 
-def _failing(ledger: Ledger, of_source: Condition) -> Sequence[Failing]:
+def _failing(ledger: Ledger, of_source: Condition) -> Sequence[InBackOff]:
     rows = ledger.ask("count_failing", {"retries": [of_source]})
     found = [
-        Failing(
+        InBackOff(
             row["error_class"] or "",
             row["destination"],
             row["messages"],

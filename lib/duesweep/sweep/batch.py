@@ -35,7 +35,7 @@ from duesweep.core.world import StoreClock
 from duesweep.queues.base import QueueSession
 from duesweep.stores.task import Claim, Forwarded, Table, TaskSession
 from duesweep.sweep.delivery import SliceDelivery
-from duesweep.sweep.destinations import Destinations, KeptMessage
+from duesweep.sweep.destinations import Destinations, LeftMessage
 from duesweep.sweep.job import Job
 
 # After this many in a row the careful form alone is cheaper: an unusual batch is run twice.
@@ -52,8 +52,8 @@ class BatchEnd:
 
     account: Account
     again: Sequence[str] = ()
-    blocked: Sequence[tuple[Address, KeptMessage]] = ()
-    others: Sequence[KeptMessage] = ()
+    blocked: Sequence[tuple[Address, LeftMessage]] = ()
+    others: Sequence[LeftMessage] = ()
 
 
 # Runs a batch. None: it is unusual, so it did nothing.
@@ -210,9 +210,9 @@ class Batches:
             list(map(self._kept, others)),
         )
 
-    def _kept(self, message: Message) -> KeptMessage:
+    def _kept(self, message: Message) -> LeftMessage:
         size = 2 * len(message.headers_text) + message.body_bytes
-        return KeptMessage(self._store.claim_key(message), message.key, size)
+        return LeftMessage(self._store.claim_key(message), message.key, size)
 
     def moved(self, groups: Sequence[Forwarded]) -> BatchEnd | None:
         """Run a batch in which nothing is unusual: remove, deliver and journal it, all or none."""

@@ -195,7 +195,7 @@ class Reservations:
 _SHOWN_REASONS = 20
 
 
-class KeptMessage(NamedTuple):
+class LeftMessage(NamedTuple):
     """A message that stays for this batch: its claim key, its key, and the size of its headers and
     body in bytes.
     """
@@ -236,7 +236,7 @@ class Destinations:
         self._reservations = Reservations(rates, clock)
         # A destination that gets the messages that its limit has reserved.
         self._has_turn: Collection[Address] = ()
-        self._waiting: dict[Address, list[KeptMessage]] = {}
+        self._waiting: dict[Address, list[LeftMessage]] = {}
         self._left: Counter[Address] = Counter()
         self._claimed = 0
         # What claims leave alone: keys of messages by their claim keys, where these are not keys.
@@ -323,8 +323,8 @@ class Destinations:
     def add(
         self,
         claimed: int,
-        blocked: Iterable[tuple[Address, KeptMessage]] = (),
-        others: Iterable[KeptMessage] = (),
+        blocked: Iterable[tuple[Address, LeftMessage]] = (),
+        others: Iterable[LeftMessage] = (),
     ) -> None:
         """Note a batch that claimed this many messages. The `blocked` ones, each with its
         destination, wait for its limit, or are left; `others` are not tried again in this slice.
@@ -394,7 +394,7 @@ class Destinations:
             if self.takes(address)
         }
 
-    def _leave(self, one: KeptMessage) -> None:
+    def _leave(self, one: LeftMessage) -> None:
         if one.claim_key != one.key:
             self.left_alone.setdefault(one.claim_key, set()).add(one.key)
 

@@ -21,13 +21,7 @@ from math import inf
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import (
-    UNREADABLE,
-    BreakerState,
-    SweepReport,
-    SweepSummary,
-    SweepTally,
-)
+from duesweep.core.account import UNREADABLE, BreakerState, SweepReport, SweepSummary, SweepTally
 from duesweep.core.errors import (
     ConfigError,
     LedgerError,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from duesweep.cli.commands import Result, Several
+from duesweep.cli.commands import Printed, Several
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ def test_document_of_several_endpoints_has_the_error_of_each(tmp_path: Path) -> 
         file.write_text(f'{text}endpoint = "{file.stem}"\n[ledger]\nroot = "/ledger"\n', "utf-8")
     errors = iter(["the ledger is full", None])
 
-    def do(_: object) -> Result:
-        return Result(_Failed(next(errors)), ())
+    def do(_: object) -> Printed:
+        return Printed(_Failed(next(errors)), ())
 
     found = Several(config=files, as_json=True).each(do).value
 

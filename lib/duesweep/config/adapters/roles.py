@@ -31,7 +31,7 @@ _SETTINGS = {OWN: "store.endpoint", ERROR: "retry.error_queue"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedQueue:
     """A queue that a role needs. `written` is its address in messages and settings; `name` is that
     on `connection`, None for the endpoint's own queue if no route names it. `problem`: no route
     fits it, so it is on no connection.
@@ -44,9 +44,9 @@ class Wanted:
     problem: NoRouteError | None = None
 
 
-def required_queues(config: Config) -> Sequence[Wanted]:
+def required_queues(config: Config) -> Sequence[WantedQueue]:
     """The endpoint's own queue, if it is a table, and the error queue, if there is one."""
-    wanted: list[Wanted] = []
+    wanted: list[WantedQueue] = []
     if config.store.knows_own_queue:
         wanted.append(_find(config, OWN, None))
     if config.retry.error_queue is not None:
@@ -54,7 +54,7 @@ def required_queues(config: Config) -> Sequence[Wanted]:
     return wanted
 
 
-def destination_queues(config: Config, destinations: Iterable[str]) -> Sequence[Wanted]:
+def destination_queues(config: Config, destinations: Iterable[str]) -> Sequence[WantedQueue]:
     """The queues that messages for these destinations go to."""
     return [_find(config, WAITED_FOR, destination) for destination in destinations]
 
@@ -70,27 +70,27 @@ def waiting_destinations(config: Config, most: int) -> Sequence[str]:
     return tables.waiting_destinations(store, most)
 
 
-def routed_queues(config: Config) -> Iterator[Wanted]:
+def routed_queues(config: Config) -> Iterator[WantedQueue]:
     """The queues that a [[route]] names, whatever the destination is."""
     for route in routes_of(config):
         if route.only_queue is not None:
-            yield Wanted(ROUTED, route.pattern, route.connection, route.only_queue)
+            yield WantedQueue(ROUTED, route.pattern, route.connection, route.only_queue)
 
 
-def _find(config: Config, role: str, address: str | None) -> Wanted:
+def _find(config: Config, role: str, address: str | None) -> WantedQueue:
     routes = routes_of(config)
     written = config.store.endpoint if address is None else address
     if not routes:
         (only,) = connections(config)
-        return Wanted(role, written, only, address)
+        return WantedQueue(role, written, only, address)
     try:
         if address is None:
             route, written = own_route(routes, own_names(config))
         else:
             route = first_route(routes, address)
     except NoRouteError as error:
-        return Wanted(role, written, problem=error)
-    return Wanted(role, written, route.connection, route.name_of(written))
+        return WantedQueue(role, written, problem=error)
+    return WantedQueue(role, written, route.connection, route.name_of(written))
 
 
 @dataclass(frozen=True, slots=True)

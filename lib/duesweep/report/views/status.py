@@ -60,7 +60,7 @@ FLEET_COLUMNS = (
 )
 
 
-class Section(NamedTuple):
+class Titled(NamedTuple):
     """Blocks with a title, which belong together."""
 
     title: str
@@ -130,7 +130,7 @@ def facts(found: Status, now: datetime) -> Facts:
     )
 
 
-def to_do(found: Status) -> Iterator[Section]:
+def to_do(found: Status) -> Iterator[Titled]:
     """Problems, and work that waits for a person."""
     waiting, history = found.waiting, found.history
     if history is not None and history.errors:
@@ -146,23 +146,23 @@ def to_do(found: Status) -> Iterator[Section]:
             for each in history.errors
         ]
         whole = table.beside(Column("text"), texts).beside(Column("what to do"), commands)
-        yield Section("Open errors", [Line(explained), whole])
+        yield Titled("Open errors", [Line(explained), whole])
     if waiting is not None and waiting.destinations:
-        yield Section("Due messages by destination", list(_due(waiting, history)))
+        yield Titled("Due messages by destination", list(_due(waiting, history)))
     if waiting is not None and waiting.pauses:
         pauses = [ListedPause.of(each) for each in waiting.pauses]
         ends = [_commands(found, ("resume", each.what or "")) for each in pauses]
         table = pause_table(pauses).beside(Column("to end it"), ends)
-        yield Section("Paused destinations", [table])
+        yield Titled("Paused destinations", [table])
     if found.findings:
         rows = [
             finding_row(replace(each, advice=each.advice and _with_options(found, each.advice)))
             for each in found.findings
         ]
-        yield Section("The doctor's findings", [Wrapped(rows)])
+        yield Titled("The doctor's findings", [Wrapped(rows)])
 
 
-def record(found: Status) -> Iterator[Section]:
+def record(found: Status) -> Iterator[Titled]:
     """Failures that are tried again, and the last sweeps."""
     history = found.history
     if history is None:
@@ -181,17 +181,17 @@ def record(found: Status) -> Iterator[Section]:
         ]
         more = len(history.failing) - len(rows)
         rest = [Line(f"And {count_text(more, 'more kind')}.")] if more else []
-        yield Section("In back-off", [Line(explained), Table(_FAILING, rows), *rest])
+        yield Titled("In back-off", [Line(explained), Table(_FAILING, rows), *rest])
     since = time_text(history.since)
     if not history.sweeps:
-        yield Section("The last sweeps", [Line(f"No sweep since {since}.")])
+        yield Titled("The last sweeps", [Line(f"No sweep since {since}.")])
         return
     told = (
         f"{len(history.sweeps)} of {count_text(history.count, 'sweep')} since {since}. "
         "“95 % up to”: 95 % of the messages were at most this late."
     )
     table = Table(_SWEEPS, [_sweep_row(each) for each in history.sweeps])
-    yield Section("The last sweeps", [table, Line(told)])
+    yield Titled("The last sweeps", [table, Line(told)])
 
 
 def _fleet_row(one: Status) -> Row:
