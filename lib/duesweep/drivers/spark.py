@@ -21,10 +21,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from duesweep.core.causes import Cause
 from duesweep.core.errors import ConfigError, SparkError, lacks_descriptors, raise_interruption
 from duesweep.core.submit import SubmitOptions
 from duesweep.drivers.jvm import start_jvm
-from duesweep.drivers.spark_causes import Cause, cause_of
+from duesweep.drivers.spark_causes import cause_of
 from duesweep.drivers.spark_start import DEFAULT_MASTER, Launch
 from duesweep.drivers.spark_start import launch as launch_of
 

@@ -6,9 +6,9 @@ worker; `tests/unit/drivers/spark_errors.json` has texts of Spark 4.1. It needs 
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from duesweep.core import errors
+from duesweep.core.causes import Cause, Meaning, meant
 
 # Causes, the deepest one last; the causes of suppressed errors are indented.
 _CAUSE = re.compile(r"^Caused by: (?!\[CIRCULAR)(.*)$", re.MULTILINE)
@@ -21,35 +21,6 @@ _OWN = re.compile(rf"{re.escape(errors.__name__)}\.(\w+): ")
 _PACKAGE = re.compile(r"^(?:[A-Za-z_0-9]+\.)+(?=[A-Z])")
 # Of the output of a JVM that did not start.
 _THROWN = re.compile(r'(?:Caused by:|Exception in thread "[^"]*") (.*)')
-
-
-class Cause(NamedTuple):
-    """The deepest cause as a phrase, whether it may pass by itself (None: that is not known), and
-    what to do about it.
-    """
-
-    text: str
-    may_pass: bool | None
-    advice: str | None = None
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether it stays until a person corrects something."""
-        return self.may_pass is False
-
-    def __str__(self) -> str:
-        return self.text if self.advice is None else f"{self.text}; {self.advice}"
-
-
-class Meaning(NamedTuple):
-    """The meaning of a text that is anywhere in the chain of causes. `says` is a template of the
-    phrase; None: the deepest cause is the phrase.
-    """
-
-    pattern: str
-    may_pass: bool
-    advice: str | None = None
-    says: str | None = None
 
 
 _JAR = "give Spark the jar: --packages {}, or --jars with the file"
@@ -171,7 +142,7 @@ def cause_of(text: str, *, has_causes: bool = True) -> Cause:
         if isinstance(kind, type) and issubclass(kind, lasting):
             # It has its advice.
             return Cause(f"on an executor, {workers[-1][own.end() :]}", may_pass=False)
-    return _meant(text, _phrase(text, workers, has_causes=has_causes))
+    return meant(text, _phrase(text, workers, has_causes=has_causes), MEANINGS)
 
 
 def cause_of_start(lines: Sequence[str]) -> Cause:
@@ -179,15 +150,7 @@ def cause_of_start(lines: Sequence[str]) -> Cause:
     said = [line for line in lines if line.strip() and not line[0].isspace()]
     causes = [found[1] for line in said if (found := _THROWN.match(line))]
     phrase = (causes or said or ["it said nothing"])[-1]
-    return _meant("\n".join(lines), _PACKAGE.sub("", phrase).strip(" :"))
-
-
-def _meant(text: str, phrase: str) -> Cause:
-    for meaning in MEANINGS:
-        if found := re.search(meaning.pattern, text):
-            says = meaning.says and found.expand(meaning.says).strip()
-            return Cause(says or phrase, meaning.may_pass, meaning.advice)
-    return Cause(phrase, None)
+    return meant("\n".join(lines), _PACKAGE.sub("", phrase).strip(" :"), MEANINGS)
 
 
 def _phrase(text: str, workers: Sequence[str], *, has_causes: bool) -> str:

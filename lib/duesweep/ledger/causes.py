@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
+from duesweep.core.causes import Cause, Meaning, meant
 from duesweep.core.errors import NO_DESCRIPTORS
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -43,66 +44,62 @@ _CHECK = (
     "check ledger.root, the right to it and, in the environment, its credentials; with "
     'ledger.writer = "spark" they are Spark\'s'
 )
-# What texts mean: how to recognise one, whether that may pass, and what to do.
+# The first one that fits counts; the last one fits all.
 _MEANINGS = (
-    (
+    Meaning(
         r"No space left on device|Disk quota exceeded|Input/output error|Read-only file system"
         r"|Stale file handle|Transport endpoint is not connected|Connection refused"
         r"|Connection reset|[Tt]imed out|dns error|failed to lookup address|No route to host"
         r"|Network is unreachable|\b50[0-9] [A-Z]|SlowDown|429 Too Many",
-        True,
-        _CHECK,
+        may_pass=True,
+        advice=_CHECK,
     ),
-    (r"Too many open files", True, str(NO_DESCRIPTORS.advice)),
-    (
+    Meaning(r"Too many open files", may_pass=True, advice=str(NO_DESCRIPTORS.advice)),
+    Meaning(
         r"ExpiredToken|TokenRefreshRequired|RequestExpired|[Tt]oken (?:has |is )?expired",
-        True,
-        "renew the credentials for ledger.root in the environment",
+        may_pass=True,
+        advice="renew the credentials for ledger.root in the environment",
     ),
-    (
+    Meaning(
         r"URL scheme is not allowed",
-        False,
-        "set AWS_ALLOW_HTTP=true in the environment for an endpoint without TLS, or an https "
-        "endpoint in AWS_ENDPOINT_URL",
+        may_pass=False,
+        advice="set AWS_ALLOW_HTTP=true in the environment for an endpoint without TLS, or an "
+        "https endpoint in AWS_ENDPOINT_URL",
     ),
-    (
+    Meaning(
         r"NoSuchBucket|ContainerNotFound|specified bucket does not exist",
-        False,
-        "create the bucket or container of ledger.root, or correct ledger.root",
+        may_pass=False,
+        advice="create the bucket or container of ledger.root, or correct ledger.root",
     ),
-    (
+    Meaning(
         r"incorrectly configured region|PermanentRedirect|AuthorizationHeaderMalformed",
-        False,
-        "set AWS_REGION in the environment to the bucket's region",
+        may_pass=False,
+        advice="set AWS_REGION in the environment to the bucket's region",
     ),
-    (re.escape(_MACHINES_CREDENTIALS), False, _CREDENTIALS),
-    (
+    Meaning(re.escape(_MACHINES_CREDENTIALS), may_pass=False, advice=_CREDENTIALS),
+    Meaning(
         r"(?s)Unable to rename file.*\(os error (?:1|38|95|524)\)",
-        False,
-        "the folder's file system has to have hard links, which Azure Files, SMB and some others "
-        'lack: set ledger.root to a local disk, s3:, abfss: or gs:, or ledger.writer = "spark"',
+        may_pass=False,
+        advice="the folder's file system has to have hard links, which Azure Files, SMB and some "
+        "others lack: set ledger.root to a local disk, s3:, abfss: or gs:, or "
+        'ledger.writer = "spark"',
     ),
-    (r"[Uu]nsupported|not yet supported|[Dd]eletion ?[Vv]ector", False, _OTHER_WRITER),
+    Meaning(
+        r"[Uu]nsupported|not yet supported|[Dd]eletion ?[Vv]ector",
+        may_pass=False,
+        advice=_OTHER_WRITER,
+    ),
+    Meaning("", may_pass=False, advice=_CHECK),
 )
-
-
-class Cause(NamedTuple):
-    """The deepest cause as a phrase, whether it may pass by itself, and what to do about it."""
-
-    text: str
-    is_transient: bool
-    advice: str
 
 
 def cause_of(text: str, *, is_protocol: bool = False) -> Cause:
     """The cause in an error's text. `is_protocol`: the table asks for more than the reader can."""
     clean = _STACK.sub("", _COLOURS.sub("", text))
-    is_transient, advice = False, _OTHER_WRITER if is_protocol else _CHECK
-    for pattern, may_pass, what_to_do in () if is_protocol else _MEANINGS:
-        if re.search(pattern, clean):
-            is_transient, advice = may_pass, what_to_do
-            break
-    return Cause(_phrase(clean), is_transient, advice)
+    phrase = _phrase(clean)
+    if is_protocol:
+        return Cause(phrase, may_pass=False, advice=_OTHER_WRITER)
+    return meant(clean, phrase, _MEANINGS)
 
 
 def _phrase(text: str) -> str:

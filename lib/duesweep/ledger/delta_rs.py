@@ -326,20 +326,20 @@ class DeltaRsTables(LedgerTables):
             if not _is_of_delta_rs(error):
                 raise
             is_protocol = isinstance(error, DeltaProtocolError)
-            text, is_transient, advice = cause_of(
+            text, may_pass, advice = cause_of(
                 str(error) or type(error).__name__, is_protocol=is_protocol
             )
             folder = local_folder(self.root)
             if (
                 folder is not None
-                and not is_transient
+                and not may_pass
                 and (damaged := find_damaged(folder, (name, *others)))
             ):
                 (name, text), advice = damaged, repair(folder)
             raise LedgerError(
                 f"{self._location(name)} {failure}: {text}{consequence}",
                 advice=advice,
-                transient=is_transient,
+                transient=bool(may_pass),
             ) from error
 
     def _open(self, name: str) -> DeltaTable:
