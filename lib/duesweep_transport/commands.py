@@ -72,7 +72,7 @@ class On(Configured):
         try:
             yield transport_of(self.loaded(), self.connection)
         except MessageError as error:
-            raise ConfigError(error.text, advice=error.advice) from error
+            raise ConfigError.of(error.problem) from error
 
     @contextmanager
     def session(self) -> "Iterator[TransportSession]":

@@ -66,7 +66,7 @@ class RabbitMqSender:
         try:
             return self._session.defer(destination, [message], StoreClock(0))
         except LadderMissingError as error:
-            raise ConfigError(error.text, advice=error.advice) from error
+            raise ConfigError.of(error.problem) from error
 
     def _raise_unconfirmed(self, name: str, closed_before: AbstractSet[str]) -> None:
         for exchange, reason in self._session.closed_exchanges.items():

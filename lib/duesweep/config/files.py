@@ -86,7 +86,7 @@ def settings_of(paths: Sequence[Path] = (), endpoint: str | None = None) -> list
             else "name files with --config that have it",
         )
         # It may be in a file that cannot be read.
-        raise ConfigError.of([absent, *(each.error.problem for each in found if each.error)])
+        raise ConfigError.of_all([absent, *(each.error.problem for each in found if each.error)])
     return chosen
 
 

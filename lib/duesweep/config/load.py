@@ -133,7 +133,7 @@ def _refusal(problems: Iterable[Problem]) -> ConfigError:
     """One error of all problems; of very many, the first."""
     first = [replace(one, text=shorten(one.text)) for one in islice(problems, _SHOWN + 1)]
     more = [Problem("and more")] if len(first) > _SHOWN else []
-    return ConfigError.of([*first[:_SHOWN], *more])
+    return ConfigError.of_all([*first[:_SHOWN], *more])
 
 
 def mask_secrets(config: Config) -> dict[str, Any]:

@@ -104,6 +104,11 @@ class DuesweepError(Exception):
         super().__init__(text)
         self.advice = advice
 
+    @classmethod
+    def of(cls, problem: Problem, **more: Any) -> Self:
+        """The error of a problem; `more` are arguments of the class."""
+        return cls(problem.text, advice=problem.advice, **more)
+
     @property
     def text(self) -> str:
         """What happened, without the advice."""
@@ -133,10 +138,10 @@ class ConfigError(DuesweepError):
     _problems: Sequence[Problem] = ()
 
     @classmethod
-    def of(cls, problems: Sequence[Problem]) -> Self:
+    def of_all(cls, problems: Sequence[Problem]) -> Self:
         """One error of several problems, the cause first."""
         if len(problems) == 1:
-            return cls(problems[0].text, advice=problems[0].advice)
+            return cls.of(problems[0])
         error = cls("; ".join(map(str, problems)))
         error._problems = problems
         return error

@@ -158,7 +158,7 @@ def refuse(findings: Iterable[Finding]) -> None:
     """
     for finding in findings:
         if finding.stops:
-            raise ConfigError.of([finding.problem])
+            raise ConfigError.of(finding.problem)
 
 
 def is_to_mend(finding: Finding) -> bool:

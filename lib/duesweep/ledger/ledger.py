@@ -121,7 +121,7 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
                 journals[key.removeprefix(_JOURNAL_PROPERTY)] = journal_id
         mark = (table.properties or {}).get(_FORMAT_PROPERTY)
         if newer := unknown_format(f"The ledger's table at {table.location}", mark):
-            raise ConfigError.of([newer])
+            raise ConfigError.of(newer)
         has_changes = has_changes or _requires_changes(table)
         if table.properties is not None:
             ids[table.location] = _id_of(table, table.properties)

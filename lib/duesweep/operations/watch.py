@@ -249,7 +249,7 @@ def _known(error: DuesweepError | OSError) -> DuesweepError:
         return error
     if not lacks_descriptors(error):
         raise error
-    return StoreError(NO_DESCRIPTORS.text, transient=True, advice=NO_DESCRIPTORS.advice)
+    return StoreError.of(NO_DESCRIPTORS, transient=True)
 
 
 def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:

@@ -216,7 +216,7 @@ class RoutedQueueSession(QueueSession):
                 raise
             # Its deliveries of this batch are lost: the batch starts again without it.
             self._block(name, error)
-            raise TransactionLostError(error.text, advice=error.advice) from error
+            raise TransactionLostError.of(error.problem) from error
 
     def _session_of(self, destination: Destination) -> tuple[QueueSession, Destination]:
         assert isinstance(destination, RoutedDestination)  # from `resolve`

@@ -218,7 +218,7 @@ def check_binding(session: DriverSession, ledger: Ledger, patience: Patience = N
     identity = _check_tables(session, ledger, patience)
     age = session.binding.age()
     if problem := find_older_copy(session, ledger, identity, age):
-        raise ConfigError(problem.text, advice=problem.advice)
+        raise ConfigError.of(problem)
     if age is None:
         return
     if session.source not in identity.journals:
@@ -238,7 +238,7 @@ def require_own(
     bound, identity = binding.ledger(), identity or ledger.read()
     if bound is not None and identity.ledger_id != bound:
         problem = _other_ledger(binding, bound, identity, ledger.root)
-        raise ConfigError(problem.text, advice=problem.advice)
+        raise ConfigError.of(problem)
     identity.refuse_incomplete(ledger.root)
     return bound
 
@@ -358,7 +358,7 @@ def _bind(session: DriverSession, ledger: Ledger, patience: Patience) -> bool:
             and not age.is_freed
             and (problem := find_older_copy(session, ledger, found))
         ):
-            raise ConfigError(problem.text, advice=problem.advice)
+            raise ConfigError.of(problem)
         session.binding.bind(ledger.create(patience))
         if age is not None and age.is_freed:
             # An operator says that this journal takes the place of another.

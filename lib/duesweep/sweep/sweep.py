@@ -180,9 +180,7 @@ def _sweep(dispatching: "_Dispatching", reach: Reach) -> SweepReport | None:
             refuse_missing_queues(context, session.due, horizon)
             if ledger_error is not None and not session.due.count_pending(horizon, most=1):
                 # Otherwise each run would add an empty sweep that has to be settled.
-                raise NothingDueError(
-                    ledger_error.text, transient=ledger_error.transient, advice=ledger_error.advice
-                )
+                raise NothingDueError.of(ledger_error.problem, transient=ledger_error.transient)
         elif dispatching.is_again:
             dispatching.are_held = bool(session.due.pauses())
             if not session.due.count_pending(horizon, most=1):

@@ -190,7 +190,7 @@ def refuse_misspelt(steps: "Sequence[SetupStep]", *, needs_store: bool = True) -
         if needs_store:
             raise
     if problem is not None:
-        raise ConfigError(problem.text, advice=problem.advice)
+        raise ConfigError.of(problem)
 
 
 def refuse_other_tables(steps: "Sequence[SetupStep]") -> None:

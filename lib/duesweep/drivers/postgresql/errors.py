@@ -348,14 +348,14 @@ _TABLE_STATES = {"55000", "42P10", "0A000"}
 
 def _service_error(error: psycopg.Error, problem: Problem) -> StoreError:
     if error.sqlstate in _LOST_STATES:
-        return TransactionLostError(problem.text, advice=problem.advice)
+        return TransactionLostError.of(problem)
     if isinstance(error, SilenceError):
-        return SilentServiceError(problem.text, transient=True, advice=problem.advice)
+        return SilentServiceError.of(problem, transient=True)
     if error.sqlstate in _TABLE_STATES:
         hint = error.diag.message_hint
         advice = problem.advice or (make_storable(hint.rstrip(".")) if hint else None)
         return RefusedStatementError(problem.text, advice=advice)
-    return StoreError(problem.text, transient=_is_passing(error), advice=problem.advice)
+    return StoreError.of(problem, transient=_is_passing(error))
 
 
 def _is_passing(error: psycopg.Error) -> bool:

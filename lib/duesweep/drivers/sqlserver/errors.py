@@ -78,10 +78,10 @@ def map_errors(describe: Callable[[], str | None] = lambda: None) -> Iterator[No
         told = _describe(error, describe())
         fault = _fault_of(error)
         if fault is Fault.TRANSACTION:
-            raise TransactionLostError(told.text, advice=told.advice) from error
+            raise TransactionLostError.of(told) from error
         if fault is Fault.RIGHT:
             raise MissingRightError(told.text, advice=_grant_of(told.text)) from error
-        raise StoreError(told.text, transient=_is_passing(error), advice=told.advice) from error
+        raise StoreError.of(told, transient=_is_passing(error)) from error
 
 
 @contextmanager

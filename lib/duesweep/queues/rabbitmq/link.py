@@ -82,7 +82,7 @@ class Link:
         except (ChannelClosedError, DestinationError):
             raise
         except QueueError as error:
-            raise DestinationError(error.text, advice=error.advice) from error
+            raise DestinationError.of(error.problem) from error
 
     def _ask_once(self, act: Callable[[], Found]) -> Found:
         """Call `act`. A broker that has not answered one question is not asked another."""
@@ -115,7 +115,7 @@ class Link:
 
     def _error(self, down: Problem) -> DestinationError:
         is_passing = self._try_at < math.inf
-        return DestinationError(down.text, transient=is_passing, advice=down.advice)
+        return DestinationError.of(down, transient=is_passing)
 
     def _connect_anew(self) -> RabbitMqConnection:
         began = self.clock.seconds()
@@ -138,4 +138,4 @@ def service_error(error: DestinationError) -> DuesweepError:
     """Why no destination can be reached: the error of a setting, or of the broker."""
     if isinstance(error.__cause__, ConfigError):
         return error.__cause__
-    return QueueError(error.text, transient=True, advice=error.advice)
+    return QueueError.of(error.problem, transient=True)
