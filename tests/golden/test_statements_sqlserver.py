@@ -44,6 +44,8 @@ def _rendered(name: str, kind: str) -> str:
         **dict.fromkeys(("horizon", "source", "sweep_id", "first_id", "last_id"), "N''"),
         **dict.fromkeys(("bounds", "paused", "query", "slice", "key", "chunk", "most"), "<sql>"),
         "format": "<format>",
+        # As on SQL Server with an index on Due.
+        "seek": ", FORCESEEK",
         **SQL_SERVER_KINDS[kind].names,
     }
     values = {found: found for found in _VALUE.findall(statements("sqlserver")[name])}

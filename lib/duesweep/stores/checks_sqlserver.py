@@ -228,7 +228,8 @@ def _describe(
         values = {"schema": one.table.schema, "table": one.table.table, "name": one.name}
         asked.append(("describe_table", values, {}))
         if one.rights:
-            asked.append(("describe_rights", {"name": one.name}, {}))
+            named = {"name": one.name, "local": _beside(one.table), "catalog": one.table.catalog}
+            asked.append(("describe_rights", named, {}))
     try:
         answers = iter(statements.rows_of_each(*asked, what="describe_table"))
     except UnusualBatchError as error:

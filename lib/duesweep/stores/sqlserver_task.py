@@ -90,8 +90,13 @@ class SqlServerTask(SqlTask):
         if self._kind.columns["Headers"] != "nvarchar":
             # They are rewritten on their way.
             self.can_move = False
+        described = self.statements.row("describe_delayed", name=self._delayed.sql)
         # Whether the server can delete the first rows of an order.
-        self._removes_firsts = bool(session.row("describe_server").deletes_expressions)
+        self._removes_firsts = bool(described.deletes_expressions)
+        # Whether there is an index on Due, which reads are then forced to use.
+        self._seeks = bool(described.seeks)
+        names = {**location.names(self._delayed), "seek": ", FORCESEEK" if self._seeks else ""}
+        self.statements = session.named(names)
         self._claimed: dict[str, Any] = {}
         # By Due, since a Due is what leads to them.
         self._left_alone: LeftAlone = NOBODY
@@ -287,11 +292,12 @@ class SqlServerTask(SqlTask):
                     ("set_span", span, {}), insert, what="move_span"
                 )
             inserts = []
+        remove = "seek_and_remove_span" if self._seeks else "remove_span"
         # One more than were claimed shows that others came.
         *others, [removed] = self.statements.rows_of_each(
             ("set_span", span, {}),
             *inserts,
-            ("remove_span", {"most": claimed + 1}, {}),
+            (remove, {"most": claimed + 1}, {}),
             what="move_span",
         )
         arrived += others

@@ -37,10 +37,10 @@ from support.waiting import until
 
 # A command that takes longer hangs.
 _COMMAND_SECONDS = 120
-_RECOVERY_SECONDS = 90
+_RECOVERY_SECONDS, _SLOW_RECOVERY_SECONDS = 90, 300
 _NEVER_SPARK = 1_000_000
 # Each wait of the sweep's is a part of it.
-_SHORT_SILENCE_SECONDS = 6
+_SHORT_SILENCE_SECONDS, _LONG_SILENCE_SECONDS = 6, 45
 _BATCH = b"sweep_id, slice, kind, dispatched"
 _PUBLISHED = b"NServiceBus.MessageIntent"
 
@@ -159,14 +159,16 @@ class _Run:
 
     def recover(self) -> None:
         """Sweep until nothing is left; keep when that was."""
-        deadline = time.monotonic() + _RECOVERY_SECONDS
+        slow = self._slices_wait_for_each_other
+        seconds = _SLOW_RECOVERY_SECONDS if slow else _RECOVERY_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             ending = self._sweep()
             seen = self.see()
             self.note(None, ending, seen)
             if ending.code == DONE and seen.is_clean:
                 return
-        self.problems.append(f"sweeps did not recover in {_RECOVERY_SECONDS} s")
+        self.problems.append(f"sweeps did not recover in {seconds} s")
 
     def note(self, harm: str | None, ending: Ending, seen: Seen) -> None:
         if seen.is_clean and self.clean is None and self.struck:
@@ -313,7 +315,11 @@ def _between(
             proxy = stack.enter_context(harmful_proxy(OdbcDsn(pairs).port))
             # What passes has to be read.
             own = {"server": f"127.0.0.1,{proxy.port}", "encrypt": "no"}
-            yield [proxy], settings | {"store__dsn": OdbcDsn(pairs | own).text()}
+            settings["store__dsn"] = OdbcDsn(pairs | own).text()
+            if world.endpoint.server.stand_in is not None:
+                # Whose first statements in a session take seconds.
+                settings["timeouts__silence_seconds"] = _LONG_SILENCE_SECONDS
+            yield [proxy], settings
             return
         server = services.server if side == STORE else services.queue_server
         target = services.broker.amqp if is_broker else server.port

@@ -36,7 +36,7 @@ class Server:
         if name == "remove":
             return SimpleNamespace(messages=self._remove(given["messages"]))
         values = {
-            "describe_server": {"deletes_expressions": 1},
+            "describe_delayed": {"deletes_expressions": 1, "seeks": 1},
             "count_some_waiting": {"waiting": 0},
         }
         return SimpleNamespace(**values[name])

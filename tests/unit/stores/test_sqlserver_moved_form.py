@@ -49,7 +49,9 @@ class Server:
     looked_at: list[str] = field(default_factory=list)
     queues: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
     inserts: list[str] = field(default_factory=list)
+    removals: list[str] = field(default_factory=list)
     trips: int = 0
+    seeks: int = 1
     is_in_transaction = False
 
     def named(self, _: object) -> "Server":
@@ -59,8 +61,8 @@ class Server:
         return nullcontext()
 
     def row(self, name: str, /, **_: Any) -> Any:
-        assert name == "describe_server"
-        return SimpleNamespace(deletes_expressions=1)
+        assert name == "describe_delayed"
+        return SimpleNamespace(deletes_expressions=1, seeks=self.seeks)
 
     def rows(self, name: str, /, **values: Any) -> list[Any]:
         if name == "explain_unclaimed":
@@ -93,7 +95,8 @@ class Server:
                 found.append(
                     [SimpleNamespace(name=t) for t in values["tables"] if t in self.triggers]
                 )
-            elif name == "remove_span":
+            elif name.endswith("remove_span"):
+                self.removals.append(name)
                 gone = {"messages": len(self.span) + self.came, "state": self.state, "server_us": 2}
                 found.append([SimpleNamespace(**gone)])
             else:
@@ -234,6 +237,15 @@ def test_messages_that_are_gone_are_counted_and_the_others_moved() -> None:
     moved = _move(_task(server), FIRST, SECOND)
 
     assert (moved.tombstones.keys, moved.gone, moved.later) == (["1"], 1, 0)
+
+
+@pytest.mark.parametrize(("seeks", "statement"), [(1, "seek_and_remove_span"), (0, "remove_span")])
+def test_span_is_removed_by_the_index_on_due_if_there_is_one(seeks: int, statement: str) -> None:
+    server = Server([_row("1", FIRST)], seeks=seeks)
+
+    _move(_task(server), FIRST)
+
+    assert server.removals == [statement]
 
 
 def test_span_without_messages_is_not_removed() -> None:

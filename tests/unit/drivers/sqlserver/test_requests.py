@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from duesweep.core.address import SqlServerTable
 from duesweep.core.errors import (
     DestinationError,
     DuesweepError,
@@ -19,6 +20,8 @@ from duesweep.core.errors import (
 from duesweep.core.policy import DEFAULT_TIMEOUTS, SessionWaits
 from duesweep.drivers.sqlserver.errors import destination_errors
 from duesweep.drivers.sqlserver.session import SqlServerSession, connect
+from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
+from duesweep.stores.dialect import WantedTable
 from support.tds_server import Request, TdsServer, counted, error, rows, tds_server
 
 pytestmark = pytest.mark.usefixtures("odbc")
@@ -35,7 +38,7 @@ def _session(server: TdsServer, waits: SessionWaits = _WAITS) -> Iterator[SqlSer
         yield session.named(
             {
                 **{"attempts": "[dbo].[a]", "delayed": "[dbo].[d]"},
-                **{"due": "Due", "key": "RowVersion", "key_type": "bigint"},
+                **{"due": "Due", "key": "RowVersion", "key_type": "bigint", "seek": ""},
             }
         )
 
@@ -166,6 +169,21 @@ def test_count_of_a_trigger_is_not_taken_for_the_statements_own() -> None:
         _session(server) as session,
     ):
         assert session.row("remove", messages="[]").messages == 3
+
+
+def test_rights_are_asked_for_by_a_name_without_the_database_too() -> None:
+    table = SqlServerTable("nsb", "dbo", "Sales.Delayed")
+    answer = rows(["name"]) + rows(["name", "grantee", "is_granted:int"])
+
+    with (
+        tds_server(lambda one: answer if one.procedure == "sp_prepexec" else None) as server,
+        _session(server) as session,
+    ):
+        SQL_SERVER_TABLES.find(session, [WantedTable(table, rights=("SELECT",))])
+
+        [asked] = [one for one in server.requests if "HAS_PERMS_BY_NAME" in one.text]
+        values = [one.value for one in asked.parameters]
+        assert values[-3:] == ["nsb", "[dbo].[Sales.Delayed]", "[nsb].[dbo].[Sales.Delayed]"]
 
 
 def test_defaults_open_a_session_too() -> None:

@@ -1,6 +1,7 @@
 -- Batch: the statements of a task's transaction, in its order: fence, claim, finish, the end of a slice; and
 -- statements for single messages. READPAST skips rows that others hold, here and in the other files; without
--- READCOMMITTEDLOCK it would read removed rows, if the database has row versions. A Due of a list is cast
+-- READCOMMITTEDLOCK it would read removed rows, if the database has row versions. `seek` is FORCESEEK if there is an
+-- index on Due: else a join could read, and lock, the whole table. A Due of a list is cast
 -- in a subquery with TOP: Babelfish uses no index for a value that is cast in the comparison.
 
 -- fragment: get_lock
@@ -20,10 +21,10 @@ STRING_SPLIT(CONVERT(nvarchar(max), $1), CONVERT(nchar(1), @separator))
 )
 
 -- fragment: locked_rows
--- With their pages, 2,000 rows stay below the 5,000 locks at which SQL Server locks the whole table.
-SELECT TOP (2000) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
+-- With their pages and index keys, 1,600 rows stay below the 5,000 locks at which SQL Server locks the whole table.
+SELECT TOP (1600) {key_text} AS message_key, m.{due} AS due, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
-FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK)
+FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK{seek})
 
 -- fragment: back_off_of
 SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
@@ -194,7 +195,7 @@ SELECT g.message_key FROM @Gone g;
 -- Removes claimed messages, whose locks this transaction holds, by Dues and keys, and returns how many. The key
 -- is not indexed, so all messages with that Due are looked at for each. The driver would return a trigger's count.
 DELETE d
-FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{seek})
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key'
 ) k
@@ -236,13 +237,27 @@ SELECT @@ROWCOUNT AS messages;
 -- Appends as `move_span` to a queue table of the older shape. This transaction holds the messages' locks.
 {{move_span: Id, Recoverable, Headers, Body; NEWID(), 1}}
 
+-- fragment: removed_of_span
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+
 -- name: remove_span
 -- Removes at most @most unlocked messages of the span, and returns how many, whether the transaction is
 -- still open, and the time. The caller compares: the transaction holds the locks of its claim.
 DELETE TOP (@most) FROM {delayed} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE {due} >= @First AND {due} <= @Last;
-SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
-       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+{{removed_of_span}}
+
+-- name: seek_and_remove_span
+-- Removes as `remove_span`, by the index on Due: without FORCESEEK, which the target of a DELETE cannot have, the server
+-- could read the whole table. The transaction holds the locks of its claim. Babelfish has no such form.
+WITH span AS (
+    SELECT TOP (@most) m.{key}
+    FROM {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+    WHERE m.{due} >= @First AND m.{due} <= @Last
+)
+DELETE FROM span;
+{{removed_of_span}}
 
 -- name: find_triggers
 -- Returns the given tables that have a trigger, which can affect a move.
@@ -338,10 +353,10 @@ WHERE NOT EXISTS (
 ORDER BY l.due;
 
 -- name: store_message
--- Stores a message until an instant, and returns its key.
+-- Stores a message until an instant, and returns its key. A table with triggers allows no OUTPUT.
 INSERT INTO {delayed} (Headers, Body, Due)
-OUTPUT inserted.RowVersion AS message_key
 VALUES (@headers, CONVERT(varbinary(max), @body), CONVERT(datetime, @due, 121));
+SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS message_key;
 
 -- name: store_msmq_message
 -- Stores a message until an instant, in the MSMQ transport's table.

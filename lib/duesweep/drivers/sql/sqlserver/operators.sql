@@ -79,7 +79,7 @@ SELECT CONVERT(nvarchar(250), m.{key}) AS message_key,
        {{due_and_instant: m.{due}}}, m.Headers AS headers,
        m.{body} AS body, {destination} AS destination, {retry_count} AS attempts
 FROM {{wanted}} t
-JOIN {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.{due} = t.tick AND m.{key} = t.message_key;
+JOIN {delayed} m WITH (UPDLOCK, READPAST, ROWLOCK{seek}) ON m.{due} = t.tick AND m.{key} = t.message_key;
 
 -- name: hold_by_id
 -- Returns and locks the messages with these keys, which are indexed, as `hold` does.
@@ -116,7 +116,7 @@ INSERT INTO {changes} (
 -- and its key.
 UPDATE d
 SET {due} = {{tick: k.new_due}}
-FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK{seek})
 JOIN OPENJSON(CONVERT(nvarchar(max), @messages)) WITH (
     due varchar(27) '$.due', message_key {key_type} '$.key', new_due varchar(27) '$.new_due'
 ) k

@@ -35,7 +35,7 @@ SELECT CONVERT(datetime2(7), GETUTCDATE()) AS horizon;
 -- fragment: eligible
 {{not_paused: $1}}
 AND NOT EXISTS (
-  SELECT 1 FROM {attempts} a
+  SELECT 1 FROM {attempts} a WITH (READPAST, READCOMMITTEDLOCK)
   WHERE a.source = $2 AND a.message_key = {key_text} COLLATE DATABASE_DEFAULT
     AND a.next_attempt_at > SYSUTCDATETIME()
 )
@@ -76,7 +76,7 @@ WHERE {{from_since}};
 -- name: count_failing
 -- Returns how many due messages are in back-off, and when the first of them is tried again.
 SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
-FROM {attempts} a
+FROM {attempts} a WITH (NOLOCK)
 JOIN {delayed} m WITH (NOLOCK) ON a.message_key = {key_text} COLLATE DATABASE_DEFAULT
 WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME() AND m.{due} < {{tick: @horizon}};
 

@@ -20,6 +20,26 @@ SELECT CASE WHEN DB_ID(@catalog) IS NULL THEN 0 ELSE 1 END AS found,
 -- Returns whether the server can delete through a table expression. Babelfish cannot.
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
 
+-- fragment: index_on_due
+-- An index that can be used and begins with that column.
+SELECT 1
+FROM sys.indexes i
+JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+WHERE i.object_id = OBJECT_ID($1) AND i.is_disabled = 0 AND i.has_filter = 0
+  AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'{due}')
+
+-- name: describe_delayed
+-- Returns whether the server can delete through a table expression, and whether its reads of the delayed table can be
+-- forced to use an index on Due: there is one. Babelfish can do neither.
+SELECT s.is_real AS deletes_expressions,
+       CASE WHEN s.is_real = 1 AND EXISTS (
+           {{index_on_due: @name}}
+       ) THEN 1 ELSE 0 END AS seeks
+FROM (
+    SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS is_real
+) s;
+
 -- name: read_lists
 -- Returns the elements of a JSON array, joined by commas, and the length of a list. Fails if the server or the
 -- database's compatibility level is too old for the statements of a sweep.
@@ -92,10 +112,12 @@ WHERE i.object_id = OBJECT_ID(@name) AND i.is_disabled = 0 AND ic.key_ordinal = 
 GROUP BY i.index_id, c.name;
 
 -- name: describe_rights
--- Returns for each right whether the session has it on a table (1, 0, or NULL: no such table), and its user. Works in
--- a database that cannot read lists too.
-SELECT r.name, HAS_PERMS_BY_NAME(@name, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
-FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
+-- Returns for each right whether the session has it on a table (1, 0, or NULL: no such table), and its user; without lists.
+-- Of a name of more than 128 characters the server cannot tell (1), so this database's tables are named without it.
+SELECT r.name, USER_NAME() AS grantee,
+       CASE WHEN LEN(n.name) > 128 THEN 1 ELSE HAS_PERMS_BY_NAME(n.name, 'OBJECT', r.name) END AS is_granted
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name)
+CROSS JOIN (SELECT CASE WHEN DB_ID(@catalog) = DB_ID() THEN @local ELSE @name END AS name) n;
 
 -- fragment: under_lock
 -- By the name of the lock that the transport takes to create the table.
@@ -156,12 +178,7 @@ END;
 -- that column. An application lock lets one session at a time do so. Until then no session can write to the table.
 {{under_lock: delayed; changing
     IF NOT EXISTS (
-        SELECT 1
-        FROM sys.indexes i
-        JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
-        JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
-        WHERE i.object_id = OBJECT_ID(N'{delayed_literal}') AND i.is_disabled = 0 AND i.has_filter = 0
-          AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'{due}')
+        {{index_on_due: N'{delayed_literal}'}}
     )
         CREATE NONCLUSTERED INDEX {index} ON {delayed} ({due});
 }}

@@ -44,12 +44,12 @@ WHERE s.source = @source;
 
 -- name: find_gone_attempts
 -- Returns whether there are retry counters of messages that have left the store or have another Due. Looks by
--- Due, because no other column of the transport's table is indexed.
+-- Due, because no other column of the transport's table is indexed. Waits for no batch: who prunes looks again.
 SELECT CASE WHEN EXISTS (
     SELECT 1
-    FROM {attempts} a
+    FROM {attempts} a WITH (NOLOCK)
     WHERE a.source = @source AND NOT EXISTS (
-        SELECT 1 FROM {delayed} d
+        SELECT 1 FROM {delayed} d WITH (NOLOCK)
         WHERE d.{due} = CAST(a.due_at AS datetime) AND d.{key} = CONVERT({key_type}, a.message_key){collate}
       )
 ) THEN 1 ELSE 0 END AS found;
@@ -65,8 +65,9 @@ JOIN {delayed} d WITH (READPAST, READCOMMITTEDLOCK)
 WHERE a.source = @source AND (a.due_at IS NULL OR a.due_at <> d.{due});
 
 -- name: prune_attempts
--- Deletes the retry counters of messages that have left the store, at most 1,000 at a time.
-DELETE TOP (1000) FROM {attempts}
+-- Deletes the retry counters of messages that have left the store, at most 1,000 at a time; skips counters that
+-- others hold.
+DELETE TOP (1000) FROM {attempts} WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE source = @source
   AND NOT EXISTS (
     SELECT 1 FROM {delayed} d
