@@ -11,9 +11,9 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (2000) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+        SELECT TOP (1600) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
                m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
-        FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+        FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
         WHERE m.[Time] = t.tick AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
           AND (? = N'[]' OR NOT EXISTS (
             SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
@@ -62,7 +62,7 @@ SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WIT
 -- name: count_failing
 -- source, horizon
 SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
-FROM [nsb].[dbo].[attempts] a
+FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
 JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
 WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 
@@ -79,7 +79,7 @@ FROM (
         WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
@@ -136,6 +136,21 @@ BEGIN CATCH
 END CATCH;
 EXEC sys.sp_releaseapplock @Resource = N'[nsb].[dbo].[delayed]_lock', @LockOwner = 'Session';
 
+-- name: describe_delayed
+-- name
+SELECT s.is_real AS deletes_expressions,
+       CASE WHEN s.is_real = 1 AND EXISTS (
+           SELECT 1
+           FROM sys.indexes i
+           JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+           JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+           WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND i.has_filter = 0
+             AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'[Time]')
+       ) THEN 1 ELSE 0 END AS seeks
+FROM (
+    SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS is_real
+) s;
+
 -- name: doctor_waiting
 -- most
 SELECT TOP (CONVERT(int, ?)) m.Headers AS headers, m.[Destination] AS destination
@@ -157,7 +172,7 @@ FROM (
         WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
@@ -199,9 +214,9 @@ DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (2000) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
+    SELECT TOP (1600) LOWER(CONVERT(nvarchar(250), m.[Id])) AS message_key, m.[Time] AS due, m.Headers AS headers,
            m.[State] AS body, m.[Destination] AS destination, 0 AS attempts
-    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Time] < GETUTCDATE()
     ORDER BY m.[Time]
 ) l
@@ -231,9 +246,9 @@ WHERE m.[Id] IN (
 -- source
 SELECT CASE WHEN EXISTS (
     SELECT 1
-    FROM [nsb].[dbo].[attempts] a
+    FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
     WHERE a.source = ? AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[delayed] d
+        SELECT 1 FROM [nsb].[dbo].[delayed] d WITH (NOLOCK)
         WHERE d.[Time] = CAST(a.due_at AS datetime) AND d.[Id] = CONVERT(uniqueidentifier, a.message_key)
       )
 ) THEN 1 ELSE 0 END AS found;
@@ -248,7 +263,7 @@ WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
     WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
-    SELECT 1 FROM [nsb].[dbo].[attempts] a
+    SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
     WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
@@ -286,7 +301,7 @@ FROM (
         due varchar(27) '$.due', message_key uniqueidentifier '$.key'
     ) j
 ) t
-JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Time] = t.tick AND m.[Id] = t.message_key;
+JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.[Time] = t.tick AND m.[Id] = t.message_key;
 
 -- name: hold_by_id
 -- keys, separator
@@ -403,7 +418,7 @@ FROM (
                 WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
                 WHERE a.source = ? AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
@@ -439,7 +454,7 @@ OUTER APPLY (
                 WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
                 WHERE a.source = N'' AND a.message_key = LOWER(CONVERT(nvarchar(250), m.[Id])) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
@@ -450,7 +465,7 @@ OUTER APPLY (
 
 -- name: prune_attempts
 -- source
-DELETE TOP (1000) FROM [nsb].[dbo].[attempts]
+DELETE TOP (1000) FROM [nsb].[dbo].[attempts] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE source = ?
   AND NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[delayed] d
@@ -472,7 +487,7 @@ SELECT TOP (?) * FROM (<sql>) AS page WHERE [Id] > ? ORDER BY [Id];
 -- name: remove
 -- messages
 DELETE d
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key uniqueidentifier '$.key'
 ) k
@@ -523,7 +538,7 @@ SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
 -- messages
 UPDATE d
 SET [Time] = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key uniqueidentifier '$.key', new_due varchar(27) '$.new_due'
 ) k
@@ -536,6 +551,17 @@ UPDATE [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 SET [Time] = CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
 WHERE [Id] = CONVERT(uniqueidentifier, ?);
 SELECT @@ROWCOUNT AS messages;
+
+-- name: seek_and_remove_span
+-- most
+WITH span AS (
+    SELECT TOP (?) m.[Id]
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+    WHERE m.[Time] >= @First AND m.[Time] <= @Last
+)
+DELETE FROM span;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
 
 -- name: stored_destinations
 SELECT TOP (1000) stored.destination, COUNT_BIG(*) AS messages

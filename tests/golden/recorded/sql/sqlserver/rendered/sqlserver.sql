@@ -74,9 +74,9 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+        SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
                m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
-        FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+        FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
           AND (? = N'[]' OR NOT EXISTS (
             SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
@@ -146,7 +146,7 @@ SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WIT
 -- name: count_failing
 -- source, horizon
 SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
-FROM [nsb].[dbo].[attempts] a
+FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
 JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
 WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
 
@@ -163,7 +163,7 @@ FROM (
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
@@ -523,6 +523,21 @@ DELETE FROM [nsb].[dbo].[sweeps] WHERE sweep_id = ?;
 SELECT CASE WHEN DB_ID(?) IS NULL THEN 0 ELSE 1 END AS found,
        COALESCE(HAS_DBACCESS(?), 0) AS is_open;
 
+-- name: describe_delayed
+-- name
+SELECT s.is_real AS deletes_expressions,
+       CASE WHEN s.is_real = 1 AND EXISTS (
+           SELECT 1
+           FROM sys.indexes i
+           JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+           JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+           WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND i.has_filter = 0
+             AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'[Due]')
+       ) THEN 1 ELSE 0 END AS seeks
+FROM (
+    SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS is_real
+) s;
+
 -- name: describe_indexes
 -- name
 SELECT c.name AS column_name, MAX(CASE WHEN i.has_filter = 1 THEN 1 ELSE 0 END) AS is_partial
@@ -544,9 +559,11 @@ WHERE c.object_id = OBJECT_ID(?, 'U')
 ORDER BY c.column_id;
 
 -- name: describe_rights
--- name
-SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
-FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
+-- catalog, local, name
+SELECT r.name, USER_NAME() AS grantee,
+       CASE WHEN LEN(n.name) > 128 THEN 1 ELSE HAS_PERMS_BY_NAME(n.name, 'OBJECT', r.name) END AS is_granted
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name)
+CROSS JOIN (SELECT CASE WHEN DB_ID(?) = DB_ID() THEN ? ELSE ? END AS name) n;
 
 -- name: describe_server
 SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS deletes_expressions;
@@ -618,7 +635,7 @@ FROM (
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[attempts] a
+        SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
@@ -714,9 +731,9 @@ DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+    SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
            m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
-    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
     WHERE m.[Due] < GETUTCDATE()
     ORDER BY m.[Due]
 ) l
@@ -746,9 +763,9 @@ WHERE m.[RowVersion] IN (
 -- source
 SELECT CASE WHEN EXISTS (
     SELECT 1
-    FROM [nsb].[dbo].[attempts] a
+    FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
     WHERE a.source = ? AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[delayed] d
+        SELECT 1 FROM [nsb].[dbo].[delayed] d WITH (NOLOCK)
         WHERE d.[Due] = CAST(a.due_at AS datetime) AND d.[RowVersion] = CONVERT(bigint, a.message_key)
       )
 ) THEN 1 ELSE 0 END AS found;
@@ -763,7 +780,7 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
-    SELECT 1 FROM [nsb].[dbo].[attempts] a
+    SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
     WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
@@ -842,7 +859,7 @@ FROM (
         due varchar(27) '$.due', message_key bigint '$.key'
     ) j
 ) t
-JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK) ON m.[Due] = t.tick AND m.[RowVersion] = t.message_key;
+JOIN [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) ON m.[Due] = t.tick AND m.[RowVersion] = t.message_key;
 
 -- name: hold_by_id
 -- keys, separator
@@ -1122,7 +1139,7 @@ FROM (
                 WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
                 WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
@@ -1158,7 +1175,7 @@ OUTER APPLY (
                 WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[attempts] a
+                SELECT 1 FROM [nsb].[dbo].[attempts] a WITH (READPAST, READCOMMITTEDLOCK)
                 WHERE a.source = N'' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
@@ -1187,7 +1204,7 @@ WHERE j.sweep_id = ?;
 
 -- name: prune_attempts
 -- source
-DELETE TOP (1000) FROM [nsb].[dbo].[attempts]
+DELETE TOP (1000) FROM [nsb].[dbo].[attempts] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
 WHERE source = ?
   AND NOT EXISTS (
     SELECT 1 FROM [nsb].[dbo].[delayed] d
@@ -1420,7 +1437,7 @@ IF @Nocount = 'OFF' SET NOCOUNT OFF;
 -- name: remove
 -- messages
 DELETE d
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key'
 ) k
@@ -1474,7 +1491,7 @@ SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
 -- messages
 UPDATE d
 SET [Due] = CAST(CONVERT(datetime2(7), k.new_due, 121) AS datetime)
-FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK)
+FROM [nsb].[dbo].[delayed] d WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK)
 JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH (
     due varchar(27) '$.due', message_key bigint '$.key', new_due varchar(27) '$.new_due'
 ) k
@@ -1514,6 +1531,17 @@ DELETE FROM [nsb].[dbo].[pauses] WHERE source = ? AND pattern = ?;
 UPDATE [nsb].[dbo].[sweeps]
 SET sealed_at = SYSUTCDATETIME()
 WHERE sweep_id = ? AND sealed_at IS NULL AND closed_at IS NOT NULL;
+
+-- name: seek_and_remove_span
+-- most
+WITH span AS (
+    SELECT TOP (?) m.[RowVersion]
+    FROM [nsb].[dbo].[delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
+    WHERE m.[Due] >= @First AND m.[Due] <= @Last
+)
+DELETE FROM span;
+SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
+       DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
 
 -- name: send
 -- seconds, milliseconds, id, headers, body
@@ -1585,8 +1613,8 @@ WHERE sweep_id = ? AND closed_at IS NULL
 -- name: store_message
 -- headers, body, due
 INSERT INTO [nsb].[dbo].[delayed] (Headers, Body, Due)
-OUTPUT inserted.RowVersion AS message_key
 VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
+SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS message_key;
 
 -- name: store_msmq_message
 -- message_key, destination, due, headers, body
