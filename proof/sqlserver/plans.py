@@ -91,6 +91,8 @@ def _asked(endpoint: Any, ticks: int) -> Iterator[tuple[str, str, str]]:
     table = endpoint.delayed.rpartition(".[")[2].rstrip("]")
     scanning = [text for plan in plans for text in scans(plan.plan_xml or "", table)]
     yield question, "; ".join(dict.fromkeys(scanning)) or "none", "none"
+    sorting = [text for plan in plans for text in sorts(plan.plan_xml or "", table)]
+    yield "Statements that sort messages", "; ".join(dict.fromkeys(sorting)) or "none", "*"
     yield "Escalations of locks on the delayed table", str(escalated or 0), "0"
     texts = Counter(plan.text for plan in plans)
     yield f"Plans in the cache after {ticks} ticks", str(sum(texts.values())), "*"
@@ -106,15 +108,31 @@ def _statement(name: str) -> str:
 
 def scans(plan: str, table: str) -> list[str]:
     """The statements of a plan that read all of `table`."""
+    return [
+        f"{step.get('PhysicalOp')}: {text}"
+        for text, steps in _statements(plan)
+        for step in steps
+        if step.get("PhysicalOp") in _SCANS and table in _tables_of(step)
+    ]
+
+
+def sorts(plan: str, table: str) -> list[str]:
+    """The statements of a plan that read `table` and sort."""
+    return [
+        text
+        for text, steps in _statements(plan)
+        if any(step.get("PhysicalOp") == "Sort" for step in steps)
+        and any(table in _tables_of(step) for step in steps)
+    ]
+
+
+def _statements(plan: str) -> Iterator[tuple[str, Sequence[ET.Element]]]:
+    """The beginnings of a plan's statements, and their steps."""
     if not plan:
-        return []
-    found = []
+        return
     for statement in ET.fromstring(plan).iter(f"{_SHOWPLAN}StmtSimple"):
-        for step in statement.iter(f"{_SHOWPLAN}RelOp"):
-            if step.get("PhysicalOp") in _SCANS and table in _tables_of(step):
-                text = " ".join(statement.get("StatementText", "").split())
-                found.append(f"{step.get('PhysicalOp')}: {text[:_MOST_SHOWN]}")
-    return found
+        text = " ".join(statement.get("StatementText", "").split())[:_MOST_SHOWN]
+        yield text, list(statement.iter(f"{_SHOWPLAN}RelOp"))
 
 
 def _tables_of(step: ET.Element) -> set[str]:

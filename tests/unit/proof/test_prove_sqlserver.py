@@ -220,6 +220,21 @@ def test_scan_of_the_delayed_table_is_found_in_a_plan(
     assert scans(PLAN.format(operator=operator, table=table), "Sales.Delayed") == found
 
 
+@pytest.mark.parametrize(
+    ("operator", "table", "found"),
+    [
+        ("Sort", "Sales.Delayed", ["DELETE d FROM x"]),
+        ("Index Seek", "Sales.Delayed", []),
+        ("Sort", "other", []),
+    ],
+)
+def test_sort_of_messages_is_found_in_a_plan(operator: str, table: str, found: list[str]) -> None:
+    from proof.sqlserver.plans import sorts  # noqa: PLC0415 - loads ODBC
+
+    plan = PLAN.format(operator=operator, table="Sales.Delayed")
+    assert sorts(plan, table) == found
+
+
 def test_failed_tests_are_named() -> None:
     from proof.sqlserver.commands import results_of  # noqa: PLC0415
 
