@@ -15,6 +15,7 @@ from proof.sqlserver.evidence import Figures
 ROOT = Path(__file__).parents[2]
 _SERVER, _OPTIONS = "DUESWEEP_TEST_SQLSERVER", "DUESWEEP_TEST_SQLSERVER_OPTIONS"
 _LAST_LINES = 30
+_MOST_NAMED = 40
 _ENDING_SECONDS = 60
 
 
@@ -36,16 +37,23 @@ def run_tests(
 
 
 def results_of(report: str) -> str:
-    """The numbers of a report in JUnit's format, and its failed tests."""
-    suite = next(ET.fromstring(report).iter("testsuite"))
-    count = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-    failed = count["failures"] + count["errors"]
-    passed = count["tests"] - failed - count["skipped"]
-    told = [f"{passed} passed, {failed} failed, {count['skipped']} skipped.\n"]
-    for case in suite.iter("testcase"):
+    """The numbers of a report in JUnit's format, and its first failed tests. One that fails in its
+    set-up and at its end counts once.
+    """
+    failed: dict[str, str] = {}
+    tests, skipped = set(), set()
+    for case in ET.fromstring(report).iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        tests.add(name)
+        if case.find("skipped") is not None:
+            skipped.add(name)
         for fault in [*case.findall("failure"), *case.findall("error")]:
-            reason = " ".join(str(fault.get("message")).split())[:200]
-            told.append(f"- `{case.get('classname')}::{case.get('name')}`: {reason}")
+            failed.setdefault(name, " ".join(str(fault.get("message")).split())[:200])
+    passed = tests - skipped - failed.keys()
+    told = [f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped.\n"]
+    told += [f"- `{name}`: {reason}" for name, reason in list(failed.items())[:_MOST_NAMED]]
+    if len(failed) > _MOST_NAMED:
+        told.append(f"- and {len(failed) - _MOST_NAMED} more")
     return "\n".join(told)
 
 

@@ -28,8 +28,12 @@ PLAN = """<ShowPlanXML xmlns="http://schemas.microsoft.com/sqlserver/2004/07/sho
 <Update><Object Table="[Sales.Delayed]"/><RelOp PhysicalOp="{operator}"><Scan>
 <Object Table="[{table}]"/></Scan></RelOp></Update></RelOp></QueryPlan></StmtSimple></ShowPlanXML>
 """
-JUNIT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1">
+JUNIT = """<testsuites><testsuite tests="6" failures="1" errors="2" skipped="1">
+<testcase classname="tests.a" name="test_a"/><testcase classname="tests.a" name="test_a2"/>
 <testcase classname="tests.a" name="test_b"><failure message="it is&#10; not"/></testcase>
+<testcase classname="tests.a" name="test_c"><skipped message="no server"/></testcase>
+<testcase classname="tests.a" name="test_d"><error message="at its start"/></testcase>
+<testcase classname="tests.a" name="test_d"><error message="at its end"/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -240,8 +244,11 @@ def test_failed_tests_are_named() -> None:
 
     told = results_of(JUNIT)
 
-    assert told.startswith("2 passed, 1 failed, 1 skipped.")
-    assert "- `tests.a::test_b`: it is not" in told
+    assert told.startswith("2 passed, 2 failed, 1 skipped.")
+    assert told.splitlines()[2:] == [
+        "- `tests.a::test_b`: it is not",
+        "- `tests.a::test_d`: at its start",
+    ]
 
 
 def test_facts_fit_the_grammar_and_have_a_question_and_an_answer_each(tmp_path: Path) -> None:
