@@ -231,7 +231,8 @@ class MemoryJournal(Journal):
             if self._store.settler is self:
                 self._store.settler = None
             while self._kept:
-                if sweep := self._store.sweeps.get(self._kept.pop()):
+                sweep = self._store.sweeps.get(self._kept.pop())
+                if sweep is not None and sweep.owner is self._owner:
                     sweep.owner = None
 
     def unsettled(self) -> Sequence[Unsettled]:
@@ -445,7 +446,13 @@ class MemoryPeople(People):
         try:
             yield
         finally:
-            self._store.undoer = None
+            self.end_undoing()
+
+    def end_undoing(self) -> None:
+        """Let others restore, replay or discard."""
+        with self._store.changed:
+            if self._store.undoer is self:
+                self._store.undoer = None
 
     @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
@@ -468,7 +475,9 @@ class MemoryPeople(People):
 
 
 class MemoryDriverSession(OperatorDriver):
-    """Its sweeps live as long as this session. Nothing here waits for a lock of a row."""
+    """Its sweeps live as long as this session: its leases end with it. Nothing here waits for a
+    lock of a row.
+    """
 
     def __init__(self, store: MemoryState) -> None:
         self.source = store.source
@@ -478,13 +487,20 @@ class MemoryDriverSession(OperatorDriver):
         self.sweeps = MemorySweeps(store, self.due, self)
         self.binding = MemoryBinding(store)
         self.people = MemoryPeople(store)
+        # A simulation has others around them.
+        self._leases = (self.journal.end_settling, self.people.end_undoing)
 
     def __enter__(self) -> "MemoryDriverSession":
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.end_leases()
+
+    def end_leases(self) -> None:
+        """Nothing shows any more that its sweeps live, or that it is a settler."""
         with self._store.changed:
-            self.journal.end_settling()
+            for end in self._leases:
+                end()
             for sweep in self._store.sweeps.values():
                 sweep.owner = None if sweep.owner is self else sweep.owner
 

@@ -10,11 +10,12 @@ from deltalake import DeltaTable
 from support.diagnosis import diagnosed
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 
-_KNOWN = "duesweep format 1 (0.1.0 or newer)"
-_NEWER = "duesweep format 2 (7.5.0 or newer)"
+_LEDGER = "duesweep format 1 (0.1.0 or newer)"
+_JOURNAL = "duesweep format 2 (0.1.0 or newer)"
+_NEWER = "duesweep format 3 (7.5.0 or newer)"
 _REFUSED = (
-    " has format 2, and this version of duesweep knows none above 1. Use duesweep 7.5.0 or a newer "
-    "one\n"
+    " has format 3, and this version of duesweep knows none above {known}. Use duesweep 7.5.0 or a "
+    "newer one\n"
 )
 
 pytestmark = ON_BOTH_SERVERS
@@ -65,15 +66,48 @@ def swept(endpoint: Endpoint[Any]) -> Endpoint[Any]:
 
 
 def test_new_journals_and_ledgers_are_marked(swept: Endpoint[Any]) -> None:
-    assert _mark(swept) == _KNOWN
-    assert _ledger_table(swept).metadata().configuration["duesweep.format"] == _KNOWN
+    assert _mark(swept) == _JOURNAL
+    assert _ledger_table(swept).metadata().configuration["duesweep.format"] == _LEDGER
 
 
-def test_without_a_mark_they_have_the_first_format(swept: Endpoint[Any]) -> None:
-    _set_mark(swept, None)
+@pytest.mark.parametrize("command", ["sweep", "audit", "setup"])
+@pytest.mark.parametrize("mark", [None, _LEDGER])
+def test_journal_of_the_first_format_is_completed(
+    mark: str | None, command: str, swept: Endpoint[Any]
+) -> None:
+    _set_mark(swept, mark)
+    swept.execute(f"DROP TABLE {swept.own_table('leases')}")
 
+    assert swept.run(command).code == 0
+
+    assert _mark(swept) == _JOURNAL
     assert (swept.run("sweep").code, swept.waiting()) == (0, [])
-    assert swept.run("setup").code == 0
+
+
+def test_role_that_may_not_complete_it_is_told_who_does(swept: Endpoint[Any]) -> None:
+    if swept.kind != "postgresql":
+        pytest.skip("its roles are tested on PostgreSQL")
+    swept.execute(f"DROP TABLE {swept.own_table('leases')}")
+    dsn = swept.server.role(
+        "sweeper", "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+    )
+
+    refused = swept.run("sweep", store__dsn=dsn)
+
+    assert (refused.code, len(swept.waiting())) == (2, 1)
+    assert "Run the command `setup` once" in refused.told
+
+
+def test_journal_that_lacks_more_than_an_earlier_version_created_is_refused(
+    swept: Endpoint[Any],
+) -> None:
+    for name in ("leases", "limits"):
+        swept.execute(f"DROP TABLE {swept.own_table(name)}")
+
+    refused = swept.run("sweep")
+
+    assert (refused.code, len(swept.waiting())) == (2, 1)
+    assert "Run the command `setup` once" in refused.told
 
 
 @pytest.mark.parametrize("newer", ["journal", "ledger"])
@@ -85,18 +119,18 @@ def test_newer_format_is_refused_before_anything_is_dispatched_or_changed(
     if newer == "journal":
         _set_mark(swept, _NEWER)
         commands += [["maintain"], ["setup"]]
-        what = f"The journal's table {swept.own_table('journal')}"
+        what, known = f"The journal's table {swept.own_table('journal')}", 2
     else:
         table = _ledger_table(swept)
         table.alter.set_table_properties({"duesweep.format": _NEWER}, raise_if_not_exists=False)
         commands += [["errors", "list"], ["audit"]]
-        what = f"The ledger's table at {swept.folder / 'ledger' / 'tombstones'}"
+        what, known = f"The ledger's table at {swept.folder / 'ledger' / 'tombstones'}", 1
 
     for ran in [swept.run(*command) for command in commands]:
-        assert (ran.code, ran.err) == (2, f"duesweep: {what}{_REFUSED}")
+        assert (ran.code, ran.err) == (2, f"duesweep: {what}{_REFUSED.format(known=known)}")
 
     assert (swept.waiting(), len(swept.queue_rows("Billing"))) == ([key], 1)
-    assert _mark(swept) == (_NEWER if newer == "journal" else _KNOWN)
+    assert _mark(swept) == (_NEWER if newer == "journal" else _JOURNAL)
 
 
 def test_script_of_setup_does_not_mark_a_newer_journal_as_an_older_one(

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from duesweep.operations.demo.server import EmbeddedServer
 from support.contract.store_subjects import OpenEndpoint
+from support.pooler import pooler
 from support.postgresql_server import PostgreSqlEndpoint, endpoint_in_postgresql
 
 
@@ -30,6 +32,23 @@ def shared_database(server: EmbeddedServer) -> Callable[[str], str]:
         return made[zone]
 
     return dsn_of
+
+
+@pytest.fixture(scope="session")
+def pooled(
+    server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """The dsn of a database behind a pooler that lends each process for one transaction, and hands
+    them round.
+    """
+    folder = tmp_path_factory.mktemp("pooler")
+    # Its user has to read its files.
+    for each in (folder, *folder.parents):
+        if each != Path(each.anchor) and each.owner() == folder.owner():
+            each.chmod(each.stat().st_mode | 0o055)
+    with pooler(server.dsn, folder, "transaction", server_round_robin=1) as dsn:
+        place = conninfo_to_dict(dsn)
+        yield lambda of: make_conninfo(of, host=place["host"], port=place["port"])
 
 
 @pytest.fixture

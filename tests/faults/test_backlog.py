@@ -26,7 +26,7 @@ from duesweep.sweep.spark import SparkEngine
 from duesweep.sweep.stop import Stop
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, run_sweep
+from support.sweeps import run_sweep
 from support.trials.armed import dying
 
 _PART = 10
@@ -150,7 +150,6 @@ def test_driver_that_dies_between_two_parts_leaves_the_rest_to_the_next_sweep(
     keys = _load(endpoint, 30)
     with dying(point, 2):
         _sweep(endpoint)
-    await_locks(endpoint)
     swept = ledger.count("tombstones")
     assert 0 < swept < 30
 

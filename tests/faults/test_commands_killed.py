@@ -21,7 +21,7 @@ from duesweep_testing.builders import DelayedRow, delayed_row
 from support.commands import Ran
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, run_sweep
+from support.sweeps import run_sweep
 from support.trials.armed import dying
 from support.waiting import until
 
@@ -166,7 +166,6 @@ def test_command_that_is_killed_is_settled_once_and_does_the_rest_when_it_is_run
 
     with dying(point.format(method=COMMANDS[name].method), occurrence):
         _run(endpoint, *arguments)
-    await_locks(endpoint)
 
     assert COMMANDS[name].count(endpoint) == changed
     # It exits with 3 if all messages that it names are done.
@@ -184,7 +183,6 @@ def test_sweep_settles_a_command_that_was_killed(
     rows = _prepare(name, endpoint)
     with dying("before Sweeps.close"):
         _run(endpoint, *COMMANDS[name].arguments)
-    await_locks(endpoint)
 
     assert run_sweep(endpoint).dispatched == (0 if name == "cancel" else MESSAGES)
 
@@ -256,7 +254,6 @@ def test_restore_does_not_begin_while_another_is_not_settled(endpoint: Endpoint)
         refused = _run(endpoint, *arguments)
     assert (refused.code, "has not ended yet" in refused.err) == (4, True)
 
-    await_locks(endpoint)
     assert _run(endpoint, *arguments).code == 0
     assert len(endpoint.waiting()) == MESSAGES
 
@@ -315,7 +312,6 @@ def test_pause_or_resume_that_is_killed_before_its_commit_was_never_given(
     process.send_signal(signal.SIGKILL)
     process.wait()
     endpoint.fetch(f"SELECT pg_advisory_unlock({_HELD})")
-    await_locks(endpoint)
 
     # No lock is left behind: sweeps obey the remaining pauses, and the next command gets its turn.
     is_paused = command == "resume"

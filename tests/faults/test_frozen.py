@@ -13,6 +13,7 @@ import pytest
 from support.commands import run, run_python
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
+from support.sweeps import end_leases
 from support.trials.points import FREEZE, Plan
 from support.trials.processes import SweepCommand
 from support.waiting import until
@@ -58,6 +59,28 @@ def _is_stopped(pid: int) -> bool:
 
 def _sweep(endpoint: Endpoint) -> int:
     return endpoint.run("sweep").code
+
+
+@pytest.mark.parametrize(
+    "point", ["before Sweeps.close", "after Journal.seal", "before Journal.delete_settled"]
+)
+def test_sweep_that_is_frozen_for_longer_than_a_lease_is_settled_once_by_another_one(
+    point: str, endpoint: Endpoint, ledger: LedgerReader, tmp_path: Path
+) -> None:
+    endpoint.set_up("Billing")
+    keys = endpoint.delay_many(5)
+    with _frozen(endpoint, tmp_path, point):
+        end_leases(endpoint)
+        keys.append(endpoint.delay())
+
+        assert _sweep(endpoint) == 0
+
+        assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
+        assert endpoint.fetch("SELECT FROM duesweep_sweeps") == []
+    assert sorted(row.message_key for row in ledger.rows("tombstones")) == sorted(keys)
+    assert ledger.count("sweeps") == 2
+    assert len(endpoint.queue_rows("Billing")) == 6
+    assert endpoint.document("audit")["findings"] == []
 
 
 def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(

@@ -20,7 +20,7 @@ from duesweep.sweep.batch import BatchEnd, Batches, Form
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import ON_BOTH_SERVERS, Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, run_sweep, sweep_at_once
+from support.sweeps import run_sweep, sweep_at_once
 from support.trials.armed import dying
 from support.waiting import until
 
@@ -48,7 +48,6 @@ def test_driver_that_dies_while_it_dispatches_leaves_the_rest_to_the_next_sweep(
     keys = endpoint.delay_many(1_000)
     with dying("before COMMIT of TaskSession.transaction", 10):
         run_sweep(endpoint, sweep__batch_rows=50, sweep__slices=1)
-    await_locks(endpoint)
 
     summary = run_sweep(endpoint)
 

@@ -14,7 +14,7 @@ from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Watch
 from support.endpoint import Endpoint
-from support.sweeps import await_locks, run_sweep
+from support.sweeps import end_leases, run_sweep
 
 _RETRY = {"retry__max_attempts": 2, "retry__initial_seconds": 3_600}
 _BY_DESTINATION = {("Billing", "dispatched"): 7, ("Nowhere", "failed"): 2}
@@ -44,7 +44,7 @@ def _outcomes(report: SweepReport) -> tuple[int, int, int]:
 def _lose(due: Endpoint) -> None:
     """End the driver's session, and let another process take its sweep for dead."""
     due.server.kill_sessions()
-    await_locks(due)
+    end_leases(due)
     other = run_sweep(due)
     assert _outcomes(other) == (0, 0, 0)
 
@@ -70,7 +70,6 @@ def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint)
     stop = Stop()
     with suppress(StoreError):
         run_sweep(due, stop=stop, watch=_after_dispatch(go_away))
-    await_locks(due)
     # Another process has settled it. Nothing more is due.
     assert _outcomes(run_sweep(due)) == (0, 0, 0)
 

@@ -1,8 +1,10 @@
-"""Behind a real PgBouncer: with a process for each session all commands work. Any other mode is
-refused, before another program of the pool notices anything.
+"""Behind a real PgBouncer all commands work, whether it lends the server's processes for a session
+or for a transaction, and another program of the pool notices nothing. A pool that lends them for a
+statement only is refused.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from duesweep.core.errors import PoolerError, StoreError
-from duesweep.core.policy import DEFAULT_TIMEOUTS
-from duesweep.drivers.postgresql import pooler as checks
-from duesweep.drivers.postgresql.session import connect
+from duesweep.core.errors import StoreError
 from duesweep.operations.watch import Ticker
 from duesweep.sweep.stop import Stop
 from support.endpoint import Endpoint
@@ -40,7 +39,8 @@ COMMANDS: Sequence[Sequence[str]] = (
     ["queue", "send", "Billing", "--delay", "1h"],
     ["queue", "peek", "Billing"],
 )
-_SETTINGS = "SELECT name, setting FROM pg_settings ORDER BY name"
+# Not the settings of a language that `setup` loads.
+_SETTINGS = "SELECT name, setting FROM pg_settings WHERE name NOT LIKE '%.%' ORDER BY name"
 _LOCKS = """
 SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 WHERE l.locktype = 'advisory' AND d.datname = current_database()
@@ -49,12 +49,16 @@ WHERE l.locktype = 'advisory' AND d.datname = current_database()
 
 def _other(dsn: str) -> "psycopg.Connection[Any]":
     """A session of another program in the pool."""
-    return psycopg.connect(dsn, autocommit=True, application_name="other")
+    return psycopg.connect(dsn, autocommit=True, application_name="other", prepare_threshold=None)
 
 
 def _settings(dsn: str) -> dict[str, str]:
     with closing(_other(dsn)) as other:
-        return dict(other.execute(_SETTINGS).fetchall())
+        return _own_settings(other)
+
+
+def _own_settings(other: "psycopg.Connection[Any]") -> dict[str, str]:
+    return dict(other.execute(_SETTINGS).fetchall())
 
 
 @pytest.fixture
@@ -64,86 +68,72 @@ def waiting(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-@pytest.mark.parametrize("mode", ["transaction", "statement"])
-def test_pool_that_lends_processes_to_others_is_refused_before_a_setting_changes(
-    mode: str, waiting: Endpoint, open_folder: Path
+def test_pool_that_lends_processes_for_a_statement_is_refused_before_a_setting_changes(
+    waiting: Endpoint, open_folder: Path
 ) -> None:
-    with pooler(waiting.dsn, open_folder, mode, default_pool_size=3) as pooled:
+    with pooler(waiting.dsn, open_folder, "statement", default_pool_size=3) as pooled:
         # It remembers the settings that it had at its start.
         before = _settings(pooled)
         for command in COMMANDS:
             ran = waiting.run(*command, store__dsn=pooled)
 
             assert ran.code == 2, (command, ran)
-            assert "pool_mode = session" in ran.told, (command, ran)
+            assert "pool_mode = transaction" in ran.told, (command, ran)
             assert _settings(pooled) == before, command
         found = waiting.document("doctor", "--no-spark", code=3, store__dsn=pooled)
 
         assert [each["check"] for each in found["findings"] if each["severity"] == "fault"] == [
-            "pooler"
+            "server-reachable"
         ]
-        assert not waiting.fetch(_LOCKS)
         assert len(waiting.waiting()) == 20
 
 
-def test_pool_of_a_queues_server_is_looked_at_too(waiting: Endpoint, open_folder: Path) -> None:
-    queues = {"queues__default__kind": "postgresql"}
-    with pooler(waiting.dsn, open_folder, "transaction") as pooled:
-        ran = waiting.run("sweep", **queues, queues__default__dsn=pooled)
-
-    assert ran.code == 2, ran
-    assert "pool_mode = session" in ran.told
-
-
-@pytest.mark.parametrize("size", [1, 2, 20])
-@pytest.mark.parametrize("is_fair", [0, 1], ids=["last in first out", "round robin"])
-def test_mode_is_known_for_certain_while_others_work(
-    size: int, is_fair: int, database: str, open_folder: Path
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_every_command_works_through_a_pool(
+    mode: str, endpoint: Endpoint, open_folder: Path
 ) -> None:
-    settings = {"default_pool_size": size, "server_round_robin": is_fair}
-    with pooler(database, open_folder, "transaction", **settings) as pooled, ExitStack() as stack:
-        # They keep all processes but one busy in turn.
-        others = [stack.enter_context(closing(_other(pooled))) for _ in range(min(size, 4))]
-        for turn in range(10):
-            for number, other in enumerate(others[1:]):
-                other.execute("BEGIN" if (turn + number) % 3 else "SELECT 1")
-            with pytest.raises(PoolerError):
-                connect(pooled, DEFAULT_TIMEOUTS.task)
-            for other in others:
-                other.rollback()
-
-
-def test_process_of_a_pooler_that_shares_its_port_is_not_taken_for_a_sessions_own(
-    database: str, open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second session may get to another pooler than the first one."""
-    monkeypatch.setattr(checks, "DELIVERY_SECONDS", 0.5)
-    with (
-        pooler(database, open_folder, "transaction") as first,
-        pooler(database, open_folder, "transaction") as second,
-        closing(_other(first)) as raw,
-        pytest.raises(PoolerError),
-    ):
-        checks.refuse_shared(raw, None, lambda: _other(second))
-
-
-def test_every_command_works_in_session_mode_by_pgbouncers_defaults(
-    endpoint: Endpoint, open_folder: Path
-) -> None:
-    with pooler(endpoint.dsn, open_folder, "session") as pooled:
+    with pooler(endpoint.dsn, open_folder, mode) as pooled:
         pooled_endpoint = endpoint.having(store__dsn=pooled)
+        before = _settings(pooled)
         pooled_endpoint.set_up("Billing")
         pooled_endpoint.delay_many(20)
         for command in COMMANDS:
             if command[0] != "watch":
                 ran = pooled_endpoint.run(*command)
                 assert ran.code == (3 if command[0] == "show" else 0), (command, ran)
+                assert _settings(pooled) == before, command
         report = str(endpoint.folder / "report.html")
         assert pooled_endpoint.run("report", "--out", report).code == 0
         found = pooled_endpoint.document("doctor", "--no-spark")
 
         assert found["worst"] == "ok"
         assert len(endpoint.queue_rows("Billing")) == 20
+
+
+@pytest.mark.parametrize("size", [2, 20])
+def test_sweeps_share_a_pool_with_programs_that_are_at_work(
+    size: int, waiting: Endpoint, open_folder: Path
+) -> None:
+    waiting.delay_many(2_000)
+    settings = {"default_pool_size": size, "server_round_robin": 1}
+    with (
+        pooler(waiting.dsn, open_folder, "transaction", **settings) as pooled,
+        ThreadPoolExecutor() as pool,
+        closing(_other(pooled)) as other,
+    ):
+        swept = waiting.having(store__dsn=pooled)
+        sweeps = [pool.submit(run_sweep, swept) for _ in range(3)]
+        seen = [_own_settings(other)]
+        while not all(sweep.done() for sweep in sweeps):
+            # The pool hands its processes round, in the middle of a sweep too.
+            with other.transaction():
+                seen.append(_own_settings(other))
+        reports = [sweep.result() for sweep in sweeps]
+
+    assert sum(report.dispatched for report in reports) == 2_020
+    assert len(waiting.queue_rows("Billing")) == 2_020
+    assert len({str(each) for each in seen}) == 1, seen
+    assert not waiting.fetch(_LOCKS)
 
 
 @pytest.mark.parametrize("engine", [None, pytest.param("spark", marks=pytest.mark.on_spark)])

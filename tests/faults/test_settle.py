@@ -17,7 +17,7 @@ from duesweep.sweep.job import Engine
 from duesweep.sweep.spark import SparkEngine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
-from support.sweeps import await_locks, run_sweep
+from support.sweeps import run_sweep
 from support.trials.armed import dying
 
 # Failed messages stay in back-off, however long a test takes.
@@ -42,7 +42,6 @@ class Dead:
     def die(self, point: str, writer: str | None = None, **settings: object) -> None:
         with dying(point):
             self.settle(writer, **settings)
-        await_locks(self.endpoint)
 
     def assert_settled_once(self, ledger: LedgerReader) -> None:
         (row,) = [row for row in ledger.rows("sweeps") if row.outcome == "abandoned"]
@@ -165,14 +164,12 @@ def test_many_exhausted_messages_are_written_in_pieces_by_whoever_goes_on(
     bodies = {endpoint.delay("Nowhere", body=bytes([n]) * size): n for n, size in enumerate(sizes)}
     with dying("before Sweeps.close"):
         run_sweep(endpoint, retry__max_attempts=1)
-    await_locks(endpoint)
 
     # One after another, each killed after the first piece that it adds itself.
     for pieces, writer in enumerate(("delta-rs", "spark", "delta-rs"), start=1):
         engine = SparkEngine(spark) if writer == "spark" else None
         with dying("after LedgerTables.write(errors)", pieces):
             run_sweep(endpoint, engine, ledger__writer=writer)
-        await_locks(endpoint)
     run_sweep(endpoint)
 
     errors = ledger.rows("errors")

@@ -24,7 +24,7 @@ from support.rabbitmq.commands import set_up
 from support.rabbitmq.commands import settings as rabbitmq_settings
 
 RECORDED = ROOT / "sql" / "postgresql"
-OWN_TABLES = ("sweeps", "journal", "changes", "pauses", "limits", "attempts", "bindings")
+OWN_TABLES = ("sweeps", "journal", "changes", "pauses", "limits", "leases", "attempts", "bindings")
 
 
 @pytest.fixture

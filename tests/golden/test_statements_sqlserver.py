@@ -27,7 +27,17 @@ from support.golden.wire import Exchange, Statement
 
 RECORDED = ROOT / "sql" / "sqlserver"
 TABLES = (
-    *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
+    *(
+        "attempts",
+        "bindings",
+        "changes",
+        "delayed",
+        "journal",
+        "leases",
+        "limits",
+        "pauses",
+        "queue",
+    ),
     *("subscriptions", "sweeps"),
 )
 _VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")

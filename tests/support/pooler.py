@@ -31,7 +31,8 @@ def pooler(
         is_missing("pgbouncer")
     parts, port = conninfo_to_dict(server), port or free_port()
     users, file = folder / f"users-{port}", folder / f"pgbouncer-{port}.ini"
-    users.write_text('"postgres" ""\n', "utf-8")
+    known = {"postgres", str(parts.get("user", "postgres"))}
+    users.write_text("".join(f'"{name}" ""\n' for name in known), "utf-8")
     all_settings = {
         "listen_addr": "127.0.0.1",
         "listen_port": port,

@@ -15,7 +15,6 @@ from duesweep.sweep.job import Engine, Job, SweepContext
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Reach, Watch, sweep
 from support.endpoint import Endpoint
-from support.waiting import until
 
 
 def run_sweep(
@@ -57,12 +56,6 @@ def job_of(context: SweepContext, run: SweepRun, **settings: Any) -> Job:
     return Job(replace(context, **settings), run, **of_job)
 
 
-_HELD = """
-SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-WHERE l.locktype = 'advisory' AND d.datname = current_database()
-"""
-
-
 def dispatch_without_settling(context: SweepContext, session: DriverSession) -> SweepRun:
     """A sweep that was dispatched, and stays open."""
     run = session.sweeps.open(session.due.horizon(), engine="in-process")
@@ -76,8 +69,6 @@ def dispatch_without_settling(context: SweepContext, session: DriverSession) -> 
     return run
 
 
-def await_locks(endpoint: Endpoint) -> None:
-    """Until the server has ended the sessions of a driver or a command that died: until then their
-    locks say that they live.
-    """
-    until(lambda: not endpoint.fetch(_HELD))
+def end_leases(endpoint: Endpoint) -> None:
+    """As if the processes that have them had been frozen for longer than a lease lasts."""
+    endpoint.execute(f"DELETE FROM {endpoint.own_table('leases')}")

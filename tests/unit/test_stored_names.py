@@ -36,7 +36,6 @@ _GROUPS = {
     "duesweep.errors.NotAQueueError": "1bcf6198",
     "duesweep.errors.NothingDueError": "a4642a9f",
     "duesweep.errors.OdbcDriverError": "5b6bb2f5",
-    "duesweep.errors.PoolerError": "98d75e3c",
     "duesweep.errors.QueueError": "cd7a52ad",
     "duesweep.errors.QueueNotFoundError": "ef5aae9a",
     "duesweep.errors.RefusedMessageError": "bff3f822",

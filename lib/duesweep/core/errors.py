@@ -163,10 +163,6 @@ class OdbcDriverError(ConfigError):
     """The ODBC driver for SQL Server is missing on this machine, or cannot be loaded."""
 
 
-class PoolerError(ConfigError):
-    """A pooler before PostgreSQL lends a session's server process to others."""
-
-
 class ServiceError(DuesweepError):
     """A service that duesweep works with failed or is out of reach.
 

@@ -11,7 +11,6 @@ from duesweep.core.errors import (
     ConfigError,
     DuesweepError,
     OdbcDriverError,
-    PoolerError,
     Problem,
     capitalized,
 )
@@ -45,7 +44,6 @@ class Check(StrEnum):
     DURABILITY = "durability"
     TEXT_ENCODING = "text-encoding"
     CLOCK_SKEW = "clock-skew"
-    POOLER = "pooler"
     WRITER_TIME_ZONE = "writer-time-zone"
     READ_COMMITTED_SNAPSHOT = "read-committed-snapshot"
     SETUP = "setup"
@@ -219,14 +217,16 @@ def without(findings: Iterable[Finding], ignored: Sequence[str]) -> list[Finding
 
 
 def unreachable(setting: str, error: DuesweepError) -> Finding:
-    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with, or a
-    pooler that no session can be opened through.
-    """
+    """The server does not answer, or breaks off; or there is no ODBC driver to ask it with."""
     if isinstance(error, OdbcDriverError):
         return fault(Check.DRIVER_IMPORT, setting, error.text, error.advice or "install it")
-    check = Check.POOLER if isinstance(error, PoolerError) else Check.SERVER_REACHABLE
     advice = error.advice or (
         "check that the server runs, that this machine and every executor can connect to it, and "
         f"that {setting} is right"
     )
-    return fault(check, setting, error.text, f"{advice}; checks that depend on it were not made")
+    return fault(
+        Check.SERVER_REACHABLE,
+        setting,
+        error.text,
+        f"{advice}; checks that depend on it were not made",
+    )

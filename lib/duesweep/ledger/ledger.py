@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from duesweep.core import logs
-from duesweep.core.account import FORMAT_MARK, SweepSummary, SweepTally, unknown_format
+from duesweep.core.account import (
+    LEDGER_FORMAT,
+    SweepSummary,
+    SweepTally,
+    format_mark,
+    unknown_format,
+)
 from duesweep.core.change import CommandName, UnsettledCommand
 from duesweep.core.errors import ConfigError, LedgerError
 from duesweep.core.policy import DEFAULT_TIMEOUTS, LedgerWriter, Timeouts
@@ -120,7 +126,7 @@ def identify(tables: Iterable[LedgerTableFacts]) -> Identity:
             if key.startswith(_JOURNAL_PROPERTY):
                 journals[key.removeprefix(_JOURNAL_PROPERTY)] = journal_id
         mark = (table.properties or {}).get(_FORMAT_PROPERTY)
-        if newer := unknown_format(f"The ledger's table at {table.location}", mark):
+        if newer := unknown_format(f"The ledger's table at {table.location}", mark, LEDGER_FORMAT):
             raise ConfigError.of(newer)
         has_changes = has_changes or _requires_changes(table)
         if table.properties is not None:
@@ -378,7 +384,7 @@ class Ledger:
             ROLE_PROPERTY: name,
         }
         if name == TABLES[0]:
-            properties |= {_STATISTICS: _SKIPPED_BY, _FORMAT_PROPERTY: FORMAT_MARK}
+            properties |= {_STATISTICS: _SKIPPED_BY, _FORMAT_PROPERTY: format_mark(LEDGER_FORMAT)}
         self.tables.create(name, properties)
 
     def _kept_from(self) -> dict[str, datetime]:

@@ -62,7 +62,7 @@ _AS_SWEEPS_RUN = (
 )
 # A planned pause that is longer says until when.
 _FORGOTTEN_AFTER = timedelta(days=1)
-_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT, Check.POOLER}
+_OUT_OF_REACH = {Check.SERVER_REACHABLE, Check.DRIVER_IMPORT}
 
 
 @dataclass(frozen=True, slots=True)

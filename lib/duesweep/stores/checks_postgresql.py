@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from duesweep.core.account import FORMAT_MARK
+from duesweep.core.account import JOURNAL_FORMAT, format_mark
 from duesweep.core.address import TableName, quote_name
 from duesweep.core.errors import (
     ConfigError,
@@ -378,10 +378,11 @@ def _grant_sequence(queue: TableName, user: str) -> str:
 
 
 def _mark(journal: TableName) -> str:
-    """The statement that marks the tables with their format. Another version's mark stays."""
-    has_none = f"obj_description({literal(str(journal))}::regclass, 'pg_class') IS NULL"
-    note = f"COMMENT ON TABLE {journal} IS {literal(FORMAT_MARK)}"
-    return f"DO {literal(f'BEGIN IF {has_none} THEN {note}; END IF; END')};\n"
+    """The statement that marks the tables with their format. A newer version's mark stays."""
+    mark = f"obj_description({literal(str(journal))}::regclass, 'pg_class')"
+    is_older = f"coalesce({mark}, '') IN ('', {literal(format_mark(1))})"
+    note = f"COMMENT ON TABLE {journal} IS {literal(format_mark(JOURNAL_FORMAT))}"
+    return f"DO {literal(f'BEGIN IF {is_older} THEN {note}; END IF; END')};\n"
 
 
 def _index_name(delayed: TableName) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from duesweep.core.account import FORMAT_MARK
+from duesweep.core.account import JOURNAL_FORMAT, format_mark
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.core.errors import ConfigError, StoreError, UnusualBatchError
 from duesweep.core.finding import Check, Finding, fault, warning
@@ -142,7 +142,8 @@ class SqlServerTables(Tables):
     # Creating them.
 
     def creation(self, name: str, /, **tables: SqlServerTable) -> str:
-        return creation(name, {"format": FORMAT_MARK}, **tables)
+        marks = {"first_format": format_mark(1), "format": format_mark(JOURNAL_FORMAT)}
+        return creation(name, marks, **tables)
 
     def script(self, dsn: str, creations: Iterable[Sequence[str]]) -> str:
         return script(database_of(dsn), [text for texts in creations for text in texts])

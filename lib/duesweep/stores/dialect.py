@@ -39,7 +39,16 @@ TRIAL_MESSAGE = (
     ),
     b"{}",
 )
-JOURNAL_TABLES = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
+JOURNAL_TABLES = (
+    "journal",
+    "attempts",
+    "sweeps",
+    "bindings",
+    "changes",
+    "pauses",
+    "limits",
+    "leases",
+)
 
 # The values of a statement, by their names.
 Values = dict[str, object]
@@ -306,12 +315,7 @@ def batches_lock(sweep_id: UUID) -> str:
     """The lock that a sweep's batches share, and that closing the sweep takes alone, where a row
     cannot be locked for that.
     """
-    return f"{sweep_lock(sweep_id)}/batches"
-
-
-def sweep_lock(sweep_id: UUID) -> str:
-    """The lock that a sweep's driver holds while it lives."""
-    return f"duesweep/sweep/{sweep_id}"
+    return f"duesweep/sweep/{sweep_id}/batches"
 
 
 def numbered(spans: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ _KEY_LENGTH = 36
 _MOVE_WAIT = "20ms"
 _TURN_WAIT = "10s"
 # A client that sends nothing for this time is frozen, and the messages that it has locked are due.
-_IDLE_WAIT = "2s"
+_IDLE_SECONDS = 2.0
 # A character that JSON never has stands between the headers of two moved messages.
 _BETWEEN = "\x1f"
 # Stands for the instant of an infinite Due.
@@ -47,7 +47,7 @@ class PostgreSqlTask(SqlTask):
     can_move = True
 
     def expect_no_idle_client(self) -> None:
-        self.statements.row("set_idle_wait", wait=_IDLE_WAIT)
+        self.statements.limit_idle(_IDLE_SECONDS)
 
     def select(
         self,

@@ -8,6 +8,7 @@ from duesweep.core.policy import Pause
 from duesweep.drivers.statements import FoundTable, Session
 from duesweep.stores.dialect import Location, WantedTable, journal_tables
 from duesweep.stores.due import Horizon
+from duesweep.stores.leases import Leases
 from duesweep.stores.summary import aware
 from duesweep.stores.tables import estimated_rows, has_age
 
@@ -23,6 +24,11 @@ class SqlConnection:
         self.location = location
         self.delayed = location.find_delayed(session)
         self.session = session.named(location.names(self.delayed))
+        self.leases = Leases(
+            self.session,
+            lambda: location.dialect.connect(location.dsn, location.timeouts.driver),
+            location.world,
+        )
         self._zone: str | None = None
         self._keeps_age: bool | None = None
 
@@ -47,14 +53,6 @@ class SqlConnection:
         """Remember facts of its tables."""
         bindings = there.get(journal_tables(self.delayed)["bindings"])
         self._keeps_age = bindings is not None and has_age(bindings.columns)
-
-    def try_lock(self, name: str) -> bool:
-        """Whether this session now holds the lock; never waits. The session's end releases it."""
-        return bool(self.session.row("try_lock", lock=name).locked)
-
-    def unlock(self, name: str) -> None:
-        """Release the lock."""
-        self.session.execute("unlock", lock=name)
 
     def patient(self, messages: int) -> AbstractContextManager[None]:
         """While a statement is about this many messages, it may take its time."""

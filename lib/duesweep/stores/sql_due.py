@@ -38,6 +38,7 @@ class SqlDue(SqlPart, Due):
         return JdbcSource(*self._session.jdbc_address(seconds, self._location.jdbc_url))
 
     def horizon(self) -> Horizon:
+        self._at.leases.renew()
         return self._dialect.horizon(self._session, self._at.zone)
 
     def find_work(self, horizon: Horizon) -> Work | None:

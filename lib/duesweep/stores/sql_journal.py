@@ -1,9 +1,5 @@
-"""The journal of a relational store, as settle reads it; always the same pieces.
+"""The journal of a relational store, as settle reads it; always the same pieces."""
 
-A session's lock shows that its sweep lives; another one makes it the settler of its source.
-"""
-
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,8 +10,8 @@ from duesweep.core.account import FailureReason, SweepSummary
 from duesweep.core.change import Command, CommandName, UnsettledCommand
 from duesweep.core.errors import StoreError, SweepClosedError
 from duesweep.drivers.statements import retry_lost_transactions
-from duesweep.stores.dialect import sweep_lock
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
+from duesweep.stores.leases import settler_lease, sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_sweeps import read_progress
 from duesweep.stores.summary import aware, summary_of
@@ -32,7 +28,7 @@ class SqlJournal(SqlPart, Journal):
 
     def __init__(self, at: SqlConnection) -> None:
         super().__init__(at)
-        # Dead sweeps whose locks this session has taken.
+        # Dead sweeps whose leases this session has taken.
         self._kept: set[UUID] = set()
         self._is_settling = False
 
@@ -40,9 +36,9 @@ class SqlJournal(SqlPart, Journal):
 
     @contextmanager
     def settling(self) -> Iterator[str | None]:
-        """The block's end also releases the locks of dead sweeps."""
-        name = settle_lock(self.source)
-        if not self._at.try_lock(name):
+        """The block's end also gives back the leases of dead sweeps."""
+        leases, name = self._at.leases, settler_lease(self.source)
+        if not leases.take(name):
             yield self._settler(name)
             return
         self._is_settling = True
@@ -50,18 +46,18 @@ class SqlJournal(SqlPart, Journal):
             yield None
         finally:
             self._is_settling = False
-            # The session's end also releases them. An error here would hide why the session ended.
+            # They end by themselves. An error here would hide why the session ended.
             with suppress(StoreError):
                 while self._kept:
-                    self._at.unlock(sweep_lock(self._kept.pop()))
-                self._at.unlock(name)
+                    leases.give_back(sweep_lease(self._kept.pop()))
+                leases.give_back(name)
 
-    def _settler(self, lock: str) -> str:
-        """Who holds a lock, as a sentence's beginning."""
-        for row in self._session.rows("lock_holder", lock=lock):
-            named = f"Process {row.process}" if row.process else "Another process"
-            return f"{named}, whose session has been idle since {row.idle_since:%F %T} UTC,"
-        return "Another process"
+    def _settler(self, lease: str) -> str:
+        """Who has a lease, as a sentence's beginning."""
+        other = self._at.leases.holder(lease)
+        if other is None:
+            return "Another process"
+        return f"Process {other.process}, with the lease since {other.taken_at:%F %T} UTC,"
 
     def unsettled(self) -> Sequence[Unsettled]:
         return [
@@ -76,15 +72,15 @@ class SqlJournal(SqlPart, Journal):
         ]
 
     def still_alive(self, sweep_id: UUID) -> bool:
-        """Whether another session has the sweep's lock. A settler keeps the lock of a dead one."""
+        """Whether another session has its lease. A settler keeps the lease of a dead one."""
         if sweep_id in self._kept:
             return False
-        if not self._at.try_lock(sweep_lock(sweep_id)):
+        leases, name = self._at.leases, sweep_lease(sweep_id)
+        if not self._is_settling:
+            return leases.is_held(name)
+        if not leases.take(name):
             return True
-        if self._is_settling:
-            self._kept.add(sweep_id)
-        else:
-            self._at.unlock(sweep_lock(sweep_id))
+        self._kept.add(sweep_id)
         return False
 
     # Settle.
@@ -163,21 +159,10 @@ class SqlJournal(SqlPart, Journal):
                 while self._session.execute(rows, sweep_id=sweep_id):
                     pass
             self._session.execute("delete_sweep", sweep_id=sweep_id)
-        if sweep_id in self._kept:
-            self._kept.remove(sweep_id)
-            with suppress(StoreError):
-                self._at.unlock(sweep_lock(sweep_id))
+        self._kept.discard(sweep_id)
+        with suppress(StoreError):
+            self._at.leases.give_back(sweep_lease(sweep_id))
 
     def backlog(self) -> Backlog:
         row = self._session.row("measure_unsettled", source=self.source)
         return Backlog(row.messages, row.bytes, row.sweeps)
-
-
-def settle_lock(source: str) -> str:
-    """The lock of a source's settler. Hashed, because the name of a lock has to be short."""
-    return f"duesweep/settle/{hashed(source)}"
-
-
-def hashed(source: str) -> str:
-    """A short text for the name of a source."""
-    return hashlib.sha256(source.encode()).hexdigest()

@@ -13,10 +13,10 @@ from duesweep.core.errors import StoreError
 from duesweep.core.world import Patience, instant_of
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.due import Horizon
+from duesweep.stores.leases import undo_lease
 from duesweep.stores.people import DroppedSource, People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
-from duesweep.stores.sql_journal import hashed
 from duesweep.stores.summary import aware
 
 # How many messages, or keys, are read at a time: a page.
@@ -113,10 +113,10 @@ class SqlPeople(SqlPart, People):
 
     @contextmanager
     def one_at_a_time(self) -> Iterator[None]:
-        name = f"duesweep/undo/{hashed(self.source)}"
+        leases, name = self._at.leases, undo_lease(self.source)
         other = f"Another command that restores, replays or discards messages of {self.source}"
         patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)
-        while not self._at.try_lock(name):
+        while not leases.take(name):
             if not patience.wait(lambda: other):
                 raise StoreError(
                     f"{other} is running, and this one has done nothing",
@@ -126,9 +126,9 @@ class SqlPeople(SqlPart, People):
         try:
             yield
         finally:
-            # The session's end also releases it. An error here would hide why the session ended.
+            # It ends by itself. An error here would hide why the session ended.
             with suppress(StoreError):
-                self._at.unlock(name)
+                leases.give_back(name)
 
     def plan_sql(self, horizon: Horizon) -> str:
         return self._due.plan_sql(horizon)

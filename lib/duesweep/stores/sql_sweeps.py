@@ -1,15 +1,13 @@
-"""The sweeps and commands of a relational store, while they are open.
-
-A session's lock shows that its sweep lives.
-"""
+"""The sweeps and commands of a relational store, while they are open."""
 
 from uuid import UUID
 
 from duesweep.core.change import Command
 from duesweep.core.errors import StoreError, make_storable
 from duesweep.drivers.statements import Session, retry_lost_transactions
-from duesweep.stores.dialect import batches_lock, sweep_lock
+from duesweep.stores.dialect import batches_lock
 from duesweep.stores.due import Horizon, Slices
+from duesweep.stores.leases import sweep_lease
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_task import refuse_dropped
 from duesweep.stores.summary import planned_slices
@@ -17,7 +15,7 @@ from duesweep.stores.sweeps import SweepRun, Sweeps
 
 
 class SqlSweeps(SqlPart, Sweeps):
-    """The sweeps live as long as the session."""
+    """A lease of the session shows that a sweep lives."""
 
     def __init__(self, at: SqlConnection) -> None:
         super().__init__(at)
@@ -29,7 +27,7 @@ class SqlSweeps(SqlPart, Sweeps):
         self, horizon: Horizon, *, engine: str | None = None, command: Command | None = None
     ) -> SweepRun:
         run = SweepRun(self._location.world.new_id(), horizon)
-        self._at.try_lock(sweep_lock(run.sweep_id))
+        self._at.leases.take(sweep_lease(run.sweep_id))
         if command is None:
             self._open_sweep(run, engine)
         else:
@@ -79,12 +77,12 @@ class SqlSweeps(SqlPart, Sweeps):
         self._session.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
 
     def keep(self, sweep_id: UUID) -> bool:
-        """Take the sweep's lock, unless another session holds it."""
-        return self._at.try_lock(sweep_lock(sweep_id))
+        """Take the sweep's lease, unless another process has it."""
+        return self._at.leases.take(sweep_lease(sweep_id), from_this_process=True)
 
     def release(self, sweep_id: UUID) -> None:
         self._planned.pop(sweep_id, None)
-        self._at.unlock(sweep_lock(sweep_id))
+        self._at.leases.give_back(sweep_lease(sweep_id))
 
     @retry_lost_transactions
     def close(

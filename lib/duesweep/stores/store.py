@@ -47,6 +47,7 @@ class SqlDriver(OperatorDriver):
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._at.leases.close()
         self._at.session.__exit__(*error)
 
     @property

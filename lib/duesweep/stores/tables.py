@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from duesweep.core.account import Account, SliceEnd, end_as_values, unknown_format
+from duesweep.core import logs
+from duesweep.core.account import JOURNAL_FORMAT, Account, SliceEnd, end_as_values, unknown_format
 from duesweep.core.errors import ConfigError, Problem, RefusedMessageError, StoreError
 from duesweep.core.finding import (
     NOT_SET_UP,
@@ -291,7 +292,7 @@ def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[
     """
     tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
     refuse(tables.check_session(session, "store.dsn"))
-    there = tables.find(session, wanted)
+    there = _find_completed(session, location, wanted, delayed)
     refuse(_Checks(session, location.dialect, location).of_sweeps(wanted, there))
     return there
 
@@ -317,8 +318,25 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
 
 def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
     to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    there = location.dialect.tables.find(session, to_read)
+    there = _find_completed(session, location, to_read, delayed)
     return _Checks(session, location.dialect, location).of_sweeps(to_read, there)
+
+
+def _find_completed(
+    session: Session, location: Location, wanted: Sequence[WantedTable], delayed: Any
+) -> Mapping[Any, FoundTable]:
+    """The existing ones of the tables. A journal of the first format gets the leases that it lacks,
+    if this role may create them: then an upgrade needs no `setup`.
+    """
+    tables, journal = location.dialect.tables, journal_tables(delayed)
+    there = tables.find(session, wanted)
+    if {name for name, table in journal.items() if table not in there} != {"leases"}:
+        return there
+    new, text = [journal["leases"]], tables.creation("create_journal", **journal)
+    with suppress(ConfigError):
+        tables.create(session, new, [(new, [text])], "store.schema")
+        logs.warning("journal_completed", table=journal["leases"].sql)
+    return tables.find(session, wanted)
 
 
 def refuse_other_tables(session: Session, tables: Tables, wanted: Sequence[WantedTable]) -> None:
@@ -458,7 +476,8 @@ def has_age(columns: Collection[str]) -> bool:
 def _shape(wanted: WantedTable, found: FoundTable) -> Iterator[Finding]:
     """The finding on its shape, if there is one. A newer format is no fault of the table."""
     check, name = Check.TABLE_SHAPE, wanted.name
-    newer = unknown_format(f"The journal's table {name}", found.mark) if wanted.is_journal else None
+    what = f"The journal's table {name}"
+    newer = unknown_format(what, found.mark, JOURNAL_FORMAT) if wanted.is_journal else None
     wrong = wrong_columns(wanted.columns, found.columns)
     if wrong.get(wanted.unicode or "") in _NARROW:
         # The finding on its characters says so.

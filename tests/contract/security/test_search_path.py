@@ -5,6 +5,7 @@ and tables, whatever the search path of the role or the database is.
 import contextlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ from duesweep.drivers.postgresql.start import SessionStart
 from duesweep.drivers.statements import TOPICS, read_topic
 from support.commands import Ran
 from support.endpoint import Endpoint
+from support.pooler import pooler
 from support.postgresql_server import PostgreSqlServer
 
 # Raises where the server runs one of these in place of its own. IMMUTABLE: so the planner also runs
@@ -170,6 +172,13 @@ def test_commands_run_the_servers_own_functions(hostile: Endpoint[PostgreSqlServ
     _done(hostile.run("doctor", "--no-spark"))
 
 
+def test_commands_through_a_pool_run_the_servers_own_functions(
+    hostile: Endpoint[PostgreSqlServer], open_folder: Path
+) -> None:
+    with pooler(hostile.dsn, open_folder, "transaction", server_round_robin=1) as pooled:
+        _run_every_command(hostile.having(store__dsn=pooled))
+
+
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")
 def test_spark_runs_the_servers_own_functions(hostile: Endpoint[PostgreSqlServer]) -> None:
@@ -227,9 +236,9 @@ def test_behind_a_pooler_spark_needs_a_path_that_begins_with_the_servers_names(
 ) -> None:
     start = SessionStart(is_pooled=True, search_path=path)
     if is_safe:
-        assert start.jdbc_path() == {}
+        assert start.jdbc_settings() == {"prepareThreshold": "0"}
     else:
         with pytest.raises(ConfigError, match="ALTER ROLE … SET search_path = pg_catalog, pg_temp"):
-            start.jdbc_path()
+            start.jdbc_settings()
     direct = SessionStart(is_pooled=False, search_path=path)
-    assert direct.jdbc_path() == {"currentSchema": "pg_catalog, pg_temp"}
+    assert direct.jdbc_settings() == {"currentSchema": "pg_catalog, pg_temp"}

@@ -1,13 +1,11 @@
 """Rules of a PostgreSQL store beyond the contract."""
 
-import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -179,21 +177,6 @@ def test_index_on_due_finds_the_next_one(
     lines = [line for (line,) in plan]
     assert any("Index" in line and "_Due" in line for line in lines), lines
     assert not any("Seq Scan" in line for line in lines), lines
-
-
-def test_lock_of_a_sweep_is_the_one_that_earlier_versions_take(
-    subject: DelayedTableUnderTest,
-) -> None:
-    sweep_id = uuid4()
-    digest = hashlib.sha256(f"duesweep/sweep/{sweep_id}".encode()).digest()
-    key = int.from_bytes(digest[:8], signed=True)
-
-    with psycopg.connect(subject.endpoint.dsn, autocommit=True) as earlier:
-        earlier.execute("SELECT pg_advisory_lock(%s)", [key])
-        with subject.store.open_driver() as driver:
-            assert driver.journal.still_alive(sweep_id)
-            earlier.execute("SELECT pg_advisory_unlock(%s)", [key])
-            assert not driver.journal.still_alive(sweep_id)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])

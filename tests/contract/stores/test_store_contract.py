@@ -1,7 +1,7 @@
 """The contract of a store, kept by every store that needs no server from outside."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,6 +76,18 @@ class _InNewYorkWithOddNames(_InPostgreSql):
 
 class TestPostgreSql(_InPostgreSql, StoreContract):
     pass
+
+
+class TestPostgreSqlBehindAPooler(StoreContract):
+    """One that lends the server's processes for a transaction each, to other programs too."""
+
+    @pytest.fixture
+    def subject(
+        self, open_endpoint: OpenEndpoint, pooled: Callable[[str], str]
+    ) -> Iterator[DelayedTableUnderTest]:
+        with open_endpoint("UTC") as endpoint:
+            endpoint.set_up("Billing")
+            yield DelayedTableUnderTest(endpoint, pooled(endpoint.dsn))
 
 
 class TestPostgreSqlInNewYorkWithOddNames(_InNewYorkWithOddNames, StoreContract):

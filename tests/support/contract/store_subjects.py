@@ -31,10 +31,10 @@ class OpenEndpoint(Protocol):
 
 
 class DelayedTableUnderTest(Generic[S]):
-    """The store of `endpoint`, whose tables are there."""
+    """The store of `endpoint`, whose tables are there; by another dsn if one is given."""
 
-    def __init__(self, endpoint: Endpoint[S]) -> None:
-        context = endpoint.context()
+    def __init__(self, endpoint: Endpoint[S], dsn: str | None = None) -> None:
+        context = (endpoint.having(store__dsn=dsn) if dsn else endpoint).context()
         self.endpoint = endpoint
         self.store = context.store
         self.queue = context.queue

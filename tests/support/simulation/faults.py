@@ -21,6 +21,8 @@ class Fault(StrEnum):
 # for longer than the limit, as duesweep sets it for its batches.
 _FREEZES = (0.5, 5.0, 40.0, 200.0)
 _TRANSACTION_SECONDS = 30.0
+# No process waits for longer for a frozen one.
+_LEASE_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -87,17 +89,25 @@ class Faults:
                 self.scheduler.kill(process)
 
     def _freeze(self, process: Process, seconds: float) -> None:
-        """Freeze a process, as SIGSTOP does. Its connections stay, but for ones that the server
-        ends.
+        """Freeze a process, as SIGSTOP does. Its leases end, and its connections stay, but for ones
+        that the server ends.
         """
         thaws = self.scheduler.time + seconds
         process.frozen_until = thaws
+        self.scheduler.at(
+            self.scheduler.time + _LEASE_SECONDS, lambda: self._end_leases(process, thaws)
+        )
         # The server may be restarted in that time, or a firewall forget the connection.
         is_forgotten = self._chance.random() < 0.3
         for connection in process.connections:
             if connection.is_in_transaction or is_forgotten:
                 ends = self.scheduler.time + (1.0 if is_forgotten else _TRANSACTION_SECONDS)
                 self.scheduler.at(ends, lambda lost=connection: self._end_if_frozen(lost, thaws))
+
+    def _end_leases(self, process: Process, thaws: float) -> None:
+        if process.frozen_until == thaws > self.scheduler.time:
+            for connection in process.connections:
+                connection.end_leases()
 
     def _end_if_frozen(self, connection: Connection, thaws: float) -> None:
         if connection.process.frozen_until == thaws > self.scheduler.time:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
+from duesweep.core.account import SweepTally
 from duesweep.core.errors import RefusedMessageError
 from duesweep.core.message import Faulty, Stays, Why
 from duesweep.core.policy import Paused
@@ -123,7 +124,7 @@ def _forget_first(
 
 
 def _drop_any(journal: Any, sweep_id: Any, _: Any) -> Any:
-    report = settle._counted(journal, sweep_id)  # noqa: SLF001
+    report = settle.count_sweep(journal, sweep_id, SweepTally(None))
     journal.delete_settled(sweep_id, is_in_ledger=False)
     return replace(report, sweep_ids=())
 

@@ -44,6 +44,9 @@ class Connection:
         if self in self.process.connections:
             self.process.connections.remove(self)
 
+    def end_leases(self) -> None:
+        """The leases of its session end, since they were not renewed."""
+
 
 @dataclass(slots=True, eq=False)
 class Actor:

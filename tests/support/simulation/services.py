@@ -49,9 +49,19 @@ def _lost(text: str) -> StoreError:
 class Steps(Connection):
     """The steps of one connection."""
 
-    def __init__(self, scheduler: Scheduler, faults: Faults, lose: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        faults: Faults,
+        lose: Callable[[], None],
+        end_leases: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(scheduler.current.process)
         self._scheduler, self._faults, self._lose = scheduler, faults, lose
+        self._end_leases = end_leases
+
+    def end_leases(self) -> None:
+        self._end_leases()
 
     def lose(self) -> None:
         if not self.is_lost:
@@ -220,8 +230,7 @@ class SimulatedDriver(MemoryDriverSession):
 
     def __init__(self, store: "SimulatedStore") -> None:
         super().__init__(store)
-        self.steps = Steps(store.scheduler, store.faults, self._end)
-        self._own_journal = self.journal
+        self.steps = Steps(store.scheduler, store.faults, self.end_leases, self.end_leases)
         parts: Any = self
         for name in ("journal", "due", "sweeps", "binding", "people"):
             setattr(parts, name, Stepped(getattr(self, name), self.steps))
@@ -231,12 +240,6 @@ class SimulatedDriver(MemoryDriverSession):
 
     def __exit__(self, *error: object) -> None:
         self.steps.lose()
-
-    def _end(self) -> None:
-        with self._store.changed:
-            self._own_journal.end_settling()
-            for sweep in self._store.sweeps.values():
-                sweep.owner = None if sweep.owner is self else sweep.owner
 
 
 class SimulatedStore(MovingStore):

@@ -65,7 +65,7 @@ def test_refusal_that_nothing_else_explains_is_a_fault_of_its_own() -> None:
 
 
 FOUND = [
-    ok(Check.POOLER, "store.dsn", "fine"),
+    ok(Check.DURABILITY, "store.dsn", "fine"),
     skipped(Check.LEDGER, "/ledger", "not looked at"),
     warning(Check.TABLE_INDEX, "t", "none", "make one"),
     fault(Check.TABLE_EXISTS, "t", "gone", "make it"),
@@ -79,7 +79,7 @@ def test_worst_comes_first_and_the_rest_stays_in_order() -> None:
         Check.TABLE_INDEX,
         Check.CLOCK_SKEW,
         Check.LEDGER,
-        Check.POOLER,
+        Check.DURABILITY,
     ]
 
 
@@ -88,7 +88,7 @@ def test_faults_and_warnings_are_to_mend() -> None:
 
 
 def test_ignored_checks_keep_what_was_found() -> None:
-    left = without(FOUND, ["table-index", "pooler"])
+    left = without(FOUND, ["table-index", "durability"])
 
     assert [finding.severity for finding in left] == [
         Severity.OK,

@@ -106,7 +106,7 @@ def test_what_was_swept_is_well_or_not(changes: dict[str, Any], severity: str | 
 def test_headline_counts_what_is_not_well_and_names_how_many_endpoints() -> None:
     well = status()
     bad = status("bad", problems=["The store could not be read"])
-    warned = status("warned", findings=[warning(Check.POOLER, "a", "b", "c")] * 2)
+    warned = status("warned", findings=[warning(Check.CLOCK_SKEW, "a", "b", "c")] * 2)
 
     assert headline([well, well]) == Cell("All is well.", "green")
     assert headline([warned]) == Cell("Needs attention: 1 warning.", "yellow")
@@ -188,7 +188,9 @@ def test_name_of_1_mb_makes_no_large_page() -> None:
 
 
 def test_severities_are_those_of_the_doctor() -> None:
-    found = status(problems=["no server answers"], findings=[warning(Check.POOLER, "a", "b", "c")])
+    found = status(
+        problems=["no server answers"], findings=[warning(Check.CLOCK_SKEW, "a", "b", "c")]
+    )
 
     assert [each.severity for each in found.concerns] == [Severity.FAULT, Severity.WARNING]
     assert replace(found, concerns=()).judged() == found

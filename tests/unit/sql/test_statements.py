@@ -27,7 +27,8 @@ POSTGRESQL_NAMES = {
         ("attempts", "bindings", "changes", "delayed", "journal"), TableName(UGLY_NAME, UGLY_NAME)
     ),
     **dict.fromkeys(
-        ("limits", "pauses", "queue", "subscriptions", "sweeps"), TableName(UGLY_NAME, UGLY_NAME)
+        ("leases", "limits", "pauses", "queue", "subscriptions", "sweeps"),
+        TableName(UGLY_NAME, UGLY_NAME),
     ),
     **dict.fromkeys(("id", "headers", "body", "due", "destination", "pausable", "key"), '"c""ol"'),
     **dict.fromkeys(("forward", "planned_forward"), "'text'"),
@@ -55,7 +56,6 @@ def test_dialects_have_the_same_statements_except_those_that_only_one_needs() ->
             "writer_zones",
             "zones_agree",
             "set_lock_wait",
-            "set_idle_wait",
         ),
         *("describe_schema", "lock_creation", "insert_messages"),
         # messages are moved in one statement

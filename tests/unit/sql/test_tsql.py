@@ -17,15 +17,24 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_na
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
 from duesweep.drivers.statements import statement, statements
-from duesweep.stores.dialect import batches_lock, sweep_lock
+from duesweep.stores.dialect import batches_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
-from duesweep.stores.sql_journal import settle_lock
 from support.sql_statements import POSTGRESQL, SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
 UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
 TABLES = (
-    *("attempts", "bindings", "changes", "delayed", "journal", "limits", "pauses", "queue"),
+    *(
+        "attempts",
+        "bindings",
+        "changes",
+        "delayed",
+        "journal",
+        "leases",
+        "limits",
+        "pauses",
+        "queue",
+    ),
     *("subscriptions", "sweeps"),
 )
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
@@ -37,7 +46,13 @@ def _names(kind: str) -> dict[str, str]:
     return {
         "catalog": bracket_name(UGLY.catalog),
         **dict.fromkeys(LITERALS, "N''"),
-        **{"query": "SELECT 1 AS id", "key": "id", "slice": "0", "format": "1"},
+        **{
+            "query": "SELECT 1 AS id",
+            "key": "id",
+            "slice": "0",
+            "first_format": "1",
+            "format": "2",
+        },
         # As on SQL Server with an index on Due.
         "seek": ", FORCESEEK",
         "bounds": "(0, CONVERT(datetime, N'', 121), 1, CONVERT(datetime, N'', 121), 2)",
@@ -268,11 +283,9 @@ def test_lock_of_a_long_name_is_cut_where_the_server_cuts_the_transports() -> No
 
 
 def test_names_of_a_sweeps_own_locks_are_never_cut() -> None:
-    sweep_id = UUID(int=2**128 - 1)
+    name = f"{batches_lock(UUID(int=2**128 - 1))}/exhausted"
 
-    names = [settle_lock("s" * 400), sweep_lock(sweep_id), f"{batches_lock(sweep_id)}/exhausted"]
-
-    assert max(map(len, names)) <= LONGEST_LOCK
+    assert len(name) <= LONGEST_LOCK
 
 
 def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
@@ -293,8 +306,8 @@ def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> Non
 
 
 def test_statement_refuses_values_that_it_does_not_take() -> None:
-    with pytest.raises(ValueError, match="unlock takes"):
-        bind("unlock", {}, {"lock": "a", "sweep_id": "b"})
+    with pytest.raises(ValueError, match="delete_sweep takes"):
+        bind("delete_sweep", {"sweeps": "[s]"}, {"sweep_id": "a", "lock": "b"})
 
 
 def test_value_that_stands_in_a_comment_only_is_one_that_postgresql_needs() -> None:
@@ -306,7 +319,9 @@ def test_value_that_stands_in_a_comment_only_is_one_that_postgresql_needs() -> N
         return unused - others.get(each.name, set())
 
     assert broken(fault, SQL_SERVER) == []
-    assert bind("lock_holder", {}, {"lock": "a"})[1] == []
+    assert bind("doctor_references", {}, dict.fromkeys(("name", "schema", "table"), "a"))[1] == [
+        "a"
+    ]
 
 
 @pytest.mark.parametrize(

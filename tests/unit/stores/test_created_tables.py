@@ -52,7 +52,10 @@ def _parsed(dialect: str, name: str, beginning: str) -> Iterator[exp.Expression]
     tables = (*JOURNAL_TABLES, "delayed", "queue", "index")
     names = {table: table for table in tables}
     kinds = ("literal", "schema", "lock", "local")
-    names |= {f"{table}_{kind}": table for table in tables for kind in kinds} | {"format": "1"}
+    names |= {f"{table}_{kind}": table for table in tables for kind in kinds} | {
+        "first_format": "1",
+        "format": "2",
+    }
     for part in text.format(**names).split(beginning)[1:]:
         yield sqlglot.parse_one(beginning + part.split(";")[0], read=READ[dialect])
 

@@ -78,6 +78,8 @@ _LASTING_TEXTS = {
     "create it",
     r"unsupported (?:\w+ )?startup parameter": "a pooler refuses this setting: remove it from the "
     "dsn's options and from the environment (PGOPTIONS, PGGEQO), or allow it in the pooler",
+    "not allowed in statement pooling mode": "let the pooler lend a process for a transaction or a "
+    "session (PgBouncer: pool_mode = transaction)",
     r"SSL (?:connection is )?required": "set sslmode=require in the dsn",
 }
 _NO_RIGHT = "42501"

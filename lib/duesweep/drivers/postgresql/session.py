@@ -7,9 +7,8 @@ peer's kernel still acknowledges. So each wait for the server also has a limit h
 
 import logging
 import os
-import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -38,14 +37,12 @@ from duesweep.drivers.postgresql.errors import (
     map_errors,
     unusual_errors,
 )
-from duesweep.drivers.postgresql.pooler import refuse_shared
 from duesweep.drivers.postgresql.start import (
-    DURABLE,
     LARGE_STATEMENTS,
-    UTC_SETTINGS,
     SessionStart,
+    idle_time_out,
     literal,
-    put_back,
+    session_settings,
     set_up,
     set_up_query,
     settings_query,
@@ -62,6 +59,7 @@ from duesweep.drivers.postgresql.wire import (
     new_ids,
     tls_settings,
 )
+from duesweep.drivers.process import process_name
 from duesweep.drivers.statements import (
     Keys,
     Names,
@@ -140,7 +138,11 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 class PostgreSqlSession(Session):
-    """See `Session`. It is in UTC. Outside of a transaction each statement commits by itself."""
+    """See `Session`. It is in UTC. Outside of a transaction each statement commits by itself.
+
+    Behind a pooler each statement is in a transaction, which makes the settings of a session for
+    itself only: the pooler may lend the server's process to other programs in between.
+    """
 
     def __init__(
         self, raw: BoundedConnection, waits: SessionWaits, names: Names, start: SessionStart
@@ -152,19 +154,18 @@ class PostgreSqlSession(Session):
         self._text_names = start.text_names()
 
     def __exit__(self, *_: object) -> None:
-        if self.start.is_pooled:
-            put_back(self._raw, self.start)
         self._raw.close()
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
         with (
+            self._settled(),
             self._errors_of(name),
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(self._text(name), values).fetchall()
 
     def execute(self, name: str, /, **values: object) -> int:
-        with self._errors_of(name):
+        with self._settled(), self._errors_of(name):
             return self._raw.execute(self._text(name), values, binary=True).rowcount
 
     def query(self, name: str, /, **literals: object) -> str:
@@ -177,7 +178,7 @@ class PostgreSqlSession(Session):
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
-        with map_errors(), self._raw.transaction():
+        with self.transaction():
             self._raw.execute(text.encode())
 
     def rows_of_each(
@@ -188,7 +189,7 @@ class PostgreSqlSession(Session):
         Errors name `what`. Raises `UnusualBatchError` if the server refuses one,
         and is itself well.
         """
-        with self._errors_of(what), unusual_errors(), ExitStack() as stack:
+        with self._settled(), self._errors_of(what), unusual_errors(), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named
@@ -239,8 +240,27 @@ class PostgreSqlSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        is_outermost = self._is_idle
         with map_errors(), self._raw.transaction():
+            if is_outermost and self.start.is_pooled:
+                settings = session_settings(self.waits)
+                self._raw.execute(set_up_query(settings, in_transaction=True).encode())
             yield
+
+    def _settled(self) -> AbstractContextManager[None]:
+        """For a statement: the session's settings are made."""
+        return self.transaction() if self.start.is_pooled and self._is_idle else nullcontext()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._raw.info.transaction_status == TransactionStatus.IDLE
+
+    def limit_idle(self, seconds: float) -> None:
+        """Let the server end a transaction whose client sends nothing for this time."""
+        self.waits = replace(self.waits, idle_seconds=seconds)
+        if not self.start.is_pooled:
+            with map_errors():
+                self._raw.execute(settings_query(idle_time_out(seconds)).encode())
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
@@ -304,7 +324,7 @@ class PostgreSqlSession(Session):
         database = quote(info.dbname, safe="")
         settings = {
             **_jdbc_settings(waits),
-            **self.start.jdbc_path(),
+            **self.start.jdbc_settings(),
             "channelBinding": channel_binding(self._raw),
         }
         url = f"jdbc:postgresql://{host}:{info.port}/{database}?{urlencode(settings)}"
@@ -343,17 +363,7 @@ def connect(dsn: str, waits: SessionWaits, **overrides: str) -> PostgreSqlSessio
     """
     with connect_errors(dsn):
         raw = _open(dsn, waits, **overrides)
-        info = raw.info
-        # With the same pooler, if the dsn names several.
-        place = {"host": info.host, "port": str(info.port)}
-        if info.hostaddr:
-            place["hostaddr"] = info.hostaddr
-
-        def refuse() -> None:
-            pool = (*place.values(), info.dbname, info.user)
-            refuse_shared(raw, pool, lambda: _open(dsn, waits, **{**overrides, **place}))
-
-        start = set_up(raw, UTC_SETTINGS | DURABLE | time_outs(waits), refuse)
+        start = set_up(raw, waits)
         raw.answer_seconds = waits.answer_seconds
     return PostgreSqlSession(raw, waits, {}, start)
 
@@ -423,8 +433,7 @@ def _decode(value: bytes | None) -> str:
 def _open(dsn: str, waits: SessionWaits, **overrides: str) -> BoundedConnection:
     dsn = for_libpq(dsn)
     hosts = str(conninfo_to_dict(dsn).get("host") or "").count(",") + 1
-    # No prepared statements: a pooler may lose them, and the planner should see each batch's own
-    # keys.
+    # No prepared statements: a pooler loses them, and the planner should see each batch's own keys.
     raw = BoundedConnection.connect(
         dsn,
         autocommit=True,
@@ -433,7 +442,7 @@ def _open(dsn: str, waits: SessionWaits, **overrides: str) -> BoundedConnection:
         connect_timeout=max(2, int(waits.connect_seconds / hosts)),
         **{
             # The server cuts it at 63 bytes.
-            "application_name": f"duesweep, process {os.getpid()} on {socket.gethostname()}",
+            "application_name": f"duesweep, process {process_name()}",
             "tcp_user_timeout": round(waits.answer_seconds * 1_000),
             **_KEEPALIVE,
             **overrides,

@@ -2,10 +2,8 @@
 server's own, commits are durable, no wait lasts for ever, and times are in UTC.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -29,6 +27,12 @@ UTC_SETTINGS = {
 # A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
 # stays as it is set.
 DURABLE = {"synchronous_commit": "on"}
+# If a machine is lost, the server must not keep its transaction's locks for hours.
+_KEEPALIVE = {
+    "tcp_keepalives_idle": "15",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
 # For statements about all that is due: memory in which a million keys are sorted, and no nested
 # loops. If the planner does not know yet how many retry counters there are, it would compare
 # each message with each of them. Servers up to 17 add a huge cost to a loop that cannot be avoided,
@@ -38,37 +42,31 @@ LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
 # but chr() does not make them.
 _WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
 WIDE_ENCODINGS = ("EUC", "MULE")
-_PUT_BACK = (
-    "SELECT set_config(key, value, false), pg_advisory_unlock_all() FROM jsonb_each_text(%s)"
-)
-_SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
 _found_unreadable: dict[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Facts of a new session: whether a pooler is before the server (it invents the process id that
-    a client gets), the search path with which the session began, the characters of the
-    database's encoding that the server cannot send, and, behind a pooler, the settings of the next
-    client.
+    a client gets), the search path with which the session began, and the characters of the
+    database's encoding that the server cannot send.
     """
 
     is_pooled: bool
     search_path: str
     unreadable: Sequence[int] = ()
-    before: Mapping[str, str] = field(default_factory=dict)
 
     def text_names(self) -> dict[str, str]:
         """The names in statements around a stored text, which escape its unreadable characters."""
         ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in self.unreadable)
         return {"text_begin": "replace(" * len(self.unreadable), "text_end": "".join(ends)}
 
-    def jdbc_path(self) -> dict[str, str]:
+    def jdbc_settings(self) -> dict[str, str]:
         """The setting by which the JDBC driver begins with our search path: Spark runs a statement
         of its own before `sessionInitStatement`.
 
-        Poolers refuse it. Then the path has to have the server's own names first: raises
-        `ConfigError` where another schema precedes them.
+        Poolers refuse it, and lose prepared statements. Behind one the path has to have the
+        server's own names first: raises `ConfigError` where another schema precedes them.
         """
         if not self.is_pooled:
             return {"currentSchema": SEARCH_PATH}
@@ -80,27 +78,23 @@ class SessionStart:
                 advice=f"run ALTER ROLE … SET search_path = {SEARCH_PATH} for the sweeper's role, "
                 "or connect to the server itself",
             )
-        return {}
+        return {"prepareThreshold": "0"}
 
 
-def set_up(
-    raw: psycopg.Connection[Any],
-    settings: Mapping[str, str],
-    refuse_shared: Callable[[], None],
-) -> SessionStart:
-    """Set up a session: in one round trip, if no pooler is before the server. Else
-    `refuse_shared` is called before anything is set.
+def set_up(raw: psycopg.Connection[Any], waits: SessionWaits) -> SessionStart:
+    """Set up a session, in one round trip. Behind a pooler nothing is set: its process may be lent
+    to others after each transaction, so each one makes the settings.
     """
+    settings = session_settings(waits) | _KEEPALIVE
     try:
         backend, path = _try(raw, set_up_query(settings, only_in=raw.info.backend_pid))
-        before, is_pooled = {}, backend != raw.info.backend_pid
+        is_pooled = backend != raw.info.backend_pid
         if is_pooled:
-            refuse_shared()
-            rows = raw.execute(_SETTINGS, [[*settings, "search_path"]]).fetchall()
-            before = dict(rows)
-            _try(raw, set_up_query(settings))
+            # It refuses this if it lends a process for a statement only.
+            with raw.transaction():
+                pass
         encoding = raw.info.parameter_status("server_encoding") or "UTF8"
-        return SessionStart(is_pooled, path, _unreadable(raw, encoding), before)
+        return SessionStart(is_pooled, path, _unreadable(raw, encoding))
     except BaseException:
         raw.close()
         raise
@@ -116,15 +110,6 @@ def _try(raw: psycopg.Connection[Any], query: str) -> tuple[int, str]:
     return backend, path
 
 
-def put_back(raw: psycopg.Connection[Any], start: SessionStart) -> None:
-    """Leave the server process to the pooler's next client as it was: with its settings, and
-    without locks. PgBouncer does so itself, unless its server_reset_query is changed.
-    """
-    with suppress(psycopg.Error):
-        raw.rollback()
-        raw.execute(_PUT_BACK, [json.dumps(dict(start.before))])
-
-
 def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
     """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
     server is asked for each, once in a process.
@@ -138,7 +123,7 @@ def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
 
 def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
     try:
-        raw.execute("SELECT chr(%s::int)", [code])
+        raw.execute("SELECT pg_catalog.chr(%s::pg_catalog.int4)", [code])
     except psycopg.errors.UntranslatableCharacter:
         return False
     return True
@@ -162,15 +147,21 @@ def time_outs(waits: SessionWaits) -> dict[str, str]:
     return {
         "lock_timeout": _milliseconds(waits.lock_seconds),
         "statement_timeout": _milliseconds(waits.statement_seconds),
-        "idle_in_transaction_session_timeout": _milliseconds(waits.idle_seconds),
+        **idle_time_out(waits.idle_seconds),
         # These would end a session while the driver waits for tasks or for the ledger.
         "idle_session_timeout": "0",
         "transaction_timeout": "0",
-        # If the driver's machine is lost, the server must not keep its sweep's lock for hours.
-        "tcp_keepalives_idle": "15",
-        "tcp_keepalives_interval": "5",
-        "tcp_keepalives_count": "3",
     }
+
+
+def idle_time_out(seconds: float) -> dict[str, str]:
+    """How long a client may send nothing within a transaction."""
+    return {"idle_in_transaction_session_timeout": _milliseconds(seconds)}
+
+
+def session_settings(waits: SessionWaits) -> dict[str, str]:
+    """All that a session or, behind a pooler, a transaction sets, but for the search path."""
+    return UTC_SETTINGS | DURABLE | time_outs(waits)
 
 
 def settings_query(

@@ -46,6 +46,11 @@ LASTING = [
     ("3D000", "no such database: nsb", DATABASE),
     ("08P01", "no such user: app", ROLE),
     ("08P01", "SSL required", "sslmode=require"),
+    (
+        "08P01",
+        "transaction blocks not allowed in statement pooling mode",
+        "pool_mode = transaction",
+    ),
     # pgpool, Azure, Supavisor
     ("28000", 'no pool_hba.conf entry for host "10.0.0.1", user "app", database "nsb"', RULES),
     ("28000", "SSL connection is required. Please specify SSL options and retry.", "sslmode="),

@@ -157,11 +157,6 @@ RETURNING greatest(
 -- Sets how long this transaction waits for a lock; returns the value before and the new one.
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', %(wait)s, true) AS after;
 
--- name: set_idle_wait
--- Sets how long a client of this session may send nothing within a transaction before the server ends it, and
--- returns the new value.
-SELECT set_config('idle_in_transaction_session_timeout', %(wait)s, false) AS after;
-
 -- name: lock_sweep_counters
 -- Returns how many messages the sweep has exhausted. Locks the sweep's row until this transaction ends, so that
 -- its slices count one after another.

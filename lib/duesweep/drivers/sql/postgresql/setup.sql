@@ -276,6 +276,15 @@ CREATE TABLE IF NOT EXISTS {limits} (
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
 );
+CREATE TABLE IF NOT EXISTS {leases} (
+    name text PRIMARY KEY,
+    holder uuid NOT NULL,
+    -- For people, and what tells it from all other processes.
+    process text NOT NULL,
+    mark text NOT NULL,
+    taken_at timestamptz NOT NULL,
+    until_at timestamptz NOT NULL
+);
 -- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
 -- journal that an earlier version created work as before.
 ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,

@@ -1,26 +1,39 @@
 -- Sweep: its life from open to closed, and how it is settled, in that order; an operator's command has a row in
 -- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 
--- fragment: lock_key
--- 64 bits, so that no key of others is met by chance.
-('x' || encode(substring(sha256(convert_to(%(lock)s::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint
+-- fragment: quickly
+-- A lease that a crash of the server loses is over anyway, so its commit does not wait for the disk.
+(SELECT set_config('synchronous_commit', 'off', true)) AS quick (setting)
 
--- name: try_lock
--- Returns whether the session now holds this advisory lock. Never waits.
-SELECT pg_try_advisory_lock({{lock_key}}) AS locked;
+-- fragment: lease_end
+clock_timestamp() + %(lease_ms)s::float8 * interval '1 millisecond'
 
--- name: unlock
--- Releases an advisory lock that the session holds.
-SELECT pg_advisory_unlock({{lock_key}}) AS unlocked;
+-- name: take_lease
+-- Takes a lease, unless a holder other than `holder` and `other` has it. No row: it is not taken.
+INSERT INTO {leases} AS l (name, holder, process, mark, taken_at, until_at)
+SELECT %(name)s, %(holder)s, %(process)s, %(mark)s, clock_timestamp(), {{lease_end}}
+FROM {{quickly}}
+WHERE quick.setting = 'off'
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder, process = excluded.process, mark = excluded.mark,
+    taken_at = excluded.taken_at, until_at = excluded.until_at
+WHERE l.until_at <= clock_timestamp() OR l.holder IN (%(holder)s, %(other)s)
+RETURNING true AS taken;
 
--- name: lock_holder
--- Returns the process whose session holds an advisory lock, if that is duesweep's, and since when it has been idle or
--- busy. A frozen process is also idle. No row where this role may not see it.
-SELECT nullif(split_part(a.application_name, 'duesweep, process ', 2), '') AS process, a.state_change AS idle_since
-FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()
-  AND ((l.classid::bigint << 32) | l.objid::bigint) = {{lock_key}}
-  AND a.state_change IS NOT NULL;
+-- name: renew_leases
+-- Renews the leases of a holder, also ones that are over and that no other holder has taken.
+UPDATE {leases} SET until_at = {{lease_end}}
+FROM {{quickly}}
+WHERE holder = %(holder)s AND quick.setting = 'off';
+
+-- name: read_lease
+-- Returns who has a lease. No row: it is free.
+SELECT holder, process, mark, taken_at FROM {leases} WHERE name = %(name)s AND until_at > clock_timestamp();
+
+-- name: give_lease_back
+-- Ends a lease of a holder.
+DELETE FROM {leases} USING {{quickly}}
+WHERE name = %(name)s AND holder = %(holder)s AND quick.setting = 'off';
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.

@@ -327,6 +327,19 @@ CREATE TABLE {limits} (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON {limits} (source, pattern);
 END;
+IF OBJECT_ID(N'{leases_literal}', 'U') IS NULL
+BEGIN
+CREATE TABLE {leases} (
+    name nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL,
+    holder uniqueidentifier NOT NULL,
+    -- For people, and what tells it from all other processes.
+    process nvarchar(400) NOT NULL,
+    mark nvarchar(400) NOT NULL,
+    taken_at datetime2(7) NOT NULL,
+    until_at datetime2(7) NOT NULL
+);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_leases_key ON {leases} (name);
+END;
 -- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
 -- journal that an earlier version created work as before.
 IF COL_LENGTH(N'{bindings_literal}', 'journal_id') IS NULL
@@ -348,7 +361,15 @@ ALTER TABLE {bindings} ADD place nvarchar(max);
 -- reads a text when it runs it: columns that are added above are not there when it reads this.
 EXEC sys.sp_executesql N'UPDATE {bindings_literal} SET settled_sweep = NULL, settled_at = NULL';
 END;
--- The format of all these tables. What another version has noted stays.
+-- The format of all these tables. A newer version's mark stays.
+IF EXISTS (
+    SELECT 1 FROM sys.extended_properties p
+    WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'{journal_literal}', 'U') AND p.minor_id = 0
+      AND p.name = N'duesweep.format' AND CONVERT(nvarchar(200), p.[value]) = N'{first_format}'
+)
+BEGIN
+    EXEC sys.sp_dropextendedproperty N'duesweep.format', N'SCHEMA', N'{journal_schema}', N'TABLE', N'duesweep_journal';
+END;
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
     WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'{journal_literal}', 'U') AND p.minor_id = 0

@@ -2,18 +2,32 @@
 -- the same table. A sealed sweep is final, so the pieces in which it is settled are the same each time.
 -- A thousand rows at a time are fewer than make SQL Server lock the whole table.
 
--- name: try_lock
--- Returns whether the session now holds this application lock. Never waits.
-{{get_lock: Exclusive; Session; 0}}
-SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
+-- name: take_lease
+-- Takes a lease, unless a holder other than @holder and @other has it. No row: it is not taken.
+DECLARE @Now datetime2(7) = SYSUTCDATETIME();
+DECLARE @Until datetime2(7) = DATEADD(millisecond, CONVERT(int, @lease_ms), @Now);
+UPDATE {leases} WITH (UPDLOCK, HOLDLOCK)
+SET holder = @holder, process = @process, mark = @mark, taken_at = @Now, until_at = @Until
+WHERE name = @name AND (until_at <= @Now OR holder IN (@holder, @other));
+INSERT INTO {leases} (name, holder, process, mark, taken_at, until_at)
+SELECT @name, @holder, @process, @mark, @Now, @Until
+WHERE NOT EXISTS (SELECT 1 FROM {leases} l WITH (UPDLOCK, HOLDLOCK) WHERE l.name = @name);
+SELECT 1 AS taken FROM {leases} l WHERE l.name = @name AND l.holder = @holder;
 
--- name: unlock
--- Releases an application lock that the session holds.
-EXEC sys.sp_releaseapplock @Resource = @lock, @LockOwner = 'Session';
+-- name: renew_leases
+-- Renews the leases of a holder, also ones that are over and that no other holder has taken.
+UPDATE {leases} SET until_at = DATEADD(millisecond, CONVERT(int, @lease_ms), SYSUTCDATETIME())
+WHERE holder = @holder;
 
--- name: lock_holder
--- Returns no row: only a login with VIEW SERVER STATE may ask which session holds @lock.
-SELECT NULL AS process, NULL AS idle_since WHERE 1 = 0;
+-- name: read_lease
+-- Returns who has a lease. No row: it is free.
+SELECT LOWER(CONVERT(varchar(36), l.holder)) AS holder, l.process, l.mark, l.taken_at
+FROM {leases} l WITH (NOLOCK)
+WHERE l.name = @name AND l.until_at > SYSUTCDATETIME();
+
+-- name: give_lease_back
+-- Ends a lease of a holder.
+DELETE FROM {leases} WHERE name = @name AND holder = @holder;
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.

@@ -67,7 +67,10 @@ ROLLBACK
 SAVEPOINT "_pg3_2"
 
 -- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
+SELECT set_config(name, wanted.value, false) FROM (VALUES ('idle_in_transaction_session_timeout', '2000')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
+
+-- without a name
+SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
 
 -- without a name
 SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
@@ -290,6 +293,14 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_limits" (
     pattern text NOT NULL,
     free_at timestamptz NOT NULL,
     PRIMARY KEY (source, pattern)
+);
+CREATE TABLE IF NOT EXISTS "public"."duesweep_leases" (
+    name text PRIMARY KEY,
+    holder uuid NOT NULL,
+    process text NOT NULL,
+    mark text NOT NULL,
+    taken_at timestamptz NOT NULL,
+    until_at timestamptz NOT NULL
 );
 ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
@@ -680,6 +691,11 @@ DELETE FROM "public"."duesweep_pauses" WHERE source = $1;
 UPDATE "public"."duesweep_bindings"
 SET ledger_id = '<uuid>', settled_sweep = NULL, settled_at = NULL
 WHERE source = $1;
+
+-- name: give_lease_back
+-- $1 ?, $2 uuid
+DELETE FROM "public"."duesweep_leases" USING (SELECT set_config('synchronous_commit', 'off', true)) AS quick (setting)
+WHERE name = $1 AND holder = $2 AND quick.setting = 'off';
 
 -- name: gone_counters
 -- $1 ?, $2 int2 or int4
@@ -1262,10 +1278,6 @@ SELECT setting AS zone, source FROM pg_settings WHERE name = 'TimeZone';
 -- name: set_first_rows_fast
 SELECT set_config('cursor_tuple_fraction', '0.00001', true) AS fraction;
 
--- name: set_idle_wait
--- $1 ?
-SELECT set_config('idle_in_transaction_session_timeout', $1, false) AS after;
-
 -- name: set_lock_wait
 -- $1 ?
 SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', $1, true) AS after;
@@ -1305,6 +1317,18 @@ INSERT INTO "public"."SubscriptionRouting" (queueaddress, endpoint, topic)
 VALUES ($1, $2, $3)
 ON CONFLICT (endpoint, topic) DO UPDATE SET queueaddress = excluded.queueaddress;
 
+-- name: take_lease
+-- $1 ?, $2 uuid, $3 ?, $4 ?, $5 int2, $6 uuid
+INSERT INTO "public"."duesweep_leases" AS l (name, holder, process, mark, taken_at, until_at)
+SELECT $1, $2, $3, $4, clock_timestamp(), clock_timestamp() + $5::float8 * interval '1 millisecond'
+FROM (SELECT set_config('synchronous_commit', 'off', true)) AS quick (setting)
+WHERE quick.setting = 'off'
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder, process = excluded.process, mark = excluded.mark,
+    taken_at = excluded.taken_at, until_at = excluded.until_at
+WHERE l.until_at <= clock_timestamp() OR l.holder IN ($2, $6)
+RETURNING true AS taken;
+
 -- name: total_batches
 -- $1 uuid
 SELECT slice,
@@ -1317,17 +1341,9 @@ FROM "public"."duesweep_journal"
 WHERE sweep_id = $1 AND kind <> 'slice'
 GROUP BY slice;
 
--- name: try_lock
--- $1 ?
-SELECT pg_try_advisory_lock(('x' || encode(substring(sha256(convert_to($1::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint) AS locked;
-
 -- name: unbind
 -- $1 ?
 DELETE FROM "public"."duesweep_bindings" WHERE source = $1;
-
--- name: unlock
--- $1 ?
-SELECT pg_advisory_unlock(('x' || encode(substring(sha256(convert_to($1::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint) AS unlocked;
 
 -- name: unsettled_sweeps
 -- $1 ?
@@ -1358,4 +1374,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, lock_holder, look_timeless, measure_unsettled, move, plan_bounds, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, look_timeless, measure_unsettled, move, plan_bounds, read_lease, renew_leases, store_timeout, stored_destinations, zones_agree

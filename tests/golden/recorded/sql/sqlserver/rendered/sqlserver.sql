@@ -394,6 +394,18 @@ CREATE TABLE [nsb].[dbo].[limits] (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_limits_key ON [nsb].[dbo].[limits] (source, pattern);
 END;
+IF OBJECT_ID(N'[nsb].[dbo].[leases]', 'U') IS NULL
+BEGIN
+CREATE TABLE [nsb].[dbo].[leases] (
+    name nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL,
+    holder uniqueidentifier NOT NULL,
+    process nvarchar(400) NOT NULL,
+    mark nvarchar(400) NOT NULL,
+    taken_at datetime2(7) NOT NULL,
+    until_at datetime2(7) NOT NULL
+);
+CREATE UNIQUE NONCLUSTERED INDEX duesweep_leases_key ON [nsb].[dbo].[leases] (name);
+END;
 IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'journal_id') IS NULL
 BEGIN
 ALTER TABLE [nsb].[dbo].[bindings] ADD journal_id uniqueidentifier;
@@ -823,6 +835,10 @@ UPDATE [nsb].[dbo].[bindings]
 SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
 WHERE source = ?;
 
+-- name: give_lease_back
+-- name, holder
+DELETE FROM [nsb].[dbo].[leases] WHERE name = ? AND holder = ?;
+
 -- name: gone_counters
 -- most, source
 SELECT TOP (?) a.message_key
@@ -955,9 +971,6 @@ ORDER BY j.id;
 -- name: list_subscribers
 -- topic
 SELECT DISTINCT QueueAddress AS queue_address FROM [nsb].[dbo].[subscriptions] WHERE Topic = ?;
-
--- name: lock_holder
-SELECT NULL AS process, NULL AS idle_since WHERE 1 = 0;
 
 -- name: lock_sweep_counters
 -- lock, sweep_id
@@ -1354,6 +1367,12 @@ FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 JOIN [nsb].[dbo].[attempts] a WITH (NOLOCK)
   ON a.source = ? AND a.message_key = k.[value] COLLATE DATABASE_DEFAULT;
 
+-- name: read_lease
+-- name
+SELECT LOWER(CONVERT(varchar(36), l.holder)) AS holder, l.process, l.mark, l.taken_at
+FROM [nsb].[dbo].[leases] l WITH (NOLOCK)
+WHERE l.name = ? AND l.until_at > SYSUTCDATETIME();
+
 -- name: read_lists
 -- words, numbers
 SELECT STRING_AGG(j.[value], N',') AS joined, (SELECT COUNT(*) FROM STRING_SPLIT(?, ',')) AS words
@@ -1486,6 +1505,11 @@ DELETE TOP (?) FROM [nsb].[dbo].[delayed] WITH (READPAST, READCOMMITTEDLOCK, ROW
 WHERE [Due] >= @First AND [Due] <= @Last;
 SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state,
        DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
+
+-- name: renew_leases
+-- lease_ms, holder
+UPDATE [nsb].[dbo].[leases] SET until_at = DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME())
+WHERE holder = ?;
 
 -- name: reschedule
 -- messages
@@ -1655,6 +1679,18 @@ IF @@ROWCOUNT = 0
     INSERT INTO [nsb].[dbo].[subscriptions] (QueueAddress, Endpoint, Topic)
     VALUES (@Address, @Endpoint, @Topic);
 
+-- name: take_lease
+-- lease_ms, holder, process, mark, name, holder, other, name, holder, process, mark, name, name, holder
+DECLARE @Now datetime2(7) = SYSUTCDATETIME();
+DECLARE @Until datetime2(7) = DATEADD(millisecond, CONVERT(int, ?), @Now);
+UPDATE [nsb].[dbo].[leases] WITH (UPDLOCK, HOLDLOCK)
+SET holder = ?, process = ?, mark = ?, taken_at = @Now, until_at = @Until
+WHERE name = ? AND (until_at <= @Now OR holder IN (?, ?));
+INSERT INTO [nsb].[dbo].[leases] (name, holder, process, mark, taken_at, until_at)
+SELECT ?, ?, ?, ?, @Now, @Until
+WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[leases] l WITH (UPDLOCK, HOLDLOCK) WHERE l.name = ?);
+SELECT 1 AS taken FROM [nsb].[dbo].[leases] l WHERE l.name = ? AND l.holder = ?;
+
 -- name: total_batches
 -- sweep_id
 SELECT slice,
@@ -1667,20 +1703,9 @@ FROM [nsb].[dbo].[journal]
 WHERE sweep_id = ? AND kind <> 'slice'
 GROUP BY slice;
 
--- name: try_lock
--- lock
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
-    @LockTimeout = 0;
-SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
-
 -- name: unbind
 -- source
 DELETE FROM [nsb].[dbo].[bindings] WHERE source = ?;
-
--- name: unlock
--- lock
-EXEC sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- source

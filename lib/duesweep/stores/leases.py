@@ -1,0 +1,137 @@
+"""Leases in a relational store: what shows that a sweep lives, and who may settle.
+
+A lease ends by the server's clock. So no process waits for longer than that for one that is
+frozen, or whose machine is lost; one that died on this machine is seen at once. No lease keeps
+messages from being lost or doubled: the rows that a batch locks do.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from duesweep.core.errors import ConfigError, StoreError
+from duesweep.core.world import World
+from duesweep.drivers.process import is_gone, process_mark, process_name
+from duesweep.drivers.statements import Names, Session
+
+LEASE_SECONDS = 10.0
+# Two renewals may fail before it ends.
+_RENEWAL_SECONDS = 3.0
+
+
+def sweep_lease(sweep_id: UUID) -> str:
+    """The lease of the driver of a sweep or a command."""
+    return f"sweep {sweep_id}"
+
+
+def settler_lease(source: str) -> str:
+    """The lease of a source's only settler."""
+    return f"settler {source}"
+
+
+def undo_lease(source: str) -> str:
+    """The lease of a command that restores, replays or discards messages."""
+    return f"undo {source}"
+
+
+class Leases:
+    """The leases of one driver's session. They are renewed with its looks at the store, and by a
+    thread while it waits for something else; the thread opens a session of its own with `connect`.
+    """
+
+    def __init__(self, session: Session, connect: Callable[[], Session], world: World) -> None:
+        self._session = session
+        self._connect = connect
+        self._clock = world.clock
+        self._holder = world.new_id()
+        self._held: set[str] = set()
+        self._renewed_at = 0.0
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self, name: str, *, from_this_process: bool = False) -> bool:
+        """Whether this session has the lease now; never waits for another holder.
+        `from_this_process`: it takes the lease from a session of this process too, which was lost.
+        """
+        is_taken = self._take(name, None)
+        if not is_taken and (other := self.holder(name)) is not None:
+            is_ours = from_this_process and other.mark == process_mark()
+            if is_ours or is_gone(other.mark):
+                is_taken = self._take(name, other.holder)
+        if is_taken:
+            self._held.add(name)
+            self._begin_to_renew()
+        return is_taken
+
+    def give_back(self, name: str) -> None:
+        """End a lease of this session; nothing if it has none of this name."""
+        if name in self._held:
+            self._held.remove(name)
+            self._session.execute("give_lease_back", name=name, holder=self._holder)
+
+    def holder(self, name: str) -> Any:
+        """Who has the lease: `holder`, `process`, `mark` and `taken_at`. None: it is free."""
+        rows = self._session.rows("read_lease", name=name)
+        return rows[0] if rows else None
+
+    def is_held(self, name: str) -> bool:
+        """Whether a session has the lease whose process is not known to be gone."""
+        other = self.holder(name)
+        return other is not None and not is_gone(other.mark)
+
+    def renew(self) -> None:
+        """Renew this session's leases, if it is time."""
+        if self._held and self._clock.seconds() >= self._renewed_at + _RENEWAL_SECONDS:
+            self._renew(self._session)
+
+    def close(self) -> None:
+        """End all leases of this session."""
+        self._is_over.set()
+        # Otherwise they end by themselves. An error here would hide why the session ended.
+        with suppress(StoreError):
+            for name in tuple(self._held):
+                self.give_back(name)
+
+    def _take(self, name: str, other: UUID | None) -> bool:
+        rows = self._session.rows(
+            "take_lease",
+            name=name,
+            holder=self._holder,
+            other=other or self._holder,
+            process=process_name(),
+            mark=process_mark(),
+            lease_ms=round(LEASE_SECONDS * 1_000),
+        )
+        return bool(rows)
+
+    def _begin_to_renew(self) -> None:
+        if self._thread is None:
+            self._renewed_at = self._clock.seconds()
+            self._thread = threading.Thread(
+                target=self._keep_renewing, args=(self._session.names,), daemon=True
+            )
+            self._thread.start()
+
+    def _keep_renewing(self, names: Names) -> None:
+        while not self._is_over.wait(_RENEWAL_SECONDS / 3):
+            if not self._is_late:
+                continue
+            # The next turn tries again.
+            with suppress(StoreError, ConfigError), self._connect() as session:
+                while not self._is_over.is_set():
+                    if self._is_late:
+                        self._renew(session.named(names))
+                    self._is_over.wait(_RENEWAL_SECONDS / 3)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the session's own looks do not renew."""
+        age = self._clock.seconds() - self._renewed_at
+        return bool(self._held) and age >= 1.5 * _RENEWAL_SECONDS
+
+    def _renew(self, session: Session) -> None:
+        values = {"holder": self._holder, "lease_ms": round(LEASE_SECONDS * 1_000)}
+        session.execute("renew_leases", **values)
+        self._renewed_at = self._clock.seconds()

@@ -1,0 +1,189 @@
+"""Leases: a sweep lives as long as its process renews them."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from duesweep.stores import leases
+from duesweep.stores.store import SqlDriver
+from support.endpoint import ON_BOTH_SERVERS, Endpoint
+from support.waiting import until
+
+pytestmark = ON_BOTH_SERVERS
+
+_OPENS_A_SWEEP = """
+import sys
+from pathlib import Path
+from duesweep.config import load
+from duesweep.config.adapters.context import sweep_context
+with sweep_context(load(Path(sys.argv[1]))).store.open_driver() as driver:
+    print(driver.sweeps.open(driver.due.horizon()).sweep_id, flush=True)
+    input()
+"""
+
+
+@pytest.fixture
+def stored(endpoint: Endpoint) -> Endpoint:
+    return endpoint.set_up("Billing")
+
+
+@pytest.fixture
+def driver(stored: Endpoint) -> Iterator[SqlDriver]:
+    with _opened(stored) as driver:
+        yield driver
+
+
+@pytest.fixture
+def other(stored: Endpoint) -> Iterator[SqlDriver]:
+    with _opened(stored) as other:
+        yield other
+
+
+def _opened(stored: Endpoint) -> SqlDriver:
+    driver = stored.context().store.open_driver()
+    assert isinstance(driver, SqlDriver)
+    return driver
+
+
+def _leases(stored: Endpoint) -> list[Any]:
+    return stored.fetch(f"SELECT * FROM {stored.own_table('leases')}")
+
+
+def _set(stored: Endpoint, **values: str) -> None:
+    texts = ", ".join(f"{name} = {value}" for name, value in values.items())
+    stored.execute(f"UPDATE {stored.own_table('leases')} SET {texts}")
+
+
+def test_sweep_whose_process_is_frozen_for_longer_than_a_lease_is_dead(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    before = other.journal.still_alive(run.sweep_id)
+    _set(stored, until_at="'2026-01-01'", mark="'another machine'")
+
+    assert (before, other.journal.still_alive(run.sweep_id)) == (True, False)
+    with other.journal.settling() as settler:
+        assert settler is None
+        assert not other.journal.still_alive(run.sweep_id)
+        # It thaws: what another one has is not taken from it.
+        driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+        assert driver.journal.still_alive(run.sweep_id)
+    assert not driver.journal.still_alive(run.sweep_id)
+
+
+def test_sweep_that_was_frozen_goes_on_if_nobody_took_it_for_dead(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    _set(stored, until_at="'2026-01-01'")
+
+    driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+
+    assert other.journal.still_alive(run.sweep_id)
+
+
+def test_renewal_is_of_its_own_leases_only(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    mine, others = (each.sweeps.open(each.due.horizon()) for each in (driver, other))
+    _set(stored, until_at="'2026-01-01'")
+
+    driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+
+    alive = [driver.journal.still_alive(run.sweep_id) for run in (mine, others)]
+    assert alive == [True, False]
+
+
+def test_sweep_of_a_process_of_this_machine_that_was_killed_is_dead_at_once(
+    stored: Endpoint, other: SqlDriver
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OPENS_A_SWEEP, str(stored.config_file())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        sweep_id = process.stdout.readline().strip()
+        before = other.journal.still_alive(sweep_id)  # type: ignore[arg-type]
+        process.kill()
+        process.wait()
+    after = other.journal.still_alive(sweep_id)  # type: ignore[arg-type]
+    with other.journal.settling() as settler:
+        is_settling = settler is None
+
+    assert (before, after, is_settling) == (True, False, True)
+    assert len(_leases(stored)) == 1
+
+
+def test_lease_is_renewed_while_its_session_waits_for_something_else(
+    stored: Endpoint, driver: SqlDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_RENEWAL_SECONDS", 0.1)
+    driver.sweeps.open(driver.due.horizon())
+    [before] = _leases(stored)
+
+    until(lambda: _leases(stored)[0].until_at > before.until_at)
+
+    assert _leases(stored)[0].taken_at == before.taken_at
+
+
+def test_looks_renew_a_lease_without_another_session(
+    stored: Endpoint, driver: SqlDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.sweeps.open(driver.due.horizon())
+    [before] = _leases(stored)
+    driver.due.horizon()
+    [early] = _leases(stored)
+    monkeypatch.setattr(leases, "_RENEWAL_SECONDS", 0.0)
+    driver.due.horizon()
+    [after] = _leases(stored)
+
+    assert early.until_at == before.until_at < after.until_at
+
+
+def test_sweep_whose_session_was_lost_goes_on_with_another_one_of_its_process(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+
+    assert other.sweeps.keep(run.sweep_id)
+    with _opened(stored) as third:
+        assert third.journal.still_alive(run.sweep_id)
+
+
+def test_sweep_that_another_process_has_is_not_kept(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    _set(stored, mark="'another machine'")
+
+    assert not other.sweeps.keep(run.sweep_id)
+
+
+def test_sessions_end_and_a_forgotten_sweep_leave_no_lease(stored: Endpoint) -> None:
+    with _opened(stored) as driver:
+        kept, closed = (driver.sweeps.open(driver.due.horizon()) for _ in range(2))
+        driver.sweeps.close(closed.sweep_id, abandoned=False, remaining=0)
+        driver.journal.delete_settled(closed.sweep_id)
+        names = [row.name for row in _leases(stored)]
+    assert names == [f"sweep {kept.sweep_id}"]
+
+    assert _leases(stored) == []
+
+
+def test_settler_is_told_by_its_process(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    with driver.journal.settling(), other.journal.settling() as settler:
+        [lease] = _leases(stored)
+
+    assert settler is not None
+    assert settler.startswith(
+        f"Process {lease.process}, with the lease since {lease.taken_at:%F %T}"
+    )
+    assert not driver.journal.still_alive(uuid4())
