@@ -22,7 +22,7 @@ from duesweep.core.message import Message
 from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.world import instant_of, micros
 from duesweep.stores.base import OperatorDriver
-from duesweep.stores.binding import SourceBinding
+from duesweep.stores.binding import Bound, SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices, Upcoming, Work
 from duesweep.stores.journal import Backlog, Journal, Piece, Unsettled
 from duesweep.stores.people import DroppedSource, People
@@ -377,8 +377,8 @@ class MemoryBinding(SourceBinding):
         self.source = store.source
         self._store = store
 
-    def ledger(self) -> UUID | None:
-        return self._store.ledger_id
+    def read(self) -> Bound:
+        return Bound(self._store.ledger_id)
 
     def bind(self, ledger_id: UUID) -> None:
         with self._store.changed:

@@ -95,7 +95,7 @@ def test_role_that_may_not_complete_it_is_told_who_does(swept: Endpoint[Any]) ->
     refused = swept.run("sweep", store__dsn=dsn)
 
     assert (refused.code, len(swept.waiting())) == (2, 1)
-    assert "Run the command `setup` once" in refused.told
+    assert "setup --print-sql" in refused.told
 
 
 def test_journal_that_lacks_more_than_an_earlier_version_created_is_refused(

@@ -14,7 +14,7 @@ from duesweep.core.account import SweepReport
 from duesweep.core.errors import ConfigError
 from duesweep.core.result import exit_code_of
 from duesweep.ledger.ledger import Ledger
-from duesweep.stores.binding import SourceBinding
+from duesweep.stores.binding import Bound, SourceBinding
 from duesweep.sweep.job import Engine
 from support.endpoint import Endpoint
 from support.ledger_reader import LedgerReader
@@ -29,19 +29,19 @@ def _part_class(endpoint: Endpoint, part: str) -> type:
 @contextmanager
 def _seeing_no_binding_at_once(kind: type, count: int) -> Iterator[None]:
     """Each of `count` threads has seen that the journal is unbound before any of them continues."""
-    barrier, ledger = threading.Barrier(count), kind.ledger
+    barrier, read = threading.Barrier(count), kind.read
     has_seen = threading.local()
 
-    def seen_by_all(binding: SourceBinding) -> UUID | None:
-        found = ledger(binding)
+    def seen_by_all(binding: SourceBinding) -> Bound:
+        found = read(binding)
         if not getattr(has_seen, "it", False):
             has_seen.it = True
-            assert found is None
+            assert found.ledger is None
             barrier.wait(timeout=120)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind, "ledger", seen_by_all)
+        patch.setattr(kind, "read", seen_by_all)
         yield
 
 

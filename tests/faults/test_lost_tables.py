@@ -169,7 +169,7 @@ def test_ledger_without_a_column_takes_it(
 
 def test_rebind_says_what_it_freed(context: SweepContext, endpoint: Endpoint) -> None:
     with context.store.open_driver() as session:
-        bound = session.binding.ledger()
+        bound = session.binding.read().ledger
 
     first, again = (endpoint.run("setup", "--rebind") for _ in range(2))
 

@@ -53,6 +53,7 @@ def _rendered(name: str, kind: str) -> str:
         "index": bracket_name(SQL_SERVER_KINDS[kind].index),
         **dict.fromkeys(("horizon", "source", "sweep_id", "first_id", "last_id"), "N''"),
         **dict.fromkeys(("bounds", "paused", "query", "slice", "key", "chunk", "most"), "<sql>"),
+        "first_format": "<first format>",
         "format": "<format>",
         # As on SQL Server with an index on Due.
         "seek": ", FORCESEEK",

@@ -26,7 +26,7 @@ from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, operators_of
 from duesweep.stores.people import People
-from duesweep.sweep.settle import find_older_copy, require_own
+from duesweep.sweep.pairing import find_older_copy, require_own
 
 _KEYS_AT_ONCE = 200_000
 _MOST_COUNTERS = 10_000

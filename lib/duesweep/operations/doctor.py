@@ -46,8 +46,8 @@ from duesweep.operations.look import held_by_locks
 from duesweep.operations.opening import always_needs_spark, open_spark
 from duesweep.stores.base import DriverSession, Store
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.pairing import find_older_copy, require_own
 from duesweep.sweep.queues_check import refuse_missing_queues
-from duesweep.sweep.settle import find_older_copy, require_own
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +176,7 @@ def ledger_finding(ledger: Ledger, store: Store, unknown: str | None) -> Finding
             return skipped(check, root, text)
         with store.open_driver() as session:
             bound = require_own(session.binding, ledger, identity)
-            older = find_older_copy(session, ledger, identity)
+            older = find_older_copy(session, ledger)
     except DuesweepError as error:
         advice = "check ledger.root, and who may read and write it"
         return fault_of(check, root, error.problem, advice)
@@ -229,7 +229,7 @@ def _try_start(
             ahead = timedelta(seconds=context.look_ahead.longest_seconds)
             session.due.find_work(session.due.horizon().looking_ahead(ahead))
             findings += _notices(context.store.source, session)
-            session.binding.ledger()
+            session.binding.read()
             unknown = ""
             findings += _unsettled(context.ledger_root, session)
             context.queue.check(context.retry.error_queue, session)

@@ -28,7 +28,7 @@ from duesweep.ledger.base import (
 from duesweep.ledger.ledger import Ledger
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import command_ledger
-from duesweep.sweep.settle import require_own
+from duesweep.sweep.pairing import require_own
 
 _CHANGES = (ChangeKind.REPLAYED.value, ChangeKind.DISCARDED.value)
 _LARGE = ("headers", "headers_text", "body", "stack")

@@ -33,8 +33,8 @@ from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.people import People
 from duesweep.sweep.job import Planned, SweepContext
+from duesweep.sweep.pairing import require_own
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
-from duesweep.sweep.settle import require_own
 from duesweep.sweep.stop import Stop
 
 if TYPE_CHECKING:

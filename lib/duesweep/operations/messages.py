@@ -34,7 +34,7 @@ from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.opening import reading_ledger
 from duesweep.stores.base import OperatorDriver, Store, operators_of
 from duesweep.stores.people import People
-from duesweep.sweep.settle import require_own
+from duesweep.sweep.pairing import require_own
 
 Fits = Callable[[WaitingMessage], bool]
 # A filter, or a function of the server's time that returns it.

@@ -31,7 +31,7 @@ from duesweep.operations.look import (
 from duesweep.operations.messages import open_look
 from duesweep.operations.opening import endpoints_of, reading_ledger
 from duesweep.sweep.job import SweepContext
-from duesweep.sweep.settle import find_older_copy, require_own
+from duesweep.sweep.pairing import find_older_copy, require_own
 
 T = TypeVar("T")
 

@@ -21,22 +21,25 @@ class JournalAge(NamedTuple):
     place: str | None = None
 
 
+class Bound(NamedTuple):
+    """The `ledger` that a source is bound to; None: none yet. `age` None: the store keeps none."""
+
+    ledger: UUID | None
+    age: JournalAge | None = None
+
+
 class SourceBinding(Protocol):
     """A source and its ledger. Methods after `bind` have an answer that a store may leave."""
 
     source: str
 
-    def ledger(self) -> UUID | None:
-        """The ledger that the source is bound to. Raises `ConfigError` if another store
-        has the source's name.
+    def read(self) -> Bound:
+        """The ledger of the source, and how far that was when the journal forgot a sweep last.
+        Raises `ConfigError` if another store has the source's name.
         """
 
     def bind(self, ledger_id: UUID) -> None:
         """Bind the source to a ledger for good. A source that is bound already stays as it is."""
-
-    def age(self) -> JournalAge | None:
-        """How far the ledger was when the journal forgot a sweep last. None: it is not kept."""
-        return None
 
     def keep_place(self, place: str) -> None:
         """Note where the source's ledger is, for the day on which it is not there."""

@@ -51,8 +51,8 @@ class Journal(Protocol):
 
     def settling(self) -> AbstractContextManager[str | None]:
         """Be the source's only settler in the block. Never waits: if another session is, yields
-        which process that is, and since when, as a sentence's beginning: "Process 7 on web1, with the
-        lease since 2026-11-30 12:03:04 UTC,".
+        which process that is, and since when, as a sentence's beginning: "Process 7 on web1, with
+        the lease since 2026-11-30 12:03:04 UTC,".
         """
 
     def unsettled(self) -> Sequence[Unsettled]:

@@ -18,7 +18,7 @@ from duesweep.drivers.statements import Names, Session
 
 LEASE_SECONDS = 10.0
 # Two renewals may fail before it ends.
-_RENEWAL_SECONDS = 3.0
+RENEWAL_SECONDS = 3.0
 
 
 def sweep_lease(sweep_id: UUID) -> str:
@@ -83,7 +83,7 @@ class Leases:
 
     def renew(self) -> None:
         """Renew this session's leases, if it is time."""
-        if self._held and self._clock.seconds() >= self._renewed_at + _RENEWAL_SECONDS:
+        if self._held and self._clock.seconds() >= self._renewed_at + RENEWAL_SECONDS:
             self._renew(self._session)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Leases:
             self._thread.start()
 
     def _keep_renewing(self, names: Names) -> None:
-        while not self._is_over.wait(_RENEWAL_SECONDS / 3):
+        while not self._is_over.wait(RENEWAL_SECONDS / 3):
             if not self._is_late:
                 continue
             # The next turn tries again.
@@ -123,13 +123,13 @@ class Leases:
                 while not self._is_over.is_set():
                     if self._is_late:
                         self._renew(session.named(names))
-                    self._is_over.wait(_RENEWAL_SECONDS / 3)
+                    self._is_over.wait(RENEWAL_SECONDS / 3)
 
     @property
     def _is_late(self) -> bool:
         """Whether the session's own looks do not renew."""
         age = self._clock.seconds() - self._renewed_at
-        return bool(self._held) and age >= 1.5 * _RENEWAL_SECONDS
+        return bool(self._held) and age >= 1.5 * RENEWAL_SECONDS
 
     def _renew(self, session: Session) -> None:
         values = {"holder": self._holder, "lease_ms": round(LEASE_SECONDS * 1_000)}

@@ -1,16 +1,16 @@
 """The connection of a driver's session on a relational store, which its parts share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from duesweep.core.policy import Pause
-from duesweep.drivers.statements import FoundTable, Session
-from duesweep.stores.dialect import Location, WantedTable, journal_tables
+from duesweep.drivers.statements import Session
+from duesweep.stores.dialect import Location
 from duesweep.stores.due import Horizon
 from duesweep.stores.leases import Leases
 from duesweep.stores.summary import aware
-from duesweep.stores.tables import estimated_rows, has_age
+from duesweep.stores.tables import estimated_rows
 
 # More messages than any table has.
 ALL = 2**62
@@ -30,7 +30,6 @@ class SqlConnection:
             location.world,
         )
         self._zone: str | None = None
-        self._keeps_age: bool | None = None
 
     @property
     def zone(self) -> str:
@@ -38,21 +37,6 @@ class SqlConnection:
         if self._zone is None:
             self._zone = self.location.dialect.zone(self.session, self.location) or "UTC"
         return self._zone
-
-    @property
-    def keeps_age(self) -> bool:
-        """Whether the table of bindings has the columns for how far the ledger was, which older
-        versions did not create; asked once, unless a check has seen it.
-        """
-        if self._keeps_age is None:
-            bindings = WantedTable(journal_tables(self.delayed)["bindings"])
-            self.note(self.location.dialect.tables.find(self.session, [bindings]))
-        return bool(self._keeps_age)
-
-    def note(self, there: Mapping[Any, FoundTable]) -> None:
-        """Remember facts of its tables."""
-        bindings = there.get(journal_tables(self.delayed)["bindings"])
-        self._keeps_age = bindings is not None and has_age(bindings.columns)
 
     def patient(self, messages: int) -> AbstractContextManager[None]:
         """While a statement is about this many messages, it may take its time."""

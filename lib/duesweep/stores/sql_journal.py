@@ -152,7 +152,7 @@ class SqlJournal(SqlPart, Journal):
     @retry_lost_transactions
     def delete_settled(self, sweep_id: UUID, *, is_in_ledger: bool = True) -> None:
         with self._session.transaction():
-            if self._at.keeps_age and is_in_ledger:
+            if is_in_ledger:
                 self._session.execute("note_settled", sweep_id=sweep_id)
             # A bounded number at a time: each statement has its time-out.
             for rows in ("delete_settled", "delete_changes"):

@@ -56,7 +56,7 @@ class SqlDriver(OperatorDriver):
         return self._at.session
 
     def check(self) -> None:
-        self._at.note(check_tables(self._at.session, self._at.location, self._at.delayed))
+        check_tables(self._at.session, self._at.location, self._at.delayed)
 
     def check_sight(self) -> None:
         check_sight(self._at.session, self._at.location, self._at.delayed)

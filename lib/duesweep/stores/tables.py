@@ -67,7 +67,7 @@ _RESHAPE = (
 _SKEW = timedelta(seconds=5)
 # The end of a slice of no sweep.
 _NO_SLICE = {"sweep_id": UUID(int=0), "slice": 0, **end_as_values(SliceEnd(Account(), None))}
-# Columns of the table of bindings that `setup` adds to a journal of an earlier version.
+# Columns of the table of bindings that a journal of the first format may lack.
 AGE_COLUMNS = ("journal_id", "settled_sweep", "settled_at", "place")
 
 
@@ -285,16 +285,14 @@ class _Checks:
         return 1
 
 
-def check_tables(session: Session, location: Location, delayed: Any) -> Mapping[Any, FoundTable]:
-    """The tables. Raises `ConfigError` for a session that cannot sweep, or for the first table that
-    is missing, of another shape, or without rights for this user. A missing index only makes
-    sweeps slow.
+def check_tables(session: Session, location: Location, delayed: Any) -> None:
+    """Raise `ConfigError` for a session that cannot sweep, or for the first table that is missing,
+    of another shape, or without rights for this user. A missing index only makes sweeps slow.
     """
     tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
     refuse(tables.check_session(session, "store.dsn"))
     there = _find_completed(session, location, wanted, delayed)
     refuse(_Checks(session, location.dialect, location).of_sweeps(wanted, there))
-    return there
 
 
 def check_sight(session: Session, location: Location, delayed: Any) -> None:
@@ -325,17 +323,23 @@ def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterato
 def _find_completed(
     session: Session, location: Location, wanted: Sequence[WantedTable], delayed: Any
 ) -> Mapping[Any, FoundTable]:
-    """The existing ones of the tables. A journal of the first format gets the leases that it lacks,
-    if this role may create them: then an upgrade needs no `setup`.
+    """The existing ones of the tables. A journal of the first format gets what it lacks: then an
+    upgrade needs no `setup`. Raises `ConfigError` if this role may not create it.
     """
     tables, journal = location.dialect.tables, journal_tables(delayed)
     there = tables.find(session, wanted)
-    if {name for name, table in journal.items() if table not in there} != {"leases"}:
+    missing = {name for name, table in journal.items() if table not in there}
+    bindings = there.get(journal["bindings"])
+    if bindings is None or missing - {"leases"}:
         return there
-    new, text = [journal["leases"]], tables.creation("create_journal", **journal)
-    with suppress(ConfigError):
-        tables.create(session, new, [(new, [text])], "store.schema")
-        logs.warning("journal_completed", table=journal["leases"].sql)
+    lacking = [journal[name] for name in missing]
+    if not set(AGE_COLUMNS) <= set(bindings.columns):
+        lacking.append(journal["bindings"])
+    if not lacking:
+        return there
+    text = tables.creation("create_journal", **journal)
+    tables.create(session, lacking, [(lacking, [text])], "store.schema")
+    logs.warning("journal_completed", tables=[table.sql for table in lacking])
     return tables.find(session, wanted)
 
 
@@ -454,9 +458,6 @@ def _doctors_findings(
         yield ok(Check.TABLE_RIGHTS, name, f"This user has {', '.join(wanted.rights)}")
     if wanted.is_journal and found.hooks:
         yield risky_hooks(name, found.hooks)
-    if "ledger_id" in wanted.columns and wanted.is_journal and not has_age(found.columns):
-        text = "An earlier version made it: an older copy of ledger or database is not recognised"
-        yield warning(Check.SETUP, name, text, "run the command `setup`")
     for index in wanted.indexes:
         # If the column itself is missing, the finding on the columns says so.
         if index.column in found.columns and not index.is_in(indexed):
@@ -466,11 +467,6 @@ def _doctors_findings(
 def _lacking_index(name: str, index: WantedIndex) -> Finding:
     text = f"No index that can be used begins with {index.column}: {index.harm}"
     return warning(Check.TABLE_INDEX, name, text, statements=[index.statement])
-
-
-def has_age(columns: Collection[str]) -> bool:
-    """Whether the table of bindings keeps how far the ledger was."""
-    return set(AGE_COLUMNS) <= set(columns)
 
 
 def _shape(wanted: WantedTable, found: FoundTable) -> Iterator[Finding]:

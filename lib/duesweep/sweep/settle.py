@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from functools import partial
 from math import inf
 from uuid import UUID
 
@@ -25,22 +24,19 @@ from duesweep.core.account import UNREADABLE, BreakerState, SweepReport, SweepSu
 from duesweep.core.errors import (
     ConfigError,
     LedgerError,
-    LedgerLockedError,
-    Problem,
     StoreError,
     SweepClosedError,
     may_pass,
 )
-from duesweep.core.quantities import count_text
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among, Asked, Between
-from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Identity, Ledger, writes_of
+from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger, writes_of
 from duesweep.stores.base import DriverSession, Store
-from duesweep.stores.binding import JournalAge, SourceBinding
 from duesweep.stores.journal import Journal, Unsettled
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.destinations import CircuitBreaker
 from duesweep.sweep.job import SweepContext
+from duesweep.sweep.pairing import check_binding, check_ledger, settling
 from duesweep.sweep.stop import Stop
 
 # The most that a journal may hold while the ledger cannot be written. A million dispatched messages
@@ -50,8 +46,6 @@ MOST_UNSETTLED_BYTES = 2_000_000_000
 # Due messages wait while dead sweeps are settled, so a long list of dead sweeps is settled step by
 # step.
 BRIEFLY_SECONDS = 1.0
-# To this precision servers keep the end of a sweep.
-_TICK = timedelta(milliseconds=1)
 
 
 def settle_first(
@@ -65,7 +59,7 @@ def settle_first(
     try:
         settle_dead(session, ledger, patience, seconds)
     except LedgerError as error:
-        if session.binding.ledger() is None:
+        if session.binding.read().ledger is None:
             raise
         check_backlog(session.journal, error)
         return error
@@ -88,7 +82,7 @@ def settle_last(
     summary = ledger_error = None
     try:
         # Check again: if a table was lost since the sweep began, an append would create it again.
-        _check_tables(session, ledger, patience)
+        check_ledger(session, ledger, patience)
         with settling(session.journal, patience):
             summary = _settle(session, ledger, sweep_id, patience, tally=tally)
             _settle_each_dead(session, ledger, patience, seconds)
@@ -196,176 +190,6 @@ def _settle_each_dead(
             return
 
 
-@contextmanager
-def settling(journal: Journal, patience: Patience) -> Iterator[None]:
-    """Be the source's only settler in the block. Raises `LedgerLockedError` where another process
-    is, and patience is at its end.
-    """
-    while True:
-        with journal.settling() as other:
-            if other is None:
-                yield
-                return
-        holder = partial("{} is settling {}".format, other, journal.source)
-        if not patience.wait(holder):
-            raise LedgerLockedError(holder())
-
-
-def check_binding(session: DriverSession, ledger: Ledger, patience: Patience = NO_PATIENCE) -> None:
-    """Raise `ConfigError` unless the journal belongs to this ledger, and neither is an older copy;
-    bind the journal where it is new.
-    """
-    identity = _check_tables(session, ledger, patience)
-    age = session.binding.age()
-    if problem := find_older_copy(session, ledger, identity, age):
-        raise ConfigError.of(problem)
-    if age is None:
-        return
-    if session.source not in identity.journals:
-        # A ledger that has no id of the source's journal yet takes this one's.
-        _name_journal(session.binding, ledger, patience)
-    if age.place != ledger.root:
-        session.binding.keep_place(ledger.root)
-
-
-def require_own(
-    binding: SourceBinding, ledger: Ledger, identity: Identity | None = None
-) -> UUID | None:
-    """The ledger that the journal is bound to, for commands that read: nothing is bound. Raises
-    `ConfigError` if another ledger is at the root, or none, or one that lacks tables. `identity`:
-    the ledger's, if it was read.
-    """
-    bound, identity = binding.ledger(), identity or ledger.read()
-    if bound is not None and identity.ledger_id != bound:
-        problem = _other_ledger(binding, bound, identity, ledger.root)
-        raise ConfigError.of(problem)
-    identity.refuse_incomplete(ledger.root)
-    return bound
-
-
-def _check_tables(session: DriverSession, ledger: Ledger, patience: Patience) -> Identity:
-    """Raise `ConfigError` unless the journal belongs to this ledger and its tables are there; bind
-    the journal where it is new.
-    """
-    ledger.recover(lambda: {str(one.sweep_id) for one in session.journal.unsettled()}, patience)
-    is_new = session.binding.ledger() is None and _bind(session, ledger, patience)
-    # Read it back: of several first sweeps, another one may have bound the journal.
-    bound = session.binding.ledger()
-    identity = ledger.read()
-    if bound is None or identity.ledger_id != bound:
-        stray = "; remove the ledger there: it is new, empty and not in use" if is_new else ""
-        identity.refuse_stray()
-        problem = _other_ledger(session.binding, bound, identity, ledger.root)
-        raise ConfigError(problem.text, advice=f"{problem.advice}{stray}")
-    identity.refuse_incomplete(ledger.root)
-    ledger.check_writable()
-    return identity
-
-
-def _other_ledger(
-    binding: SourceBinding, bound: UUID | None, identity: Identity, root: str
-) -> Problem:
-    """That the journal is bound to another ledger than the one at the root."""
-    found, age = identity.ledger_id, binding.age()
-    there = "no ledger is" if found is None else f"ledger {found} is"
-    last = age.place if age is not None else None
-    was = "" if last in {None, root} else f" which was at {last},"
-    return Problem(
-        f"The journal of {binding.source} belongs to ledger {bound},{was} but {there} at {root}",
-        f"set ledger.root to where ledger {bound} is, or, if that is gone for good, free the "
-        "journal from it with the command `setup --rebind`",
-    )
-
-
-def _name_journal(binding: SourceBinding, ledger: Ledger, patience: Patience) -> None:
-    """Let journal and ledger know each other."""
-    binding.name_journal()
-    age = binding.age()
-    if age is not None:
-        ledger.keep_journal(binding.source, age.journal_id, patience)
-
-
-def find_older_copy(
-    session: DriverSession,
-    ledger: Ledger,
-    identity: Identity | None = None,
-    age: JournalAge | None = None,
-) -> Problem | None:
-    """Why journal and ledger do not belong together, if so: one of them is an older copy, or the
-    ledger is another store's, another one than the journal's, or gone. Changes nothing. `identity`:
-    the ledger's, if that is known to be the journal's; `age`: the journal's, if it is known.
-    """
-    identity = identity or ledger.read()
-    age = age or session.binding.age()
-    while age is not None:
-        found, seen = _older_copy(session, ledger, identity, age), age
-        # While this one looked, another process may have settled.
-        if found is None or (age := session.binding.age()) == seen:
-            return found
-    return None
-
-
-def _older_copy(
-    session: DriverSession, ledger: Ledger, identity: Identity, age: JournalAge
-) -> Problem | None:
-    source, known = session.source, identity.journals.get(session.source)
-    if known is not None and known != str(age.journal_id):
-        return Problem(
-            f"The ledger {identity.ledger_id} at {ledger.root} has the rows of another store, "
-            f"which is also named {source}",
-            "set another store.name for this one or, if it took the place of that one, run the "
-            "command `setup --rebind`",
-        )
-    if age.settled is None or age.settled_at is None:
-        return None
-    kept_from = ledger.kept_from(source)
-    is_cut = kept_from is not None and age.settled_at < kept_from
-    if not is_cut and not ledger.has(age.settled):
-        return Problem(
-            f"The ledger {identity.ledger_id} at {ledger.root} is an older copy: it lacks sweep or "
-            f"command {age.settled}, which it got from the journal of {source} with the state of "
-            f"{age.settled_at:%Y-%m-%d %H:%M:%S} UTC",
-            "restore the newer ledger. If it is lost, run the command `setup --rebind`, and know "
-            "that errors replayed and messages restored since then look as if they were not",
-        )
-    unsettled = {str(one.sweep_id) for one in session.journal.unsettled()}
-    newer = [each for each in ledger.since(source, age.settled_at + _TICK) if each not in unsettled]
-    if not newer:
-        return None
-    return Problem(
-        f"The database of {source} is an older copy: its journal ends at "
-        f"{age.settled_at:%Y-%m-%d %H:%M:%S} UTC, and the ledger has "
-        f"{count_text(len(newer), 'later sweep or command')}, such as {newer[0]}. Messages that "
-        "these delivered may be stored again",
-        "run `duesweep audit`, cancel or pause the messages that it names, and then run the "
-        "command `setup --rebind`",
-    )
-
-
-def _bind(session: DriverSession, ledger: Ledger, patience: Patience) -> bool:
-    """Bind the journal to the ledger at the root. Returns whether this created the ledger.
-
-    Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
-    the process dies before the journal is bound, the next first sweep uses the ledger that it left.
-    """
-    with settling(session.journal, patience):
-        if session.binding.ledger() is not None:
-            return False
-        found = ledger.read()
-        age = session.binding.age()
-        if (
-            age is not None
-            and not age.is_freed
-            and (problem := find_older_copy(session, ledger, found))
-        ):
-            raise ConfigError.of(problem)
-        session.binding.bind(ledger.create(patience))
-        if age is not None and age.is_freed:
-            # An operator says that this journal takes the place of another.
-            _name_journal(session.binding, ledger, patience)
-        return found.ledger_id is None
-
-
 def check_backlog(journal: Journal, error: LedgerError) -> None:
     """Raise the error if the journal holds as much as it may while the ledger is not written."""
     held = journal.backlog()
@@ -420,7 +244,7 @@ def _forget(session: DriverSession, ledger: Ledger, sweep_id: UUID) -> None:
     journal's ledger lacks.
     """
     found = ledger.read().ledger_id
-    bound = session.binding.ledger()
+    bound = session.binding.read().ledger
     if found != bound:
         raise LedgerError(
             f"Ledger {bound} at {ledger.root} was replaced by {found} while sweep "

@@ -46,11 +46,11 @@ class Settler:
         """
         self._ledger = ledger
         # In this order: the thread may settle in between.
-        seen, age = self._age, session.binding.age()
+        seen, age = self._age, session.binding.read().age
         if self._thread is None or _is_put_back(seen, age):
             with self._stop.waits.waiting(STORAGE, UNANSWERED):
                 self._end_pass(settle_first(session, ledger, NO_PATIENCE))
-            age = session.binding.age()
+            age = session.binding.read().age
         self._age = age
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="duesweep settler", daemon=True)
@@ -109,7 +109,7 @@ class Settler:
                 with self._stop.waits.waiting(STORAGE, UNANSWERED):
                     seconds = BRIEFLY_SECONDS if is_last else inf
                     settle_dead(session, self._ledger, patience, seconds)
-                self._age = session.binding.age()
+                self._age = session.binding.read().age
                 is_done = not any(one.is_closed for one in session.journal.unsettled())
             self._end_pass(None)
             return is_done

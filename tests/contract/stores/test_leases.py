@@ -58,8 +58,14 @@ def _set(stored: Endpoint, **values: str) -> None:
     stored.execute(f"UPDATE {stored.own_table('leases')} SET {texts}")
 
 
+def _renew(driver: SqlDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look, long after the last time."""
+    monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.0)
+    driver.due.horizon()
+
+
 def test_sweep_whose_process_is_frozen_for_longer_than_a_lease_is_dead(
-    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = driver.sweeps.open(driver.due.horizon())
     before = other.journal.still_alive(run.sweep_id)
@@ -70,29 +76,29 @@ def test_sweep_whose_process_is_frozen_for_longer_than_a_lease_is_dead(
         assert settler is None
         assert not other.journal.still_alive(run.sweep_id)
         # It thaws: what another one has is not taken from it.
-        driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+        _renew(driver, monkeypatch)
         assert driver.journal.still_alive(run.sweep_id)
     assert not driver.journal.still_alive(run.sweep_id)
 
 
-def test_sweep_that_was_frozen_goes_on_if_nobody_took_it_for_dead(
-    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+def test_sweep_that_was_frozen_goes_on_if_no_other_took_it_for_dead(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = driver.sweeps.open(driver.due.horizon())
     _set(stored, until_at="'2026-01-01'")
 
-    driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+    _renew(driver, monkeypatch)
 
     assert other.journal.still_alive(run.sweep_id)
 
 
-def test_renewal_is_of_its_own_leases_only(
-    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+def test_looks_renew_leases_of_their_own_session_only(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, others = (each.sweeps.open(each.due.horizon()) for each in (driver, other))
     _set(stored, until_at="'2026-01-01'")
 
-    driver._at.leases._renew(driver._at.session)  # noqa: SLF001
+    _renew(driver, monkeypatch)
 
     alive = [driver.journal.still_alive(run.sweep_id) for run in (mine, others)]
     assert alive == [True, False]
@@ -123,7 +129,7 @@ def test_sweep_of_a_process_of_this_machine_that_was_killed_is_dead_at_once(
 def test_lease_is_renewed_while_its_session_waits_for_something_else(
     stored: Endpoint, driver: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "_RENEWAL_SECONDS", 0.1)
+    monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.1)
     driver.sweeps.open(driver.due.horizon())
     [before] = _leases(stored)
 
@@ -139,8 +145,7 @@ def test_looks_renew_a_lease_without_another_session(
     [before] = _leases(stored)
     driver.due.horizon()
     [early] = _leases(stored)
-    monkeypatch.setattr(leases, "_RENEWAL_SECONDS", 0.0)
-    driver.due.horizon()
+    _renew(driver, monkeypatch)
     [after] = _leases(stored)
 
     assert early.until_at == before.until_at < after.until_at

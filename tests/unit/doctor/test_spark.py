@@ -14,6 +14,7 @@ from duesweep.core.errors import LedgerError
 from duesweep.core.finding import Finding, Severity
 from duesweep.operations.doctor import ledger_finding
 from duesweep.operations.doctor_spark import question
+from duesweep.stores.binding import Bound
 
 FIRST, SECOND = uuid.uuid4(), uuid.uuid4()
 
@@ -53,11 +54,8 @@ class _Journal:
     def open_driver(self) -> Any:
         return nullcontext(self)
 
-    def ledger(self) -> uuid.UUID | None:
-        return self._bound
-
-    def age(self) -> None:
-        """It keeps none."""
+    def read(self) -> Bound:
+        return Bound(self._bound)
 
 
 def _judged(

@@ -160,7 +160,12 @@ CREATE TABLE IF NOT EXISTS {bindings} (
     source text PRIMARY KEY,
     delayed text NOT NULL,
     ledger_id uuid NOT NULL,
-    bound_at timestamptz NOT NULL DEFAULT now()
+    bound_at timestamptz NOT NULL DEFAULT now(),
+    -- Which journal this is, which sweep or command the ledger got last, and where the ledger was then.
+    journal_id uuid,
+    settled_sweep uuid,
+    settled_at timestamptz,
+    place text
 );
 CREATE TABLE IF NOT EXISTS {sweeps} (
     sweep_id uuid PRIMARY KEY,
@@ -285,8 +290,7 @@ CREATE TABLE IF NOT EXISTS {leases} (
     taken_at timestamptz NOT NULL,
     until_at timestamptz NOT NULL
 );
--- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
--- journal that an earlier version created work as before.
+-- A journal of the first format may lack these.
 ALTER TABLE {bindings} ADD COLUMN IF NOT EXISTS journal_id uuid,
     ADD COLUMN IF NOT EXISTS settled_sweep uuid, ADD COLUMN IF NOT EXISTS settled_at timestamptz,
     ADD COLUMN IF NOT EXISTS place text;
@@ -298,8 +302,11 @@ ALTER TABLE {journal} ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE {journal} ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
 
 -- name: read_binding
--- Returns a source's delayed table, the ledger that the source is bound to, and since when it has been bound.
-SELECT delayed, ledger_id, bound_at FROM {bindings} WHERE source = %(source)s;
+-- Returns a source's delayed table, the ledger that it is bound to and since when, which journal this is, the sweep
+-- or command that the ledger got last, and where the ledger was.
+SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+FROM {bindings}
+WHERE source = %(source)s;
 
 -- name: bind
 -- Binds a source, which is a delayed table, to a ledger, unless it is bound and was not freed. Waits for a session
@@ -317,10 +324,6 @@ DELETE FROM {bindings} WHERE source = %(source)s;
 UPDATE {bindings}
 SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
 WHERE source = %(source)s;
-
--- name: read_age
--- Returns which journal this is, which sweep or command of a source the ledger got last, and where the ledger was.
-SELECT journal_id, settled_sweep, settled_at, place FROM {bindings} WHERE source = %(source)s;
 
 -- name: server_identity
 -- Returns what tells this database from one of the same name on another server.

@@ -191,7 +191,12 @@ CREATE TABLE {bindings} (
     source nvarchar(400) NOT NULL PRIMARY KEY,
     delayed nvarchar(400) NOT NULL,
     ledger_id uniqueidentifier NOT NULL,
-    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
+    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    -- Which journal this is, which sweep or command the ledger got last, and where the ledger was then.
+    journal_id uniqueidentifier,
+    settled_sweep uniqueidentifier,
+    settled_at datetime2(3),
+    place nvarchar(max)
 );
 IF OBJECT_ID(N'{sweeps_literal}', 'U') IS NULL
 CREATE TABLE {sweeps} (
@@ -340,8 +345,7 @@ CREATE TABLE {leases} (
 );
 CREATE UNIQUE NONCLUSTERED INDEX duesweep_leases_key ON {leases} (name);
 END;
--- Which journal this is, which sweep or command the ledger got last, and where the ledger was then. Without these columns, sweeps of a
--- journal that an earlier version created work as before.
+-- A journal of the first format may lack these.
 IF COL_LENGTH(N'{bindings_literal}', 'journal_id') IS NULL
 BEGIN
 ALTER TABLE {bindings} ADD journal_id uniqueidentifier;
@@ -381,8 +385,11 @@ BEGIN
 END;
 
 -- name: read_binding
--- Returns a source's delayed table, the ledger that the source is bound to, and since when it has been bound.
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+-- Returns a source's delayed table, the ledger that it is bound to and since when, which journal this is, the sweep
+-- or command that the ledger got last, and where the ledger was.
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
+       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
 FROM {bindings} b
 WHERE b.source = @source;
 
@@ -404,13 +411,6 @@ DELETE FROM {bindings} WHERE source = @source;
 UPDATE {bindings}
 SET ledger_id = '00000000-0000-0000-0000-000000000000', settled_sweep = NULL, settled_at = NULL
 WHERE source = @source;
-
--- name: read_age
--- Returns which journal this is, which sweep or command of a source the ledger got last, and where the ledger was.
-SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM {bindings} b
-WHERE b.source = @source;
 
 -- name: server_identity
 -- Returns what tells this database from one of the same name on another server.

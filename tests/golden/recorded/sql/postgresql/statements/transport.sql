@@ -186,7 +186,11 @@ CREATE TABLE IF NOT EXISTS "public"."duesweep_bindings" (
     source text PRIMARY KEY,
     delayed text NOT NULL,
     ledger_id uuid NOT NULL,
-    bound_at timestamptz NOT NULL DEFAULT now()
+    bound_at timestamptz NOT NULL DEFAULT now(),
+    journal_id uuid,
+    settled_sweep uuid,
+    settled_at timestamptz,
+    place text
 );
 CREATE TABLE IF NOT EXISTS "public"."duesweep_sweeps" (
     sweep_id uuid PRIMARY KEY,
@@ -308,7 +312,7 @@ ALTER TABLE "public"."duesweep_bindings" ADD COLUMN IF NOT EXISTS journal_id uui
 UPDATE "public"."duesweep_bindings" SET settled_sweep = NULL, settled_at = NULL WHERE place IS NULL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN outcomes SET STORAGE EXTERNAL;
 ALTER TABLE "public"."duesweep_journal" ALTER COLUMN lateness_ms SET STORAGE EXTERNAL;
-DO 'BEGIN IF obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class'') IS NULL THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 1 (0.1.0 or newer)''; END IF; END';
+DO 'BEGIN IF coalesce(obj_description(''"public"."duesweep_journal"''::regclass, ''pg_class''), '''') IN ('''', ''duesweep format 1 (0.1.0 or newer)'') THEN COMMENT ON TABLE "public"."duesweep_journal" IS ''duesweep format 2 (0.1.0 or newer)''; END IF; END';
 
 -- name: create_queue
 DO $$BEGIN PERFORM pg_advisory_xact_lock(hashtextextended('duesweep/create', 0)); END$$;
@@ -1016,10 +1020,6 @@ ON CONFLICT (source, message_key) DO UPDATE SET
     error_class = excluded.error_class,
     error_text = excluded.error_text;
 
--- name: read_age
--- $1 ?
-SELECT journal_id, settled_sweep, settled_at, place FROM "public"."duesweep_bindings" WHERE source = $1;
-
 -- name: read_attempts
 -- $1 ?, $2 uuid[]
 SELECT message_key::text AS message_key, attempts, next_attempt_at <= clock_timestamp() AS is_eligible
@@ -1040,7 +1040,9 @@ LIMIT (
 
 -- name: read_binding
 -- $1 ?
-SELECT delayed, ledger_id, bound_at FROM "public"."duesweep_bindings" WHERE source = $1;
+SELECT delayed, ledger_id, bound_at, journal_id, settled_sweep, settled_at, place
+FROM "public"."duesweep_bindings"
+WHERE source = $1;
 
 -- name: read_command
 -- $1 uuid

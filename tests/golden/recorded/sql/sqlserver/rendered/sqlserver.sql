@@ -271,7 +271,11 @@ CREATE TABLE [nsb].[dbo].[bindings] (
     source nvarchar(400) NOT NULL PRIMARY KEY,
     delayed nvarchar(400) NOT NULL,
     ledger_id uniqueidentifier NOT NULL,
-    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME()
+    bound_at datetime2(3) NOT NULL DEFAULT SYSUTCDATETIME(),
+    journal_id uniqueidentifier,
+    settled_sweep uniqueidentifier,
+    settled_at datetime2(3),
+    place nvarchar(max)
 );
 IF OBJECT_ID(N'[nsb].[dbo].[sweeps]', 'U') IS NULL
 CREATE TABLE [nsb].[dbo].[sweeps] (
@@ -422,6 +426,14 @@ IF COL_LENGTH(N'[nsb].[dbo].[bindings]', 'place') IS NULL
 BEGIN
 ALTER TABLE [nsb].[dbo].[bindings] ADD place nvarchar(max);
 EXEC sys.sp_executesql N'UPDATE [nsb].[dbo].[bindings] SET settled_sweep = NULL, settled_at = NULL';
+END;
+IF EXISTS (
+    SELECT 1 FROM sys.extended_properties p
+    WHERE p.class = 1 AND p.major_id = OBJECT_ID(N'[nsb].[dbo].[journal]', 'U') AND p.minor_id = 0
+      AND p.name = N'duesweep.format' AND CONVERT(nvarchar(200), p.[value]) = N'<first format>'
+)
+BEGIN
+    EXEC sys.sp_dropextendedproperty N'duesweep.format', N'SCHEMA', N'dbo', N'TABLE', N'duesweep_journal';
 END;
 IF NOT EXISTS (
     SELECT 1 FROM sys.extended_properties p
@@ -1292,13 +1304,6 @@ WHERE [RowVersion] IN (
     SELECT k.[value] COLLATE DATABASE_DEFAULT FROM STRING_SPLIT(CONVERT(nvarchar(max), ?), CONVERT(nchar(1), ?)) k
 );
 
--- name: read_age
--- source
-SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM [nsb].[dbo].[bindings] b
-WHERE b.source = ?;
-
 -- name: read_attempts
 -- keys, separator, source
 SELECT a.message_key, a.attempts,
@@ -1325,7 +1330,9 @@ ORDER BY j.id;
 
 -- name: read_binding
 -- source
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
+       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
 FROM [nsb].[dbo].[bindings] b
 WHERE b.source = ?;
 
