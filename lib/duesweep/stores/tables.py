@@ -323,8 +323,8 @@ def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterato
 def _find_completed(
     session: Session, location: Location, wanted: Sequence[WantedTable], delayed: Any
 ) -> Mapping[Any, FoundTable]:
-    """The existing ones of the tables. A journal of the first format gets what it lacks: then an
-    upgrade needs no `setup`. Raises `ConfigError` if this role may not create it.
+    """The existing ones of the tables. A journal of the first format gets its missing table and
+    columns: then an upgrade needs no `setup`. Raises `ConfigError` if this role may not create it.
     """
     tables, journal = location.dialect.tables, journal_tables(delayed)
     there = tables.find(session, wanted)
