@@ -148,7 +148,10 @@ class MemorySweeps(Sweeps):
 
     def note_slices(self, run: SweepRun, plan: Slices) -> int:
         with self._store.changed:
-            sweep = self._store.sweeps[run.sweep_id]
+            sweep = self._store.sweeps.get(run.sweep_id)
+            if sweep is None:
+                # Others took it for dead, and have settled it: its batches find it closed.
+                return 0
             before = len(sweep.planned)
             sweep.planned += plan.planned
             sweep.horizon = run.horizon.before
@@ -166,14 +169,6 @@ class MemorySweeps(Sweeps):
             if sweep is not None and sweep.closed_at is None:
                 stop_at = self._store.now + timedelta(seconds=after_seconds)
                 sweep.stop_at = min(stop_at, sweep.stop_at or stop_at)
-
-    def keep(self, sweep_id: UUID) -> bool:
-        with self._store.changed:
-            sweep = self._store.sweeps.get(sweep_id)
-            if sweep is None or sweep.owner not in {None, self._owner}:
-                return False
-            sweep.owner = self._owner
-            return True
 
     def release(self, sweep_id: UUID) -> None:
         with self._store.changed:

@@ -54,7 +54,7 @@ def test_each_table_has_one_finding_with_the_grants_that_mend_it(healthy: Endpoi
     found = diagnosed(healthy.config_file(store__dsn=dsn))
 
     rights = found.all_of("table-rights")
-    names = ("journal", "sweeps", "attempts", "bindings", "changes", "pauses", "limits")
+    names = ("journal", "sweeps", "attempts", "bindings", "changes", "pauses", "limits", "leases")
     journal = {f'"public"."duesweep_{name}"' for name in names}
     assert {f["about"] for f in rights} == {DELAYED, OWN, *journal}
     assert len(rights) == len(journal) + 2

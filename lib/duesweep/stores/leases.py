@@ -51,14 +51,12 @@ class Leases:
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def take(self, name: str, *, from_this_process: bool = False) -> bool:
-        """Whether this session has the lease now; never waits for another holder.
-        `from_this_process`: it takes the lease from a session of this process too, which was lost.
-        """
+    def take(self, name: str) -> bool:
+        """Whether this session has the lease now; never waits for another holder."""
         is_taken = self._take(name, None)
-        if not is_taken and (other := self.holder(name)) is not None:
-            is_ours = from_this_process and other.mark == process_mark()
-            if is_ours or is_gone(other.mark):
+        if not is_taken:
+            other = self.holder(name)
+            if other is not None and is_gone(other.mark):
                 is_taken = self._take(name, other.holder)
         if is_taken:
             self._held.add(name)
@@ -70,6 +68,10 @@ class Leases:
         if name in self._held:
             self._held.remove(name)
             self._session.execute("give_lease_back", name=name, holder=self._holder)
+
+    def forget(self, name: str) -> None:
+        """Renew a lease no more whose row is gone."""
+        self._held.discard(name)
 
     def holder(self, name: str) -> Any:
         """Who has the lease: `holder`, `process`, `mark` and `taken_at`. None: it is free."""

@@ -158,10 +158,10 @@ class SqlJournal(SqlPart, Journal):
             for rows in ("delete_settled", "delete_changes"):
                 while self._session.execute(rows, sweep_id=sweep_id):
                     pass
-            self._session.execute("delete_sweep", sweep_id=sweep_id)
+            lease = sweep_lease(sweep_id)
+            self._session.execute("delete_sweep", sweep_id=sweep_id, lease=lease)
         self._kept.discard(sweep_id)
-        with suppress(StoreError):
-            self._at.leases.give_back(sweep_lease(sweep_id))
+        self._at.leases.forget(lease)
 
     def backlog(self) -> Backlog:
         row = self._session.row("measure_unsettled", source=self.source)

@@ -76,10 +76,6 @@ class SqlSweeps(SqlPart, Sweeps):
         after_ms = round(after_seconds * 1_000)
         self._session.execute("stop_sweep", sweep_id=sweep_id, after_ms=after_ms)
 
-    def keep(self, sweep_id: UUID) -> bool:
-        """Take the sweep's lease, unless another process has it."""
-        return self._at.leases.take(sweep_lease(sweep_id), from_this_process=True)
-
     def release(self, sweep_id: UUID) -> None:
         self._planned.pop(sweep_id, None)
         self._at.leases.give_back(sweep_lease(sweep_id))

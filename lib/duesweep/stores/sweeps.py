@@ -17,8 +17,8 @@ class SweepRun:
 
 
 class Sweeps(Protocol):
-    """The sweeps of a source. One lives by the session that opened it: that holds its lock, and
-    when the session ends, the sweep counts as dead. A command is kept as a sweep is.
+    """The sweeps of a source. One lives by the session that opened it: when that is closed, or its
+    process ends, the sweep counts as dead. A command is kept as a sweep is.
     """
 
     def open(
@@ -41,9 +41,6 @@ class Sweeps(Protocol):
         tasks' `claim` and `move` raise `SweepStoppedError`; `finish` and `end_slice` do not. An
         earlier stop stays as it is. Does nothing to a closed sweep.
         """
-
-    def keep(self, sweep_id: UUID) -> bool:
-        """Let a sweep live by this session, since its own was lost; False: another one has it."""
 
     def release(self, sweep_id: UUID) -> None:
         """Let others settle a closed sweep while this session lives."""

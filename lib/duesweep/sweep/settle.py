@@ -7,9 +7,6 @@ An operator's command is settled in the same way.
 
 A source has one settler at a time, and a local ledger one writer. The holder of these locks may be
 frozen, so no wait for them is long, and dispatch does without: the journal keeps the record.
-
-The lock of a driver's session shows that its sweep lives, and it is lost with the session. Then a
-new session holds the sweep, to close and settle it, unless another process has closed it by then.
 """
 
 from collections.abc import Iterator
@@ -31,7 +28,7 @@ from duesweep.core.errors import (
 from duesweep.core.world import NO_PATIENCE, Patience
 from duesweep.ledger.base import Among, Asked, Between
 from duesweep.ledger.ledger import TRANSACTION_RETENTION_DAYS, Ledger, writes_of
-from duesweep.stores.base import DriverSession, Store
+from duesweep.stores.base import DriverSession
 from duesweep.stores.journal import Journal, Unsettled
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.destinations import CircuitBreaker
@@ -275,7 +272,8 @@ def _check_age(sweep: Unsettled, now: datetime) -> None:
 def living_session(
     context: SweepContext, session: DriverSession, run: SweepRun, *, stop: Stop
 ) -> Iterator[DriverSession]:
-    """The driver's session, or a new one that holds the sweep if that session was lost.
+    """The driver's session, or if that was lost, a new one to close and settle the sweep, unless
+    another process has closed it by then.
 
     Raises `StoreError` if the store cannot be reached for `breaker.trigger_seconds`, or when `stop`
     is wanted.
@@ -290,30 +288,18 @@ def living_session(
         yield session
         return
     logs.warning("driver_session_lost", sweep_id=str(run.sweep_id), error=str(loss))
-    with _resume(context, run, loss, stop=stop) as living:
+    with _open_again(context, loss, stop=stop) as living:
         yield living
 
 
-def _resume(context: SweepContext, run: SweepRun, loss: StoreError, *, stop: Stop) -> DriverSession:
-    """A new session, which holds the sweep's lock unless another process does."""
+def _open_again(context: SweepContext, loss: StoreError, *, stop: Stop) -> DriverSession:
     breaker = CircuitBreaker(context.breaker, context.world.clock)
     breaker.fail(str(loss))
     while True:
         try:
-            return _open(context.store, run)
+            return context.store.open_driver()
         except StoreError as error:
             breaker.fail(str(error), is_lasting=not may_pass(error))
             if breaker.state is BreakerState.TRIGGERED or stop.is_wanted:
                 raise
         stop.wait(breaker.seconds_to_try)
-
-
-def _open(store: Store, run: SweepRun) -> DriverSession:
-    session = store.open_driver()
-    try:
-        # If another process has it by now, closing the sweep will fail.
-        session.sweeps.keep(run.sweep_id)
-    except BaseException:
-        session.__exit__()
-        raise
-    return session

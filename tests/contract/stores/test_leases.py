@@ -151,25 +151,6 @@ def test_looks_renew_a_lease_without_another_session(
     assert early.until_at == before.until_at < after.until_at
 
 
-def test_sweep_whose_session_was_lost_goes_on_with_another_one_of_its_process(
-    stored: Endpoint, driver: SqlDriver, other: SqlDriver
-) -> None:
-    run = driver.sweeps.open(driver.due.horizon())
-
-    assert other.sweeps.keep(run.sweep_id)
-    with _opened(stored) as third:
-        assert third.journal.still_alive(run.sweep_id)
-
-
-def test_sweep_that_another_process_has_is_not_kept(
-    stored: Endpoint, driver: SqlDriver, other: SqlDriver
-) -> None:
-    run = driver.sweeps.open(driver.due.horizon())
-    _set(stored, mark="'another machine'")
-
-    assert not other.sweeps.keep(run.sweep_id)
-
-
 def test_sessions_end_and_a_forgotten_sweep_leave_no_lease(stored: Endpoint) -> None:
     with _opened(stored) as driver:
         kept, closed = (driver.sweeps.open(driver.due.horizon()) for _ in range(2))
@@ -177,6 +158,17 @@ def test_sessions_end_and_a_forgotten_sweep_leave_no_lease(stored: Endpoint) -> 
         driver.journal.delete_settled(closed.sweep_id)
         names = [row.name for row in _leases(stored)]
     assert names == [f"sweep {kept.sweep_id}"]
+
+    assert _leases(stored) == []
+
+
+def test_sweep_that_another_session_settled_leaves_no_lease(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    other.sweeps.close(run.sweep_id, abandoned=True, remaining=0)
+
+    other.journal.delete_settled(run.sweep_id)
 
     assert _leases(stored) == []
 

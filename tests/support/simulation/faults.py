@@ -22,7 +22,7 @@ class Fault(StrEnum):
 _FREEZES = (0.5, 5.0, 40.0, 200.0)
 _TRANSACTION_SECONDS = 30.0
 # No process waits for longer for a frozen one.
-_LEASE_SECONDS = 10.0
+LEASE_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Faults:
         thaws = self.scheduler.time + seconds
         process.frozen_until = thaws
         self.scheduler.at(
-            self.scheduler.time + _LEASE_SECONDS, lambda: self._end_leases(process, thaws)
+            self.scheduler.time + LEASE_SECONDS, lambda: self._end_leases(process, thaws)
         )
         # The server may be restarted in that time, or a firewall forget the connection.
         is_forgotten = self._chance.random() < 0.3
@@ -106,8 +106,7 @@ class Faults:
 
     def _end_leases(self, process: Process, thaws: float) -> None:
         if process.frozen_until == thaws > self.scheduler.time:
-            for connection in process.connections:
-                connection.end_leases()
+            process.end_leases()
 
     def _end_if_frozen(self, connection: Connection, thaws: float) -> None:
         if connection.process.frozen_until == thaws > self.scheduler.time:

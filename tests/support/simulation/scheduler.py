@@ -28,6 +28,13 @@ class Process:
     is_dead: bool = False
     # The kernel closes them when the process dies, or the server when it has waited too long.
     connections: list["Connection"] = field(default_factory=list)
+    # Each ends the leases of a session, whether or not that has lost its connection.
+    leases: list[Callable[[], None]] = field(default_factory=list)
+
+    def end_leases(self) -> None:
+        """They are over, or the process is known to be gone."""
+        for end in self.leases:
+            end()
 
 
 class Connection:
@@ -43,9 +50,6 @@ class Connection:
         self.is_lost = True
         if self in self.process.connections:
             self.process.connections.remove(self)
-
-    def end_leases(self) -> None:
-        """The leases of its session end, since they were not renewed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +134,7 @@ class Scheduler:
     def kill(self, process: Process) -> None:
         """Kill a process. Its connections are closed at once."""
         process.is_dead = True
+        process.end_leases()
         for connection in list(process.connections):
             connection.lose()
 

@@ -37,7 +37,7 @@ from duesweep_testing.memory_ledger import MemoryTables
 from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
 from support.contract.memory_stores import DueKeySession, MovingSession, MovingStore
-from support.simulation.faults import Fault, Faults
+from support.simulation.faults import LEASE_SECONDS, Fault, Faults
 from support.simulation.promises import Promises
 from support.simulation.scheduler import Connection, Scheduler
 
@@ -49,19 +49,9 @@ def _lost(text: str) -> StoreError:
 class Steps(Connection):
     """The steps of one connection."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        faults: Faults,
-        lose: Callable[[], None],
-        end_leases: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, faults: Faults, lose: Callable[[], None]) -> None:
         super().__init__(scheduler.current.process)
         self._scheduler, self._faults, self._lose = scheduler, faults, lose
-        self._end_leases = end_leases
-
-    def end_leases(self) -> None:
-        self._end_leases()
 
     def lose(self) -> None:
         if not self.is_lost:
@@ -230,7 +220,8 @@ class SimulatedDriver(MemoryDriverSession):
 
     def __init__(self, store: "SimulatedStore") -> None:
         super().__init__(store)
-        self.steps = Steps(store.scheduler, store.faults, self.end_leases, self.end_leases)
+        self.steps = Steps(store.scheduler, store.faults, lambda: None)
+        self.steps.process.leases.append(self.end_leases)
         parts: Any = self
         for name in ("journal", "due", "sweeps", "binding", "people"):
             setattr(parts, name, Stepped(getattr(self, name), self.steps))
@@ -239,7 +230,13 @@ class SimulatedDriver(MemoryDriverSession):
         self.steps.step("check")
 
     def __exit__(self, *error: object) -> None:
-        self.steps.lose()
+        if self.steps.is_lost:
+            # They cannot be given back.
+            scheduler = self._store.scheduler
+            scheduler.at(scheduler.time + LEASE_SECONDS, self.end_leases)
+        else:
+            self.end_leases()
+            self.steps.lose()
 
 
 class SimulatedStore(MovingStore):

@@ -289,12 +289,12 @@ def test_names_of_a_sweeps_own_locks_are_never_cut() -> None:
 
 
 def test_name_with_braces_percent_and_at_signs_takes_no_values_place() -> None:
-    names = {"sweeps": "[@sweep_id {source} %(x)s ?]"}
+    names = {"leases": "[@lease {source} %(x)s ?]"}
 
-    text, values = bind("delete_sweep", names, {"sweep_id": "7"})
+    text, values = bind("give_lease_back", names, {"name": "7", "holder": "8"})
 
-    assert text == "DELETE FROM [@sweep_id {source} %(x)s ?] WHERE sweep_id = ?;\n"
-    assert values == ["7"]
+    assert text == "DELETE FROM [@lease {source} %(x)s ?] WHERE name = ? AND holder = ?;\n"
+    assert values == ["7", "8"]
 
 
 def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> None:
@@ -306,8 +306,8 @@ def test_value_that_stands_twice_is_sent_twice_in_the_order_of_the_text() -> Non
 
 
 def test_statement_refuses_values_that_it_does_not_take() -> None:
-    with pytest.raises(ValueError, match="delete_sweep takes"):
-        bind("delete_sweep", {"sweeps": "[s]"}, {"sweep_id": "a", "lock": "b"})
+    with pytest.raises(ValueError, match="give_lease_back takes"):
+        bind("give_lease_back", {"leases": "[s]"}, {"name": "a", "lock": "b"})
 
 
 def test_value_that_stands_in_a_comment_only_is_one_that_postgresql_needs() -> None:

@@ -290,5 +290,6 @@ DELETE FROM {changes}
 WHERE id IN (SELECT id FROM {changes} WHERE sweep_id = %(sweep_id)s LIMIT 500);
 
 -- name: delete_sweep
--- Deletes a settled sweep, after its journal rows.
+-- Deletes a settled sweep, after its journal rows, and its lease, even if another holder has it.
+WITH ended AS (DELETE FROM {leases} WHERE name = %(lease)s)
 DELETE FROM {sweeps} WHERE sweep_id = %(sweep_id)s;

@@ -308,5 +308,6 @@ DELETE TOP (1000) FROM {journal} WHERE sweep_id = @sweep_id;
 DELETE TOP (1000) FROM {changes} WHERE sweep_id = @sweep_id;
 
 -- name: delete_sweep
--- Deletes a settled sweep, after its journal rows.
+-- Deletes a settled sweep, after its journal rows, and its lease, even if another holder has it.
+DELETE FROM {leases} WHERE name = @lease;
 DELETE FROM {sweeps} WHERE sweep_id = @sweep_id;

@@ -356,8 +356,9 @@ DELETE FROM "public"."duesweep_journal"
 WHERE id IN (SELECT id FROM "public"."duesweep_journal" WHERE sweep_id = $1 LIMIT 500);
 
 -- name: delete_sweep
--- $1 uuid
-DELETE FROM "public"."duesweep_sweeps" WHERE sweep_id = $1;
+-- $1 ?, $2 uuid
+WITH ended AS (DELETE FROM "public"."duesweep_leases" WHERE name = $1)
+DELETE FROM "public"."duesweep_sweeps" WHERE sweep_id = $2;
 
 -- name: describe_indexes
 -- $1 ?, $2 ?

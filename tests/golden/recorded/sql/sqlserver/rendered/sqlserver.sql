@@ -539,7 +539,8 @@ DELETE TOP (1000) FROM [nsb].[dbo].[changes] WHERE sweep_id = ?;
 DELETE TOP (1000) FROM [nsb].[dbo].[journal] WHERE sweep_id = ?;
 
 -- name: delete_sweep
--- sweep_id
+-- lease, sweep_id
+DELETE FROM [nsb].[dbo].[leases] WHERE name = ?;
 DELETE FROM [nsb].[dbo].[sweeps] WHERE sweep_id = ?;
 
 -- name: describe_catalog
