@@ -17,6 +17,8 @@ from duesweep.drivers.process import is_gone, process_mark, process_name
 from duesweep.drivers.statements import Names, Session
 
 LEASE_SECONDS = 10.0
+# The holders of this process that could not give their leases back: sessions that were lost.
+_over_here: set[str] = set()
 # Two renewals may fail before it ends.
 RENEWAL_SECONDS = 3.0
 
@@ -56,7 +58,7 @@ class Leases:
         is_taken = self._take(name, None)
         if not is_taken:
             other = self.holder(name)
-            if other is not None and is_gone(other.mark):
+            if other is not None and _is_known_to_be_over(other):
                 is_taken = self._take(name, other.holder)
         if is_taken:
             self._held.add(name)
@@ -81,7 +83,7 @@ class Leases:
     def is_held(self, name: str) -> bool:
         """Whether a session has the lease whose process is not known to be gone."""
         other = self.holder(name)
-        return other is not None and not is_gone(other.mark)
+        return other is not None and not _is_known_to_be_over(other)
 
     def renew(self) -> None:
         """Renew this session's leases, if it is time."""
@@ -91,10 +93,12 @@ class Leases:
     def close(self) -> None:
         """End all leases of this session."""
         self._is_over.set()
-        # Otherwise they end by themselves. An error here would hide why the session ended.
-        with suppress(StoreError):
+        try:
             for name in tuple(self._held):
                 self.give_back(name)
+        except StoreError:
+            # They end by themselves. An error here would hide why the session ended.
+            _over_here.add(str(self._holder))
 
     def _take(self, name: str, other: UUID | None) -> bool:
         rows = self._session.rows(
@@ -137,3 +141,8 @@ class Leases:
         values = {"holder": self._holder, "lease_ms": round(LEASE_SECONDS * 1_000)}
         session.execute("renew_leases", **values)
         self._renewed_at = self._clock.seconds()
+
+
+def _is_known_to_be_over(lease: Any) -> bool:
+    """Whether a lease is of no use any more, although its time is not over."""
+    return str(lease.holder) in _over_here or is_gone(lease.mark)

@@ -162,6 +162,18 @@ def test_sessions_end_and_a_forgotten_sweep_leave_no_lease(stored: Endpoint) -> 
     assert _leases(stored) == []
 
 
+def test_sweep_whose_session_was_lost_is_dead_to_its_own_process_when_that_is_closed(
+    stored: Endpoint, other: SqlDriver
+) -> None:
+    with _opened(stored) as driver:
+        sweep_id = driver.sweeps.open(driver.due.horizon()).sweep_id
+        driver.connection.__exit__()
+        before = other.journal.still_alive(sweep_id)
+
+    assert (before, other.journal.still_alive(sweep_id)) == (True, False)
+    assert [row.name for row in _leases(stored)] == [f"sweep {sweep_id}"]
+
+
 def test_sweep_that_another_session_settled_leaves_no_lease(
     stored: Endpoint, driver: SqlDriver, other: SqlDriver
 ) -> None:
