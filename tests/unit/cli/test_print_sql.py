@@ -8,7 +8,7 @@ from support.commands import Ran, run
 
 POSTGRESQL = "postgresql://db.example/nsb"
 SQL_SERVER = "Server=db.example;Database=n]sb;Uid=sweeper;Pwd=s3cret"
-JOURNAL = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits")
+JOURNAL = ("journal", "attempts", "sweeps", "bindings", "changes", "pauses", "limits", "leases")
 
 
 @pytest.fixture(autouse=True)
