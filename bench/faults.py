@@ -18,13 +18,14 @@ from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any
 
+from support import pooler
 from support.rabbitmq.broker_server import installed
 from support.trials.conduct import Result, run_trial
 from support.trials.faults import CLOCKS, FAULTS, LEDGER_HARMS, SPARK
 from support.trials.services import SQL_SERVER_VARIABLE, Services, can_mount, faketime
 from support.trials.table import places_table, points_table, summary, table
 from support.trials.trial import Trial, draw
-from support.trials.world import BROKER, PLACES, SQL_SERVER
+from support.trials.world import BROKER, PLACES, POOLED, SQL_SERVER
 
 _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs" / "reliability.md"
@@ -75,6 +76,8 @@ def _draw(options: argparse.Namespace) -> Sequence[Trial]:
 
 
 def _is_possible(place: str) -> bool:
+    if place == POOLED:
+        return pooler.installed() is not None
     if place == SQL_SERVER:
         return bool(os.environ.get(SQL_SERVER_VARIABLE))
     return place != BROKER or installed() is not None

@@ -9,13 +9,14 @@ from support.trials.conduct import run_trial
 from support.trials.faults import CLOCKS, CROWD, LEDGER_HARMS
 from support.trials.services import Services, can_mount, faketime
 from support.trials.trial import Trial, draw
-from support.trials.world import BROKER, PLACES
+from support.trials.world import BROKER, PLACES, POOLED
 
 _WITHOUT_SQL_SERVER = PLACES[:3]
 # One of each sort; the tests' names say which. Other faults would change the meaning of a seed.
 _SEEDS = (4, 12, 20, 44, 50, 421, 1062, 157, 69, 73, 272, 1923, 1379, 556)
 # Seeds 125 and 763 kill the JVM.
 _LONG_SEEDS = (125, 763, 312, 2196)
+_POOLED_SEEDS = (8, 44)
 
 
 def _trials() -> Iterator[object]:
@@ -25,6 +26,9 @@ def _trials() -> Iterator[object]:
         if trial.place == BROKER:
             marks.append(pytest.mark.xdist_group("rabbitmq"))
         yield pytest.param(trial, id=str(trial), marks=marks)
+    for seed in _POOLED_SEEDS:
+        trial = draw(seed, (POOLED,))
+        yield pytest.param(trial, id=str(trial))
 
 
 def _skip_what_cannot_be(trial: Trial) -> None:

@@ -19,6 +19,11 @@ _UNPACKED = UNPACKED / "pgbouncer"
 _FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", str(_UNPACKED / "usr" / "sbin"))
 
 
+def installed() -> str | None:
+    """PgBouncer's program, if it is there."""
+    return shutil.which("pgbouncer", path=os.pathsep.join(_FOLDERS))
+
+
 @contextmanager
 def pooler(
     server: str, folder: Path, mode: str, *, port: int | None = None, **settings: object
@@ -26,7 +31,7 @@ def pooler(
     """A pooler before the server of a dsn, in a mode of PgBouncer, with its defaults but for
     `settings`; the dsn of the same database behind it.
     """
-    program = shutil.which("pgbouncer", path=os.pathsep.join(_FOLDERS))
+    program = installed()
     if program is None:
         is_missing("pgbouncer")
     parts, port = conninfo_to_dict(server), port or free_port()

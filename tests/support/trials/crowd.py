@@ -1,5 +1,5 @@
 """Two sweeps, a loop of sweeps and NServiceBus's mover on one store; each is killed at random. A
-sweep may be a watcher's, which may be frozen before.
+sweep may be a watcher's. Each may be frozen before.
 """
 
 import itertools
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from duesweep.stores.leases import LEASE_SECONDS
 from support.trials.points import WHEN, Plan
 from support.trials.processes import Ending, SweepCommand, start_mover
 from support.trials.world import World
@@ -26,7 +27,9 @@ _NAMES = (
 _ROUNDS = (2, 1, 1)
 _SECONDS = 120
 # A watcher does not end by itself if others have done all that was left.
-_WATCHED_SECONDS, _FROZEN_SECONDS = 6.0, 3.0
+_WATCHED_SECONDS = 6.0
+# Shorter and longer than its leases last.
+_FROZEN_SECONDS = (3.0, LEASE_SECONDS + 3.0)
 
 
 class Crowd:
@@ -62,12 +65,12 @@ class Crowd:
                     mover.wait()
 
     def _await(self, command: SweepCommand, plan: Plan) -> None:
-        """Until the command is at its point or over; a watcher may be frozen for a while there."""
+        """Until the command is at its point or over; it may be frozen for a while there."""
         end = time.monotonic() + (_WATCHED_SECONDS if command in self._watchers else 2 * _SECONDS)
         until(lambda: plan.fired.exists() or command.is_over or time.monotonic() > end)
-        if command in self._watchers and not command.is_over and self._rng.random() < 0.5:
+        if not command.is_over and self._rng.random() < 0.5:
             os.kill(command.pid, signal.SIGSTOP)
-            time.sleep(_FROZEN_SECONDS)
+            time.sleep(self._rng.choice(_FROZEN_SECONDS))
             os.kill(command.pid, signal.SIGCONT)
             # A point holds one thread; the others continue.
             time.sleep(self._rng.uniform(0, 1))

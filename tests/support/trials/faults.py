@@ -6,7 +6,14 @@ from itertools import product
 
 from support.trials.harmful_proxy import Harm, When
 from support.trials.points import WHEN
-from support.trials.world import BROKER, ONE_DATABASE, OTHER_DATABASE, PLACES, SQL_SERVER
+from support.trials.world import (
+    BROKER,
+    ONE_DATABASE,
+    OTHER_DATABASE,
+    PLACES,
+    POOLED,
+    SQL_SERVER,
+)
 
 IN_PROCESS, SPARK = "in-process", "spark"
 ENGINES = (IN_PROCESS, SPARK)
@@ -85,9 +92,11 @@ class Fault:
         return str(self.harm) if self.stage is None else f"{self.harm}, {self.stage}"
 
 
-_POSTGRESQL = PLACES[:3]
+_POSTGRESQL = (ONE_DATABASE, OTHER_DATABASE, BROKER, POOLED)
+# A proxy leads around a pooler.
+_DIRECT = tuple(place for place in PLACES if place != POOLED)
 # A trial's own server of SQL Server is not there to be stopped: the tests' is used.
-_WITH_MOVER = (ONE_DATABASE, OTHER_DATABASE, SQL_SERVER)
+_WITH_MOVER = (ONE_DATABASE, OTHER_DATABASE, SQL_SERVER, POOLED)
 
 
 def points(stage: str, place: str) -> Sequence[str]:
@@ -102,7 +111,7 @@ def points(stage: str, place: str) -> Sequence[str]:
 
 def _all() -> Sequence[Fault]:
     crashes = product((UNFORESEEN, KILL, TERMINATE, INTERRUPT), STAGES)
-    sides = ((STORE, PLACES), (QUEUE, (OTHER_DATABASE, BROKER)))
+    sides = ((STORE, _DIRECT), (QUEUE, (OTHER_DATABASE, BROKER)))
     return [
         *(Fault(harm, stage) for harm, stage in crashes),
         *(Fault(JVM, stage, (SPARK,)) for stage in ("plan", "claim", "commit", "settle")),

@@ -1,12 +1,14 @@
-"""The four places of a trial: which store, and which queues."""
+"""The places of a trial: which store, and which queues."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from duesweep.operations.demo.server import EmbeddedServer
 from support.endpoint import Endpoint
@@ -26,6 +28,7 @@ from support.trials.world import (
     ONE_DATABASE,
     OTHER_DATABASE,
     OTHER_QUEUES,
+    POOLED,
     SQL_SERVER,
     Copy,
     World,
@@ -81,6 +84,14 @@ def _one_database(services: Services, folder: Path) -> Iterator[World]:
         endpoint.set_up(*_QUEUES)
         refuse = refuse_in_table(endpoint, _POSTGRESQL_REFUSAL)
         yield World(ONE_DATABASE, endpoint, {}, table_copies(endpoint), refuse)
+
+
+@contextmanager
+def _behind_a_pooler(services: Services, folder: Path) -> Iterator[World]:
+    """The pooler lends each process of the server for one transaction, and hands them round."""
+    with _one_database(services, folder) as world:
+        dsn = make_conninfo(world.endpoint.dsn, host="127.0.0.1", port=services.pooler_port)
+        yield replace(world, place=POOLED, settings={"store__dsn": dsn})
 
 
 @contextmanager
@@ -152,4 +163,5 @@ _PLACES: Mapping[str, Callable[[Services, Path], AbstractContextManager[World]]]
     OTHER_DATABASE: _other_database,
     BROKER: _broker,
     SQL_SERVER: _sql_server,
+    POOLED: _behind_a_pooler,
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from duesweep.operations.demo.server import EmbeddedServer
 from support.faults.small_disk import SmallDisk, small_disk
+from support.pooler import pooler
 from support.ports import free_port
 from support.rabbitmq.broker_server import BrokerServer, installed, running
 from support.trials.processes import SparkDriver
@@ -46,6 +47,18 @@ class Services:
             self.folder, port=free_port(), trusts_all=True, TimeZone="UTC", synchronous_commit="on"
         )
         return self._stack.enter_context(server)
+
+    @cached_property
+    def pooler_port(self) -> int:
+        """The port of a pooler before that server."""
+        folder, port = self.folder / "pooler", free_port()
+        folder.mkdir()
+        # It has a user of its own.
+        folder.chmod(0o755)
+        self._stack.enter_context(
+            pooler(self.server.dsn, folder, "transaction", port=port, server_round_robin=1)
+        )
+        return port
 
     @cached_property
     def queue_server(self) -> EmbeddedServer:

@@ -1,4 +1,4 @@
-"""The place of a trial: an endpoint's store, and its queues in one of four places."""
+"""The place of a trial: an endpoint's store and its queues."""
 
 import json
 import random
@@ -16,8 +16,9 @@ ONE_DATABASE = "PostgreSQL, one transaction"
 OTHER_DATABASE = "PostgreSQL, queue with its own dsn"
 BROKER = "PostgreSQL, queue on RabbitMQ"
 SQL_SERVER = "SQL Server, one transaction"
-PLACES = (ONE_DATABASE, OTHER_DATABASE, BROKER, SQL_SERVER)
-SHARED_TRANSACTION = {ONE_DATABASE, SQL_SERVER}
+POOLED = "PostgreSQL, behind a pooler"
+PLACES = (ONE_DATABASE, OTHER_DATABASE, BROKER, SQL_SERVER, POOLED)
+SHARED_TRANSACTION = {ONE_DATABASE, SQL_SERVER, POOLED}
 
 NAMES = ("Billing", "Shipping", "Ship.ping")
 ERROR_QUEUE = "error"
