@@ -30,6 +30,7 @@ class SqlConnection:
             location.world,
         )
         self._zone: str | None = None
+        self._pauses: Sequence[Pause] | None = None
 
     @property
     def zone(self) -> str:
@@ -68,17 +69,27 @@ class SqlConnection:
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible; counts up to `most`."""
+        self.read_pauses_again()
         pending = self.pending(horizon)
         with self.looking_at_all():
             row = self.session.row("count_pending", **pending, most=most or ALL)
         return int(row.pending)
 
+    def pauses(self) -> Sequence[Pause]:
+        """The pauses in force, read once in a look: each batch asks again."""
+        if self._pauses is None:
+            self._pauses = read_pauses(self.session, self.source)
+        return self._pauses
+
+    def read_pauses_again(self) -> None:
+        """They may be others now."""
+        self._pauses = None
+
     def pausing(self) -> str:
         """The pauses in force as JSON, in the form that statements test. A row that they do not
         fit may be paused nevertheless: its claim tells.
         """
-        pauses = read_pauses(self.session, self.source)
-        return self.location.pausing(pause.pattern for pause in pauses)
+        return self.location.pausing(pause.pattern for pause in self.pauses())
 
 
 class SqlPart:

@@ -16,7 +16,7 @@ from duesweep.stores.due import (
     Upcoming,
     Work,
 )
-from duesweep.stores.sql_connection import ALL, SqlConnection, SqlPart, read_pauses
+from duesweep.stores.sql_connection import ALL, SqlConnection, SqlPart
 from duesweep.stores.sql_journal import SqlJournal
 from duesweep.stores.summary import aware
 
@@ -39,6 +39,7 @@ class SqlDue(SqlPart, Due):
 
     def horizon(self) -> Horizon:
         self._at.leases.renew()
+        self._at.read_pauses_again()
         return self._dialect.horizon(self._session, self._at.zone)
 
     def find_work(self, horizon: Horizon) -> Work | None:
@@ -94,7 +95,7 @@ class SqlDue(SqlPart, Due):
         return [row.destination for row in rows]
 
     def pauses(self) -> Sequence[Pause]:
-        return read_pauses(self._session, self.source)
+        return self._at.pauses()
 
     # The plan.
 
