@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from support.sqlserver_server import SqlServer
 
 SQL_SERVER_VARIABLE = "DUESWEEP_TEST_SQLSERVER"
+# It hands its processes round, and soon tries a server again that was away.
+_POOL = {"server_round_robin": 1, "server_login_retry": 1}
 _FAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
 
 
@@ -56,7 +58,7 @@ class Services:
         # It has a user of its own.
         folder.chmod(0o755)
         self._stack.enter_context(
-            pooler(self.server.dsn, folder, "transaction", port=port, server_round_robin=1)
+            pooler(self.server.dsn, folder, "transaction", port=port, **_POOL)
         )
         return port
 
