@@ -175,7 +175,8 @@ def test_commands_run_the_servers_own_functions(hostile: Endpoint[PostgreSqlServ
 def test_commands_through_a_pool_run_the_servers_own_functions(
     hostile: Endpoint[PostgreSqlServer], open_folder: Path
 ) -> None:
-    with pooler(hostile.dsn, open_folder, "transaction", server_round_robin=1) as pooled:
+    dsn = str(hostile.settings["store__dsn"])
+    with pooler(dsn, open_folder, "transaction", server_round_robin=1) as pooled:
         _run_every_command(hostile.having(store__dsn=pooled))
 
 
