@@ -3,7 +3,7 @@
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,15 +32,18 @@ route = [
 
 
 @contextmanager
-def _frozen(endpoint: Endpoint, folder: Path, point: str) -> Iterator[SweepCommand]:
-    """A sweep that is frozen at a point; in the end it continues."""
+def _frozen(
+    endpoint: Endpoint, folder: Path, point: str, words: Sequence[str] = ("sweep",)
+) -> Iterator[SweepCommand]:
+    """A command, such as a sweep, that is frozen at a point; in the end it continues."""
     plan = Plan(str(folder), point, action=FREEZE)
-    command = SweepCommand(folder, plan, ["sweep", "--config", str(endpoint.config_file())])
+    command = SweepCommand(folder, plan, [*words, "--config", str(endpoint.config_file())])
     try:
         until(lambda: plan.fired.exists() and _is_stopped(command.pid))
         yield command
     finally:
-        os.kill(command.pid, signal.SIGCONT)
+        if not command.is_over:
+            os.kill(command.pid, signal.SIGCONT)
         assert command.wait(120).code is not None
 
 
@@ -81,6 +84,49 @@ def test_sweep_that_is_frozen_for_longer_than_a_lease_is_settled_once_by_another
     assert ledger.count("sweeps") == 2
     assert len(endpoint.queue_rows("Billing")) == 6
     assert endpoint.document("audit")["findings"] == []
+
+
+@pytest.mark.parametrize("other_is_over", [False, True])
+def test_restore_that_was_frozen_before_it_began_puts_no_message_back_twice(
+    endpoint: Endpoint, tmp_path: Path, *, other_is_over: bool
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(3)
+    cancelled = endpoint.document("cancel", "--all", "--reason", "a test", "--yes")
+    words = ["restore", "--command", cancelled["command_id"], "--reason", "a test", "--yes"]
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    with _frozen(endpoint, folders[0], "before Sweeps.open", words) as first:
+        end_leases(endpoint)
+        if other_is_over:
+            assert endpoint.run(*words).code == 0
+            os.kill(first.pid, signal.SIGCONT)
+            first.wait(120)
+        else:
+            with _frozen(endpoint, folders[1], "before Sweeps.close", words):
+                os.kill(first.pid, signal.SIGCONT)
+                assert first.wait(120).code == 4
+
+    assert len(endpoint.waiting()) == 3
+    assert _sweep(endpoint) == 0
+    assert len(endpoint.queue_rows("Billing")) == 3
+    assert endpoint.document("audit")["findings"] == []
+
+
+def test_abort_stops_a_sweep_that_is_frozen_for_longer_than_a_lease(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    endpoint.set_up("Billing")
+    endpoint.delay_many(30)
+    batches = endpoint.having(sweep__batch_rows=10)
+    with _frozen(batches, tmp_path, "after COMMIT of TaskSession.transaction"):
+        end_leases(endpoint)
+        delivered = len(endpoint.queue_rows("Billing"))
+
+        assert endpoint.document("handover", "--abort")["stopped"] == 1
+
+    assert len(endpoint.queue_rows("Billing")) == delivered < 30
 
 
 def test_watcher_beside_a_frozen_settler_delivers_and_settles_later(

@@ -273,6 +273,9 @@ _SECONDS_PER_MILLION = 100.0
 _SERVERS_PART = Fraction(3, 4)
 _LONGEST_TASK_LOCK_SECONDS = 2.0
 _LONGEST_DRIVER_LOCK_SECONDS = 30.0
+# A driver that is frozen within a transaction holds rows that the next sweep needs. As long as a
+# lease lasts.
+_DRIVER_IDLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,8 +341,9 @@ class Timeouts:
     def driver(self) -> SessionWaits:
         """The waits of the driver's session, which awaits batches in flight."""
         lock_seconds = min(_LONGEST_DRIVER_LOCK_SECONDS, self.driver_seconds / 2)
-        idle_seconds = 10 * self.silence_seconds
-        return SessionWaits(self.connect_seconds, self.driver_seconds, lock_seconds, idle_seconds)
+        return SessionWaits(
+            self.connect_seconds, self.driver_seconds, lock_seconds, _DRIVER_IDLE_SECONDS
+        )
 
     @property
     def handler(self) -> SessionWaits:

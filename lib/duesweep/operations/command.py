@@ -260,10 +260,12 @@ def act(
             clock = context.world.clock
             patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted, clock)
             earlier = settle_first(session, ledger, patience, seconds)
-            if command.undoes:
-                _refuse_unsettled(session, earlier)
+            if command.undoes and earlier is not None:
+                raise earlier
             by = Command(command, given_by(), reason)
             run = session.sweeps.open(session.due.horizon(), command=by)
+            if command.undoes:
+                _refuse_beside_others(session, run)
             done = _Done(str(run.sweep_id))
             with done.told_with_errors():
                 with operators.open_changes() as changing:
@@ -312,17 +314,25 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
         raise error
 
 
-def _refuse_unsettled(commands: OperatorDriver, earlier: LedgerError | None) -> None:
-    if earlier is not None:
-        raise earlier
-    others = [each for each in commands.journal.unsettled() if each.command and each.command.undoes]
-    if others:
-        raise StoreError(
-            f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
-            f"{commands.source}, has not ended yet, and this one has done nothing",
-            advice="try again when that one has ended",
-            transient=True,
-        )
+def _refuse_beside_others(commands: OperatorDriver, run: SweepRun) -> None:
+    """Raise `StoreError`, and end the command, if another one that undoes is there. After its own
+    is open: of two that begin at once, even if one was frozen meanwhile, one sees the other.
+    """
+    others = [
+        each
+        for each in commands.journal.unsettled()
+        if each.command and each.command.undoes and each.sweep_id != run.sweep_id
+    ]
+    if not others:
+        return
+    if commands.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
+        commands.journal.delete_settled(run.sweep_id, is_in_ledger=False)
+    raise StoreError(
+        f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
+        f"{commands.source}, has not ended yet, and this one has done nothing",
+        advice="try again when that one has ended",
+        transient=True,
+    )
 
 
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun, clock: Clock) -> str | None:

@@ -184,9 +184,8 @@ def abort_handover(endpoint: Endpoint) -> Aborted:
         stopped = sum(
             session.sweeps.close(one.sweep_id, abandoned=True, remaining=remaining)
             for one in session.journal.unsettled()
-            # Sweeps under way, not commands.
+            # Sweeps, not commands. One that is frozen looks dead, and would go on afterwards.
             if one.command is None and not one.is_closed
-            if session.journal.still_alive(one.sweep_id)
         )
     return Aborted(context.store.source, stopped)
 

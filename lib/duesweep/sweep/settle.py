@@ -55,12 +55,18 @@ def settle_first(
     """
     try:
         settle_dead(session, ledger, patience, seconds)
+        return None
     except LedgerError as error:
-        if session.binding.read().ledger is None:
+        found = error
+    except StoreError as error:
+        if not may_pass(error):
             raise
-        check_backlog(session.journal, error)
-        return error
-    return None
+        # A settler that is frozen holds rows of its transaction.
+        found = LedgerError(f"The journal cannot be settled: {error}", transient=True)
+    if session.binding.read().ledger is None:
+        raise found
+    check_backlog(session.journal, found)
+    return found
 
 
 def settle_last(

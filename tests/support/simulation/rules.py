@@ -15,7 +15,7 @@ from duesweep.core.errors import RefusedMessageError
 from duesweep.core.message import Faulty, Stays, Why
 from duesweep.core.policy import Paused
 from duesweep.core.world import StoreClock
-from duesweep.operations import change
+from duesweep.operations import command
 from duesweep.sweep import settle, sweep
 from duesweep.sweep.batch import Batches
 from duesweep_testing.memory_driver import MemoryJournal, MemoryPeople, MemorySweeps
@@ -156,7 +156,7 @@ def _without_due() -> Iterator[None]:
 def _without_order() -> Iterator[None]:
     with (
         patch.object(MemoryPeople, "one_at_a_time", lambda _: nullcontext()),
-        patch.object(change, "_refuse_unsettled", lambda *_: None),
+        patch.object(command, "_refuse_beside_others", lambda *_: None),
     ):
         yield
 

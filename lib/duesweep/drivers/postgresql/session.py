@@ -71,6 +71,8 @@ from duesweep.drivers.statements import (
 _T = TypeVar("_T")
 # It warns of a rollback or a pipeline that fails, after an error that is reported anyway.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
+# The rows of a page are worked at before the next ones are fetched.
+_PAGES_IDLE_SECONDS = 600.0
 _AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
@@ -265,7 +267,8 @@ class PostgreSqlSession(Session):
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
         """A transaction for large statements, in which one answer may take `seconds`."""
-        waits = replace(self.waits, answer_seconds=seconds)
+        idle_seconds = self.waits.idle_seconds and _PAGES_IDLE_SECONDS
+        waits = replace(self.waits, answer_seconds=seconds, idle_seconds=idle_seconds)
         settings = time_outs(waits) | LARGE_STATEMENTS
         with self.transaction():
             with map_errors():

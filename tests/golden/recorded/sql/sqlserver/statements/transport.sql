@@ -120,7 +120,7 @@ FROM (
 CROSS APPLY (
     SELECT TOP (t.wanted) l.message_key, l.due, l.headers, l.body, l.destination, l.attempts
     FROM (
-        SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+        SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
                m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
         FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
         WHERE m.[Due] = t.tick AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
@@ -195,7 +195,7 @@ FROM (
         WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
       ))
       AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+        SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
         WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
           AND a.next_attempt_at > SYSUTCDATETIME()
       )
@@ -272,13 +272,29 @@ END;
 DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_journal] WHERE sweep_id = ?;
 
 -- name: delete_sweep
--- $1 nvarchar(max)
+-- $1 nvarchar(max), $2 nvarchar(max)
+DELETE FROM [nsb].[dbo].[duesweep_leases] WHERE name = ?;
 DELETE FROM [nsb].[dbo].[duesweep_sweeps] WHERE sweep_id = ?;
 
 -- name: describe_catalog
 -- $1 nvarchar(max), $2 nvarchar(max)
 SELECT CASE WHEN DB_ID(?) IS NULL THEN 0 ELSE 1 END AS found,
        COALESCE(HAS_DBACCESS(?), 0) AS is_open;
+
+-- name: describe_delayed
+-- $1 nvarchar(max)
+SELECT s.is_real AS deletes_expressions,
+       CASE WHEN s.is_real = 1 AND EXISTS (
+           SELECT 1
+           FROM sys.indexes i
+           JOIN sys.index_columns ic ON ic.object_id = i.object_id AND ic.index_id = i.index_id
+           JOIN sys.columns c ON c.object_id = ic.object_id AND c.column_id = ic.column_id
+           WHERE i.object_id = OBJECT_ID(?) AND i.is_disabled = 0 AND i.has_filter = 0
+             AND i.type IN (1, 2) AND ic.key_ordinal = 1 AND LOWER(QUOTENAME(c.name)) = LOWER(N'[Due]')
+       ) THEN 1 ELSE 0 END AS seeks
+FROM (
+    SELECT CASE WHEN CONVERT(int, SERVERPROPERTY('babelfish')) = 1 THEN 0 ELSE 1 END AS is_real
+) s;
 
 -- name: describe_indexes
 -- $1 nvarchar(max)
@@ -319,7 +335,7 @@ WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
 
 -- name: describe_table + describe_rights
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max)
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max)
 SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
        (SELECT t.TABLE_TYPE
         FROM [nsb].INFORMATION_SCHEMA.TABLES t
@@ -335,8 +351,10 @@ SELECT c.COLUMN_NAME AS name, c.DATA_TYPE AS type,
 FROM [nsb].INFORMATION_SCHEMA.COLUMNS c
 WHERE c.TABLE_SCHEMA = ? AND c.TABLE_NAME = ?
 ORDER BY c.ORDINAL_POSITION;
-SELECT r.name, HAS_PERMS_BY_NAME(?, 'OBJECT', r.name) AS is_granted, USER_NAME() AS grantee
-FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name);
+SELECT r.name, USER_NAME() AS grantee,
+       CASE WHEN LEN(n.name) > 128 THEN 1 ELSE HAS_PERMS_BY_NAME(n.name, 'OBJECT', r.name) END AS is_granted
+FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) r (name)
+CROSS JOIN (SELECT CASE WHEN DB_ID(?) = DB_ID() THEN ? ELSE ? END AS name) n;
 
 -- name: doctor_clock
 SELECT SYSUTCDATETIME() AS now;
@@ -452,7 +470,7 @@ DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS due_us,
 DATEDIFF_BIG(microsecond, '19700101', CONVERT(datetime2(7), l.due)) AS instant_us,
        l.headers, l.body, l.destination, l.attempts
 FROM (
-    SELECT TOP (2000) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
+    SELECT TOP (1600) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, m.[Due] AS due, m.Headers AS headers,
            m.[Body] AS body, CONVERT(nvarchar(200), NULL) AS destination, 0 AS attempts
     FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK)
     WHERE m.[Due] < GETUTCDATE()
@@ -484,9 +502,9 @@ WHERE m.[RowVersion] IN (
 -- $1 nvarchar(max)
 SELECT CASE WHEN EXISTS (
     SELECT 1
-    FROM [nsb].[dbo].[duesweep_attempts] a
+    FROM [nsb].[dbo].[duesweep_attempts] a WITH (NOLOCK)
     WHERE a.source = ? AND NOT EXISTS (
-        SELECT 1 FROM [nsb].[dbo].[Sales.Orders.Delayed] d
+        SELECT 1 FROM [nsb].[dbo].[Sales.Orders.Delayed] d WITH (NOLOCK)
         WHERE d.[Due] = CAST(a.due_at AS datetime) AND d.[RowVersion] = CONVERT(bigint, a.message_key)
       )
 ) THEN 1 ELSE 0 END AS found;
@@ -501,7 +519,7 @@ WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
   ))
   AND NOT EXISTS (
-    SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+    SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
     WHERE a.source = ? AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
       AND a.next_attempt_at > SYSUTCDATETIME()
   )
@@ -522,6 +540,10 @@ DELETE TOP (1000) FROM [nsb].[dbo].[duesweep_attempts] WHERE source = ?;
 UPDATE [nsb].[dbo].[duesweep_bindings]
 SET ledger_id = '<uuid>', settled_sweep = NULL, settled_at = NULL
 WHERE source = ?;
+
+-- name: give_lease_back
+-- $1 nvarchar(max), $2 nvarchar(max)
+DELETE FROM [nsb].[dbo].[duesweep_leases] WHERE name = ? AND holder = ?;
 
 -- name: gone_counters
 -- $1 int, $2 nvarchar(max)
@@ -804,13 +826,6 @@ INSERT INTO [nsb].[dbo].[duesweep_attempts] (
 );
 SET NOCOUNT OFF;
 
--- name: read_age
--- $1 nvarchar(max)
-SELECT LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
-       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
-FROM [nsb].[dbo].[duesweep_bindings] b
-WHERE b.source = ?;
-
 -- name: read_attempts
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max)
 SELECT a.message_key, a.attempts,
@@ -837,7 +852,9 @@ ORDER BY j.id;
 
 -- name: read_binding
 -- $1 nvarchar(max)
-SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at
+SELECT b.delayed, LOWER(CONVERT(varchar(36), b.ledger_id)) AS ledger_id, b.bound_at,
+       LOWER(CONVERT(varchar(36), b.journal_id)) AS journal_id,
+       LOWER(CONVERT(varchar(36), b.settled_sweep)) AS settled_sweep, b.settled_at, b.place
 FROM [nsb].[dbo].[duesweep_bindings] b
 WHERE b.source = ?;
 
@@ -909,7 +926,7 @@ OUTER APPLY (
                 WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
               ))
               AND NOT EXISTS (
-                SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a
+                SELECT 1 FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
                 WHERE a.source = N'nsb/Sales.Orders.Delayed' AND a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
                   AND a.next_attempt_at > SYSUTCDATETIME()
               )
@@ -969,6 +986,11 @@ SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_any
 DELETE TOP (1) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK);
+
+-- name: renew_leases
+-- $1 int, $2 nvarchar(max)
+UPDATE [nsb].[dbo].[duesweep_leases] SET until_at = DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME())
+WHERE holder = ?;
 
 -- name: reschedule
 -- $1 nvarchar(max)
@@ -1061,8 +1083,8 @@ WHERE sweep_id = ? AND closed_at IS NULL
 -- name: store_message
 -- $1 nvarchar(max), $2 varbinary(max), $3 nvarchar(max)
 INSERT INTO [nsb].[dbo].[Sales.Orders.Delayed] (Headers, Body, Due)
-OUTPUT inserted.RowVersion AS message_key
 VALUES (?, CONVERT(varbinary(max), ?), CONVERT(datetime, ?, 121));
+SELECT CONVERT(bigint, SCOPE_IDENTITY()) AS message_key;
 
 -- name: stored_keys
 SELECT CONVERT(nvarchar(250), m.[RowVersion]) AS message_key FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (NOLOCK);
@@ -1077,6 +1099,18 @@ IF @@ROWCOUNT = 0
     INSERT INTO [nsb].[dbo].[SubscriptionRouting] (QueueAddress, Endpoint, Topic)
     VALUES (@Address, @Endpoint, @Topic);
 
+-- name: take_lease
+-- $1 int, $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 nvarchar(max), $6 nvarchar(max), $7 nvarchar(max), $8 nvarchar(max), $9 nvarchar(max), $10 nvarchar(max), $11 nvarchar(max), $12 nvarchar(max), $13 nvarchar(max), $14 nvarchar(max)
+DECLARE @Now datetime2(7) = SYSUTCDATETIME();
+DECLARE @Until datetime2(7) = DATEADD(millisecond, CONVERT(int, ?), @Now);
+UPDATE [nsb].[dbo].[duesweep_leases] WITH (UPDLOCK, HOLDLOCK)
+SET holder = ?, process = ?, mark = ?, taken_at = @Now, until_at = @Until
+WHERE name = ? AND (until_at <= @Now OR holder IN (?, ?));
+INSERT INTO [nsb].[dbo].[duesweep_leases] (name, holder, process, mark, taken_at, until_at)
+SELECT ?, ?, ?, ?, @Now, @Until
+WHERE NOT EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_leases] l WITH (UPDLOCK, HOLDLOCK) WHERE l.name = ?);
+SELECT 1 AS taken FROM [nsb].[dbo].[duesweep_leases] l WHERE l.name = ? AND l.holder = ?;
+
 -- name: total_batches
 -- $1 nvarchar(max)
 SELECT slice,
@@ -1089,20 +1123,9 @@ FROM [nsb].[dbo].[duesweep_journal]
 WHERE sweep_id = ? AND kind <> 'slice'
 GROUP BY slice;
 
--- name: try_lock
--- $1 nvarchar(max)
-DECLARE @Answer int;
-EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Session',
-    @LockTimeout = 0;
-SELECT CASE WHEN @Answer >= 0 THEN 1 ELSE 0 END AS locked;
-
 -- name: unbind or forget_pauses or forget_limits
 -- $1 nvarchar(max)
 DELETE FROM [nsb].[dbo].[duesweep_pauses] WHERE source = ?;
-
--- name: unlock
--- $1 nvarchar(max)
-EXEC sys.sp_releaseapplock @Resource = ?, @LockOwner = 'Session';
 
 -- name: unsettled_sweeps
 -- $1 nvarchar(max)
