@@ -316,7 +316,7 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
 
 def _refuse_beside_others(commands: OperatorDriver, run: SweepRun) -> None:
     """Raise `StoreError`, and end the command, if another one that undoes is there. After its own
-    is open: of two that begin at once, even if one was frozen meanwhile, one sees the other.
+    is open: of two that begin at once, even if one was frozen, one sees the other.
     """
     others = [
         each

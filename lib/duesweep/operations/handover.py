@@ -184,7 +184,7 @@ def abort_handover(endpoint: Endpoint) -> Aborted:
         stopped = sum(
             session.sweeps.close(one.sweep_id, abandoned=True, remaining=remaining)
             for one in session.journal.unsettled()
-            # Sweeps, not commands. One that is frozen looks dead, and would go on afterwards.
+            # Sweeps, not commands. One that is frozen looks dead, and would continue.
             if one.command is None and not one.is_closed
         )
     return Aborted(context.store.source, stopped)
