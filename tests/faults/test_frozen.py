@@ -119,7 +119,7 @@ def test_abort_stops_a_sweep_that_is_frozen_for_longer_than_a_lease(
 ) -> None:
     endpoint.set_up("Billing")
     endpoint.delay_many(30)
-    batches = endpoint.having(sweep__batch_rows=10)
+    batches = endpoint.having(sweep__batch_rows=10, sweep__slices=1)
     with _frozen(batches, tmp_path, "after COMMIT of TaskSession.transaction"):
         end_leases(endpoint)
         delivered = len(endpoint.queue_rows("Billing"))

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from duesweep.core.account import SweepReport
+from duesweep.core.account import SweepReport, SweepSummary
 from duesweep.core.errors import StoreError, SweepClosedError
 from duesweep.core.result import exit_code_of
+from duesweep.ledger.ledger import Ledger
 from duesweep.operations.watch import Ticker
+from duesweep.stores.journal import Journal
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.stop import Stop
 from duesweep.sweep.sweep import Watch
@@ -61,6 +64,30 @@ def test_sweep_that_another_process_settled_reports_what_it_delivered(due: Endpo
     assert report.lateness_max_ms > timedelta(seconds=50) / timedelta(milliseconds=1)
     assert (report.outcome, exit_code_of(report)) == ("abandoned", 4)
     assert len(due.queue_rows("Billing")) == 7
+
+
+def test_sweep_is_settled_after_the_dead_ones_that_it_finds_at_its_end(
+    due: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen settler of an older one may write older retry counters when it thaws."""
+    settled, write = [], Ledger.write_sweep
+
+    def written(
+        ledger: Ledger, journal: Journal, summary: SweepSummary, *more: Any, **rest: Any
+    ) -> None:
+        settled.append(summary.sweep_id)
+        write(ledger, journal, summary, *more, **rest)
+
+    def leave_one() -> None:
+        with due.context().store.open_driver() as dead:
+            left.append(str(dead.sweeps.open(dead.due.horizon()).sweep_id))
+
+    left: list[str] = []
+    monkeypatch.setattr(Ledger, "write_sweep", written)
+
+    report = run_sweep(due, watch=_after_dispatch(leave_one))
+
+    assert settled == [*left, report.sweep_id]
 
 
 def test_sweep_whose_store_went_away_is_counted_with_the_next_one(due: Endpoint) -> None:

@@ -78,8 +78,8 @@ def settle_last(
     tally: SweepTally,
     seconds: float = inf,
 ) -> SweepReport:
-    """Settle a sweep that its own driver has closed, and then what dead sweeps left; begin none of
-    those after `seconds`. If the ledger cannot be written, or is gone, the report says why. The
+    """Settle what dead sweeps left, none of which begins after `seconds`, and then a sweep that its
+    own driver has closed. If the ledger cannot be written, or is gone, the report says why. The
     `tally` is new.
     """
     summary = ledger_error = None
@@ -87,8 +87,10 @@ def settle_last(
         # Check again: if a table was lost since the sweep began, an append would create it again.
         check_ledger(session, ledger, patience)
         with settling(session.journal, patience):
+            error = _settle_dead_first(session, ledger, patience, seconds, own=sweep_id)
             summary = _settle(session, ledger, sweep_id, patience, tally=tally)
-            _settle_each_dead(session, ledger, patience, seconds)
+            if error is not None:
+                raise error
     except (LedgerError, ConfigError) as error:
         ledger_error = str(error)
     if summary is None:
@@ -172,14 +174,19 @@ def settle_dead(
 
 
 def _settle_each_dead(
-    session: DriverSession, ledger: Ledger, patience: Patience, seconds: float
+    session: DriverSession,
+    ledger: Ledger,
+    patience: Patience,
+    seconds: float,
+    *,
+    own: UUID | None = None,
 ) -> None:
     """Ask for unsettled sweeps once the settle lock is held: another process may have settled some
     while this one waited for it.
     """
     end = patience.clock.seconds() + seconds
     for sweep in session.journal.unsettled():
-        if session.journal.still_alive(sweep.sweep_id):
+        if sweep.sweep_id == own or session.journal.still_alive(sweep.sweep_id):
             continue
         if not sweep.is_closed and not session.sweeps.close(
             sweep.sweep_id, abandoned=True, remaining=0, waits=False
@@ -191,6 +198,20 @@ def _settle_each_dead(
         _settle_any(session, ledger, sweep.sweep_id, patience)
         if patience.clock.seconds() >= end or patience.is_stopped():
             return
+
+
+def _settle_dead_first(
+    session: DriverSession, ledger: Ledger, patience: Patience, seconds: float, *, own: UUID
+) -> LedgerError | StoreError | None:
+    """Settle what dead sweeps left, before one's own. A settler that was frozen may still write the
+    retry counters that it read before: the ledger must have got them for its sweep by then, and so
+    refuse them. Returns why one could not be settled: one's own is none the worse.
+    """
+    try:
+        _settle_each_dead(session, ledger, patience, seconds, own=own)
+    except (LedgerError, StoreError) as error:
+        return error
+    return None
 
 
 def check_backlog(journal: Journal, error: LedgerError) -> None:
@@ -209,6 +230,7 @@ def settle_one(session: DriverSession, ledger: Ledger, sweep_id: UUID, patience:
     """Settle a sweep or a command that its own driver has closed."""
     check_binding(session, ledger, patience)
     with settling(session.journal, patience):
+        _settle_dead_first(session, ledger, patience, BRIEFLY_SECONDS, own=sweep_id)
         _settle_any(session, ledger, sweep_id, patience)
 
 
