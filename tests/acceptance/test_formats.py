@@ -84,6 +84,18 @@ def test_journal_of_the_first_format_is_completed(
     assert (swept.run("sweep").code, swept.waiting()) == (0, [])
 
 
+@pytest.mark.parametrize("command", ["list", "plan"])
+def test_look_at_messages_leaves_a_journal_of_the_first_format_to_earlier_versions(
+    command: str, swept: Endpoint[Any]
+) -> None:
+    _set_mark(swept, _LEDGER)
+    swept.execute(f"DROP TABLE {swept.own_table('leases')}")
+
+    assert swept.run(command).code == 0
+
+    assert _mark(swept) == _LEDGER
+
+
 def test_role_that_may_not_complete_it_is_told_who_does(swept: Endpoint[Any]) -> None:
     if swept.kind != "postgresql":
         pytest.skip("its roles are tested on PostgreSQL")

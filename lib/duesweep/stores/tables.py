@@ -291,13 +291,13 @@ def check_tables(session: Session, location: Location, delayed: Any) -> None:
     """
     tables, wanted = location.dialect.tables, wanted_tables(location, delayed)
     refuse(tables.check_session(session, "store.dsn"))
-    there = _find_completed(session, location, wanted, delayed)
+    there = _complete(session, location, wanted, delayed)
     refuse(_Checks(session, location.dialect, location).of_sweeps(wanted, there))
 
 
 def check_sight(session: Session, location: Location, delayed: Any) -> None:
     """Raise `ConfigError` if row-level security hides rows of the store from this user."""
-    found = _for_a_reader(session, location, delayed)
+    found = _for_a_reader(session, location, delayed, has_leases=False)
     refuse(each for each in found if each.check is Check.ROW_SECURITY)
 
 
@@ -314,17 +314,30 @@ def check_reading(session: Session, location: Location, delayed: Any) -> None:
         )
 
 
-def _for_a_reader(session: Session, location: Location, delayed: Any) -> Iterator[Finding]:
+def _for_a_reader(
+    session: Session, location: Location, delayed: Any, *, has_leases: bool = True
+) -> Iterator[Finding]:
+    """Findings for a reader, of leases too or of none."""
     to_read = [replace(one, rights=_READING_RIGHTS) for one in wanted_tables(location, delayed)]
-    there = _find_completed(session, location, to_read, delayed)
+    # If this role may not complete them, the finding on a missing table says what to do.
+    try:
+        there = _complete(session, location, to_read, delayed, has_leases=has_leases)
+    except ConfigError:
+        there = location.dialect.tables.find(session, to_read)
     return _Checks(session, location.dialect, location).of_sweeps(to_read, there)
 
 
-def _find_completed(
-    session: Session, location: Location, wanted: Sequence[WantedTable], delayed: Any
+def _complete(
+    session: Session,
+    location: Location,
+    wanted: Sequence[WantedTable],
+    delayed: Any,
+    *,
+    has_leases: bool = True,
 ) -> Mapping[Any, FoundTable]:
-    """The existing ones of the tables. A journal of the first format gets its missing table and
-    columns: then an upgrade needs no `setup`. Raises `ConfigError` if this role may not create it.
+    """The existing ones of the tables. A journal of the first format gets its missing columns and,
+    for who `has_leases`, their table: then an upgrade needs no `setup`. Earlier versions refuse it
+    afterwards. Raises `ConfigError` if this role may not do that.
     """
     tables, journal = location.dialect.tables, journal_tables(delayed)
     there = tables.find(session, wanted)
@@ -332,7 +345,7 @@ def _find_completed(
     bindings = there.get(journal["bindings"])
     if bindings is None or missing - {"leases"}:
         return there
-    lacking = [journal[name] for name in missing]
+    lacking = [journal[name] for name in missing if has_leases]
     if not set(AGE_COLUMNS) <= set(bindings.columns):
         lacking.append(journal["bindings"])
     if not lacking:

@@ -195,7 +195,9 @@ def _settle_each_dead(
             # for that.
             continue
         _check_age(sweep, patience.clock.now())
-        _settle_any(session, ledger, sweep.sweep_id, patience)
+        # Unless another settler has, which took the lease while this one was frozen.
+        with suppress(SweepClosedError):
+            _settle_any(session, ledger, sweep.sweep_id, patience)
         if patience.clock.seconds() >= end or patience.is_stopped():
             return
 

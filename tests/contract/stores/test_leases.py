@@ -174,6 +174,16 @@ def test_sweep_whose_session_was_lost_is_dead_to_its_own_process_when_that_is_cl
     assert [row.name for row in _leases(stored)] == [f"sweep {sweep_id}"]
 
 
+def test_leases_that_were_over_long_ago_are_removed(stored: Endpoint, driver: SqlDriver) -> None:
+    driver.sweeps.open(driver.due.horizon())
+    _set(stored, until_at="'2026-01-01'")
+
+    with driver.journal.settling():
+        assert len(_leases(stored)) == 2
+
+    assert _leases(stored) == []
+
+
 def test_sweep_that_another_session_settled_leaves_no_lease(
     stored: Endpoint, driver: SqlDriver, other: SqlDriver
 ) -> None:

@@ -17,7 +17,6 @@ from duesweep.core.result import exit_code_of
 from duesweep.drivers.postgresql import session as driver
 from duesweep.drivers.postgresql.session import PostgreSqlSession, connect
 from duesweep.stores import sql_due
-from duesweep.stores.leases import LEASE_SECONDS
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import TaskSession
 from duesweep.stores.zone import horizon_in
@@ -148,20 +147,6 @@ def test_sessions_are_in_utc_whatever_role_and_process_say(
 
     with connect(endpoint.dsn, DEFAULT_TIMEOUTS.task) as connection:
         assert connection.row("session_zone").zone == "UTC"
-
-
-def test_transaction_of_a_driver_that_is_frozen_ends_with_its_lease_but_its_pages_take_time(
-    endpoint: Endpoint,
-) -> None:
-    asked = "SELECT current_setting('idle_in_transaction_session_timeout') AS seconds"
-    with connect(endpoint.dsn, DEFAULT_TIMEOUTS.driver) as session:
-        raw = session._raw  # noqa: SLF001
-        with session.transaction():
-            usual = raw.execute(asked).fetchone()
-        with session.wait_longer(40):
-            pages = raw.execute(asked).fetchone()
-
-    assert (usual, pages) == ((f"{LEASE_SECONDS:.0f}s",), ("10min",))
 
 
 def test_setup_lets_no_server_compress_tombstones_again(endpoint: Endpoint) -> None:

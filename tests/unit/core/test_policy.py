@@ -198,7 +198,9 @@ def test_by_default_a_silent_service_ends_the_sweep_within_a_minute() -> None:
         40,
     )
     assert timeouts.task == SessionWaits(10, answer_seconds=20, lock_seconds=2, idle_seconds=120)
-    assert timeouts.driver == SessionWaits(10, answer_seconds=40, lock_seconds=20, idle_seconds=600)
+    assert timeouts.driver == SessionWaits(
+        10, answer_seconds=40, lock_seconds=20, idle_seconds=10.0
+    )
     assert timeouts.handler == SessionWaits(10, answer_seconds=40, lock_seconds=20, idle_seconds=0)
 
 

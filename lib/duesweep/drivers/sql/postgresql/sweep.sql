@@ -31,9 +31,10 @@ WHERE holder = %(holder)s AND quick.setting = 'off';
 SELECT holder, process, mark, taken_at FROM {leases} WHERE name = %(name)s AND until_at > clock_timestamp();
 
 -- name: give_lease_back
--- Ends a lease of a holder.
+-- Ends a lease of a holder, and removes ones that were over a day ago: of sessions that were lost.
 DELETE FROM {leases} USING {{quickly}}
-WHERE name = %(name)s AND holder = %(holder)s AND quick.setting = 'off';
+WHERE quick.setting = 'off'
+  AND (name = %(name)s AND holder = %(holder)s OR until_at < clock_timestamp() - interval '1 day');
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.

@@ -26,8 +26,9 @@ FROM {leases} l WITH (NOLOCK)
 WHERE l.name = @name AND l.until_at > SYSUTCDATETIME();
 
 -- name: give_lease_back
--- Ends a lease of a holder.
-DELETE FROM {leases} WHERE name = @name AND holder = @holder;
+-- Ends a lease of a holder, and removes ones that were over a day ago: of sessions that were lost.
+DELETE FROM {leases}
+WHERE name = @name AND holder = @holder OR until_at < DATEADD(day, -1, SYSUTCDATETIME());
 
 -- name: unsettled_sweeps
 -- Returns the sweeps and commands of a source that are not settled, oldest first.
