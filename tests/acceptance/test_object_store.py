@@ -15,8 +15,10 @@ from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow.fs import FileSelector, FileType
 
 from duesweep import Duesweep, load_config
+from duesweep.ledger.delta_rs import _storage
 from support.azurite import ACCOUNT, azurite
 from support.endpoint import Endpoint
 from support.ports import free_port
@@ -105,6 +107,19 @@ def test_commands_need_only_variables(endpoint: Endpoint, place: Place) -> None:
     assert (other.code, f"which was at {root}, but no ledger is at" in other.err) == (2, True)
     lost = endpoint.run("errors", "list", **given | {"ledger__root": place.lost})
     assert (lost.code, place.word in lost.err) == (2, True), lost.err
+
+
+@pytest.mark.usefixtures("_credentials")
+def test_doctor_tries_the_ledger_and_leaves_nothing_there(endpoint: Endpoint, place: Place) -> None:
+    endpoint.set_up("Billing").delay()
+    root = f"{place.root}own-{endpoint.schema}-{uuid4().hex}"
+    assert endpoint.run("sweep", ledger__root=root).code == 0
+
+    found = endpoint.document("doctor", "--no-spark", ledger__root=root)
+
+    assert found["worst"] == "ok", found
+    tables = _storage(root, None).get_file_info(FileSelector("", recursive=True))
+    assert not any("duesweep_trial" in each.path for each in tables if each.type is FileType.File)
 
 
 # A scheme is the same service by another name.

@@ -384,12 +384,10 @@ class DeltaRsTables(LedgerTables):
         folder = local_folder(self.root)
         if folder is not None:
             return holds_data(folder / name)
-        # Local ledgers do without both.
-        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415
-        from pyarrow import fs  # noqa: PLC0415
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 - local ledgers do without
 
-        storage = fs.PyFileSystem(DeltaStorageHandler(self._uri(name), self._options()))
-        found = storage.get_file_info(fs.FileSelector("", allow_not_found=True))
+        storage = _storage(self._uri(name), self._options())
+        found = storage.get_file_info(FileSelector("", allow_not_found=True))
         return any(not entry.base_name.startswith(("_", ".")) for entry in found)
 
 
@@ -399,10 +397,22 @@ def _remove(root: str, options: dict[str, str] | None) -> None:
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+    from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 - local ledgers do without
 
+    storage = _storage(root, options)
     with suppress(OSError, NotImplementedError):
-        DeltaStorageHandler(root, options).delete_root_dir_contents()
+        # delta-rs itself removes no folder.
+        for entry in storage.get_file_info(FileSelector("", recursive=True)):
+            if entry.type is FileType.File:
+                storage.delete_file(entry.path)
+
+
+def _storage(root: str, options: dict[str, str] | None) -> Any:
+    """The files under a root that is no local one."""
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local ledgers do without
+    from pyarrow.fs import PyFileSystem  # noqa: PLC0415
+
+    return PyFileSystem(DeltaStorageHandler(root, options))
 
 
 def _has(table: DeltaTable, piece: LedgerPiece) -> bool:

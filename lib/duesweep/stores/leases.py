@@ -55,11 +55,11 @@ class Leases:
 
     def take(self, name: str) -> bool:
         """Whether this session has the lease now; never waits for another holder."""
-        is_taken = self._take(name, None)
+        is_taken = self._take(self._session, name, None)
         if not is_taken:
             other = self.holder(name)
             if other is not None and _is_known_to_be_over(other):
-                is_taken = self._take(name, other.holder)
+                is_taken = self._take(self._session, name, other.holder)
         if is_taken:
             self._held.add(name)
             self._begin_to_renew()
@@ -100,8 +100,8 @@ class Leases:
             # They end by themselves. An error here would hide why the session ended.
             _over_here.add(str(self._holder))
 
-    def _take(self, name: str, other: UUID | None) -> bool:
-        rows = self._session.rows(
+    def _take(self, session: Session, name: str, other: UUID | None) -> bool:
+        rows = session.rows(
             "take_lease",
             name=name,
             holder=self._holder,
@@ -139,7 +139,10 @@ class Leases:
 
     def _renew(self, session: Session) -> None:
         values = {"holder": self._holder, "lease_ms": round(LEASE_SECONDS * 1_000)}
-        session.execute("renew_leases", **values)
+        if session.execute("renew_leases", **values) < len(self._held):
+            # Another session took one, as this process was frozen, and may have given it back.
+            for name in tuple(self._held):
+                self._take(session, name, None)
         self._renewed_at = self._clock.seconds()
 
 

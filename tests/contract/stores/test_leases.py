@@ -92,6 +92,20 @@ def test_sweep_that_was_frozen_goes_on_if_no_other_took_it_for_dead(
     assert other.journal.still_alive(run.sweep_id)
 
 
+def test_lease_that_another_one_took_and_gave_back_is_taken_again(
+    stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = driver.sweeps.open(driver.due.horizon())
+    _set(stored, until_at="'2026-01-01'")
+    with other.journal.settling():
+        assert not other.journal.still_alive(run.sweep_id)
+    before = other.journal.still_alive(run.sweep_id)
+
+    _renew(driver, monkeypatch)
+
+    assert (before, other.journal.still_alive(run.sweep_id)) == (False, True)
+
+
 def test_looks_renew_leases_of_their_own_session_only(
     stored: Endpoint, driver: SqlDriver, other: SqlDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

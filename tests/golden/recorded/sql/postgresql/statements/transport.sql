@@ -79,7 +79,7 @@ SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SE
 SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
-SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '10000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- name: add_exhausted
 -- $1 int2, $2 int2, $3 uuid
@@ -700,7 +700,8 @@ WHERE source = $1;
 -- name: give_lease_back
 -- $1 ?, $2 uuid
 DELETE FROM "public"."duesweep_leases" USING (SELECT set_config('synchronous_commit', 'off', true)) AS quick (setting)
-WHERE name = $1 AND holder = $2 AND quick.setting = 'off';
+WHERE quick.setting = 'off'
+  AND (name = $1 AND holder = $2 OR until_at < clock_timestamp() - interval '1 day');
 
 -- name: gone_counters
 -- $1 ?, $2 int2 or int4

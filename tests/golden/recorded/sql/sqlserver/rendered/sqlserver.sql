@@ -850,7 +850,8 @@ WHERE source = ?;
 
 -- name: give_lease_back
 -- name, holder
-DELETE FROM [nsb].[dbo].[leases] WHERE name = ? AND holder = ?;
+DELETE FROM [nsb].[dbo].[leases]
+WHERE name = ? AND holder = ? OR until_at < DATEADD(day, -1, SYSUTCDATETIME());
 
 -- name: gone_counters
 -- most, source

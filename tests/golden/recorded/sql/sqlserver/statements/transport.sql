@@ -543,7 +543,8 @@ WHERE source = ?;
 
 -- name: give_lease_back
 -- $1 nvarchar(max), $2 nvarchar(max)
-DELETE FROM [nsb].[dbo].[duesweep_leases] WHERE name = ? AND holder = ?;
+DELETE FROM [nsb].[dbo].[duesweep_leases]
+WHERE name = ? AND holder = ? OR until_at < DATEADD(day, -1, SYSUTCDATETIME());
 
 -- name: gone_counters
 -- $1 int, $2 nvarchar(max)
