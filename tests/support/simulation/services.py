@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from duesweep.core.account import SliceEnd
 from duesweep.core.errors import (
@@ -38,7 +39,7 @@ from duesweep_testing.memory_queue import MemoryQueue, MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
 from support.contract.memory_stores import DueKeySession, MovingSession, MovingStore
 from support.simulation.faults import LEASE_SECONDS, Fault, Faults
-from support.simulation.promises import Promises
+from support.simulation.promises import BrokenPromiseError, Promises
 from support.simulation.scheduler import Connection, Scheduler
 
 
@@ -222,12 +223,22 @@ class SimulatedDriver(MemoryDriverSession):
         super().__init__(store)
         self.steps = Steps(store.scheduler, store.faults, lambda: None)
         self.steps.process.leases.append(self.end_leases)
+        self._close = self.sweeps.close
+        setattr(self.sweeps, "close", self._close_checked)  # noqa: B010 - a method
         parts: Any = self
         for name in ("journal", "due", "sweeps", "binding", "people"):
             setattr(parts, name, Stepped(getattr(self, name), self.steps))
 
     def check(self) -> None:
         self.steps.step("check")
+
+    def _close_checked(self, sweep_id: UUID, *, abandoned: bool, **more: Any) -> bool:
+        sweep = self._store.sweeps.get(sweep_id)
+        lives = abandoned and sweep is not None and sweep.owner not in {None, self}
+        is_closed = self._close(sweep_id, abandoned=abandoned, **more)
+        if is_closed and lives:
+            raise BrokenPromiseError(f"sweep {sweep_id} was closed while its driver lived")
+        return is_closed
 
     def __exit__(self, *error: object) -> None:
         if self.steps.is_lost:

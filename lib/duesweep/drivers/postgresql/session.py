@@ -312,7 +312,7 @@ class PostgreSqlSession(Session):
                 f"The store's dsn names the Unix socket {info.host}, which JDBC cannot use",
                 advice="give a host name or 127.0.0.1",
             )
-        waits = replace(self.waits, answer_seconds=answer_seconds)
+        waits = replace(self.waits, answer_seconds=answer_seconds, idle_seconds=_PAGES_IDLE_SECONDS)
         properties = {
             "driver": "org.postgresql.Driver",
             "user": info.user,
