@@ -98,7 +98,7 @@ def test_first_sweeps_with_one_root_all_bind_to_its_ledger(
 def test_who_loses_the_race_without_the_lock_reads_back_who_won(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As after a session that was lost, and its lock with it.
+    # As after a process that was frozen, and lost its lease.
     endpoint.set_up("Billing")
     created, create = threading.Barrier(2), Ledger.create
 

@@ -1,4 +1,6 @@
-"""A process that is frozen holds its locks for as long as it is: no process may wait for it."""
+"""A process that is frozen keeps its leases for ten seconds, and a lock of a file for as long as it
+is: no delivery may wait for it.
+"""
 
 import fcntl
 import os

@@ -16,6 +16,7 @@ import pytest
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.binding import bind, table_names
 from duesweep.drivers.statements import statements
+from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.endpoint import Endpoint
 from support.golden import statement_world as use
@@ -26,20 +27,7 @@ from support.golden.statements import in_sqlserver, told_sessions, told_statemen
 from support.golden.wire import Exchange, Statement
 
 RECORDED = ROOT / "sql" / "sqlserver"
-TABLES = (
-    *(
-        "attempts",
-        "bindings",
-        "changes",
-        "delayed",
-        "journal",
-        "leases",
-        "limits",
-        "pauses",
-        "queue",
-    ),
-    *("subscriptions", "sweeps"),
-)
+TABLES = (*JOURNAL_TABLES, "delayed", "queue", "subscriptions")
 _VALUE = re.compile(r"(?<![@\w])@([a-z]\w*)")
 # In a text for Spark, which takes no parameters.
 _TIME = re.compile(r"N'20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d+'")

@@ -40,7 +40,7 @@ from duesweep.sweep.job import SweepContext
 from duesweep.sweep.queues_check import find_missing_queues
 from duesweep.sweep.settle import BRIEFLY_SECONDS, living_session, settle_first, settle_one
 
-# Another settler holds its locks for about as long as it takes to settle a sweep.
+# Another settler has its lease for about as long as it takes to settle a sweep.
 _LOCK_SECONDS = 5.0
 _MOST_FAILURES = 1_000
 

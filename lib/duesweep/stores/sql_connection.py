@@ -69,7 +69,7 @@ class SqlConnection:
 
     def count_pending(self, horizon: Horizon, most: int | None = None) -> int:
         """How many messages are eligible; counts up to `most`."""
-        self.read_pauses_again()
+        self.forget_pauses()
         pending = self.pending(horizon)
         with self.looking_at_all():
             row = self.session.row("count_pending", **pending, most=most or ALL)
@@ -81,8 +81,8 @@ class SqlConnection:
             self._pauses = read_pauses(self.session, self.source)
         return self._pauses
 
-    def read_pauses_again(self) -> None:
-        """They may be others now."""
+    def forget_pauses(self) -> None:
+        """Read them again when they are needed: they may be others now."""
         self._pauses = None
 
     def pausing(self) -> str:

@@ -39,7 +39,7 @@ class SqlDue(SqlPart, Due):
 
     def horizon(self) -> Horizon:
         self._at.leases.renew()
-        self._at.read_pauses_again()
+        self._at.forget_pauses()
         return self._dialect.horizon(self._session, self._at.zone)
 
     def find_work(self, horizon: Horizon) -> Work | None:

@@ -100,7 +100,7 @@ class SqlPeople(SqlPart, People):
 
     @retry_lost_transactions
     def pause(self, pattern: str, until: datetime | None, given_by: str, reason: str) -> None:
-        self._at.read_pauses_again()
+        self._at.forget_pauses()
         values = {"until": until, "given_by": given_by, "reason": reason}
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
@@ -108,7 +108,7 @@ class SqlPeople(SqlPart, People):
 
     @retry_lost_transactions
     def resume(self, pattern: str) -> bool:
-        self._at.read_pauses_again()
+        self._at.forget_pauses()
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
             return bool(self._session.execute("resume", source=self.source, pattern=pattern))

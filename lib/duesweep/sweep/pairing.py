@@ -177,8 +177,8 @@ def _older_copy(
 def _bind(session: DriverSession, ledger: Ledger, patience: Patience) -> bool:
     """Bind the journal to the ledger at the root. Returns whether this created the ledger.
 
-    Holds the source's settle lock, so that only one of several first sweeps creates a ledger. If
-    the process dies before the journal is bound, the next first sweep uses the ledger that it left.
+    Has the settler's lease, so that only one of several first sweeps creates a ledger. If the
+    process dies before the journal is bound, the next first sweep uses the ledger that it left.
     """
     with settling(session.journal, patience):
         bound, found = session.binding.read(), ledger.read()

@@ -181,8 +181,8 @@ def _settle_each_dead(
     *,
     own: UUID | None = None,
 ) -> None:
-    """Ask for unsettled sweeps once the settle lock is held: another process may have settled some
-    while this one waited for it.
+    """Ask for unsettled sweeps once the settler's lease is held: another process may have settled
+    some while this one waited for it.
     """
     end = patience.clock.seconds() + seconds
     for sweep in session.journal.unsettled():

@@ -17,26 +17,13 @@ from duesweep.core.address import SqlServerAddresses, SqlServerTable, bracket_na
 from duesweep.core.policy import MAX_BATCH_ROWS, SCANNED_ROWS
 from duesweep.drivers.sqlserver.binding import LONGEST_LOCK, bind, key_list, table_names
 from duesweep.drivers.statements import statement, statements
-from duesweep.stores.dialect import batches_lock
+from duesweep.stores.dialect import JOURNAL_TABLES, batches_lock
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.sql_statements import POSTGRESQL, SQL_SERVER, UGLY_NAME, SqlStatement, broken
 
 ESCALATES_AT = 5_000
 UGLY = SqlServerTable("my.c@ta]]og", UGLY_NAME, UGLY_NAME)
-TABLES = (
-    *(
-        "attempts",
-        "bindings",
-        "changes",
-        "delayed",
-        "journal",
-        "leases",
-        "limits",
-        "pauses",
-        "queue",
-    ),
-    *("subscriptions", "sweeps"),
-)
+TABLES = (*JOURNAL_TABLES, "delayed", "queue", "subscriptions")
 LITERALS = ("horizon", "source", "sweep_id", "first_id", "last_id", "paused", "chunk", "most")
 VIEWS_OF_THE_SERVER = ("sys", "INFORMATION_SCHEMA")
 ROW_VERSIONS_ARE_NOT_READ = {"UPDLOCK", "XLOCK", "READCOMMITTEDLOCK"}

@@ -160,14 +160,14 @@ class PostgreSqlSession(Session):
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
         with (
-            self._settled(),
+            self._with_settings(),
             self._errors_of(name),
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(self._text(name), values).fetchall()
 
     def execute(self, name: str, /, **values: object) -> int:
-        with self._settled(), self._errors_of(name):
+        with self._with_settings(), self._errors_of(name):
             return self._raw.execute(self._text(name), values, binary=True).rowcount
 
     def query(self, name: str, /, **literals: object) -> str:
@@ -191,7 +191,7 @@ class PostgreSqlSession(Session):
         Errors name `what`. Raises `UnusualBatchError` if the server refuses one,
         and is itself well.
         """
-        with self._settled(), self._errors_of(what), unusual_errors(), ExitStack() as stack:
+        with self._with_settings(), self._errors_of(what), unusual_errors(), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named
@@ -249,8 +249,8 @@ class PostgreSqlSession(Session):
                 self._raw.execute(set_up_query(settings, in_transaction=True).encode())
             yield
 
-    def _settled(self) -> AbstractContextManager[None]:
-        """For a statement: the session's settings are made."""
+    def _with_settings(self) -> AbstractContextManager[None]:
+        """For one statement: a transaction with the settings of a session, if a pooler needs it."""
         return self.transaction() if self.start.is_pooled and self._is_idle else nullcontext()
 
     @property
