@@ -15,16 +15,16 @@ from duesweep.core.errors import QueueError
 from duesweep.core.policy import delay_level
 from duesweep.drivers.rabbitmq.connection import Brokers, Channel, RabbitMqConnection
 from duesweep.drivers.rabbitmq.errors import ChannelClosedError
-from duesweep.drivers.rabbitmq.exact import (
+from duesweep.drivers.rabbitmq.publisher import Publisher, PublishResult
+from duesweep.queues.rabbitmq import topology
+from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, RabbitMqSetup, Style, Topology
+from duesweep_transport.exact import (
     Consumer,
     Copy,
     Delivery,
     Encoded,
     ExactRabbitMqConnection,
 )
-from duesweep.drivers.rabbitmq.publisher import Publisher, PublishResult
-from duesweep.queues.rabbitmq import topology
-from duesweep.queues.rabbitmq.topology import BrokerQueue, Kind, RabbitMqSetup, Style, Topology
 
 POISON_QUEUE = "delays-migrate-poison-messages"
 TIME_SENT_HEADER = "NServiceBus.TimeSent"

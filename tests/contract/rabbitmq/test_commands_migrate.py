@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
-from duesweep.drivers.rabbitmq.exact import Consumer, ExactRabbitMqConnection
 from duesweep.drivers.rabbitmq.publisher import Publication, Publisher, PublishResult
 from duesweep.queues.rabbitmq import topology
+from duesweep_transport.exact import Consumer, ExactRabbitMqConnection
 from duesweep_transport.migration import POISON_QUEUE, LevelReport, MigrationReport
 from support.rabbitmq.broker import Broker
 from support.rabbitmq.broker_server import BrokerServer

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duesweep.drivers.rabbitmq.exact import Delivery, Encoded
 from duesweep.queues.rabbitmq import topology
+from duesweep_transport.exact import Delivery, Encoded
 from duesweep_transport.migration import PlannedDelay, Poison, decide
 
 _SENT = datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC)

@@ -32,7 +32,7 @@ from duesweep.drivers.rabbitmq.errors import (
     connect_error,
     lost_error,
 )
-from duesweep.drivers.rabbitmq.exact import Encoded
+from duesweep_transport.exact import Encoded
 from support.logins import Authority
 
 
