@@ -115,7 +115,6 @@ def _questions(keys: Sequence[str]) -> Iterator[tuple[str, Asked, dict[str, Any]
     of_keys = of("tombstones", "changes", tombstones=some_keys, changes=some_keys)
     yield "count_final_tombstones", of_keys, {}
     yield "find_doubled_errors", of("errors"), {}
-    yield "find_ended", of("sweeps", "changes", changes=[Between("changed_at", _START)]), {}
     yield "last_sweeps", of("sweeps"), {"most": 4}
     yield "sum_sweeps", of("sweeps"), {"most": 80_000}
     yield "sum_by_step", of("sweeps"), {"first": micros(_START), "length": 3_600_000_000}

@@ -1,16 +1,11 @@
 """Why a ledger's storage failed: the deepest cause in the text of an error of delta-rs, what to do
-about it, and whether it may pass; and the damaged file of a table in a local folder.
+about it, and whether it may pass.
 
 delta-rs writes one cause a line, with arrows and colours, or a chain of them on one line;
 `tests/unit/ledger/delta_rs_errors.json` has texts of delta-rs 1.6.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 from duesweep.core.causes import Cause, Meaning, meant
 from duesweep.core.errors import NO_DESCRIPTORS
@@ -135,61 +130,3 @@ def _without_layers(text: str) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-
-
-def find_damaged(folder: Path, names: Iterable[str]) -> tuple[str, str] | None:
-    """The first of these tables that has such a file, and which one, as `find_damage` says it."""
-    for name in names:
-        if damage := find_damage(folder / name):
-            return name, damage
-    return None
-
-
-def find_damage(table: Path) -> str | None:
-    """Which file of a table's log or data is empty, torn or missing, as a sentence; None: no such
-    file is found. Reads the whole log, so it is for a table that failed.
-    """
-    log = table / "_delta_log"
-    files = sorted(log.glob("[0-9]*"))
-    for path in files:
-        if path.suffix == ".parquet" and not is_whole_parquet(path):
-            return f"{path} is empty or torn"
-    added: dict[str, int] = {}
-    for path in files:
-        if path.suffix != ".json":
-            continue
-        try:
-            actions = list(actions_of(path))
-        except ValueError:
-            return f"{path} is empty or torn"
-        for action in actions:
-            if "add" in action:
-                added[action["add"]["path"]] = action["add"]["size"]
-            elif "remove" in action:
-                added.pop(action["remove"]["path"], None)
-    for name, size in added.items():
-        file = table / unquote(name)
-        if not file.is_file():
-            return f"{file} is missing"
-        if file.stat().st_size != size or not is_whole_parquet(file):
-            return f"{file} is empty or torn"
-    return None
-
-
-def actions_of(commit: Path) -> Iterator[dict[str, Any]]:
-    """The actions of a commit. Raises `ValueError` for a torn or empty one."""
-    # Not `splitlines`: texts of messages may hold other line separators, such as U+2028.
-    lines = commit.read_bytes().rstrip(b"\n").split(b"\n")
-    if lines == [b""]:
-        raise ValueError(commit)
-    for line in lines:
-        yield json.loads(line)
-
-
-def is_whole_parquet(path: Path) -> bool:
-    """Whether a file begins and ends as Parquet's do."""
-    with path.open("rb") as file:
-        if file.read(4) != b"PAR1":
-            return False
-        file.seek(-4, 2)
-        return file.read(4) == b"PAR1"

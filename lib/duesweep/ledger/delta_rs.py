@@ -51,8 +51,8 @@ from duesweep.ledger.base import (
     nearest_folder,
     table_path,
 )
-from duesweep.ledger.causes import cause_of, find_damaged
-from duesweep.ledger.durable import make_durable, repair
+from duesweep.ledger.causes import cause_of
+from duesweep.ledger.durable import find_damage, make_durable, repair
 from duesweep.ledger.query import FAILURES, Query, features_beyond, literal
 from duesweep.ledger.rows import SCHEMAS, comments
 
@@ -333,9 +333,10 @@ class DeltaRsTables(LedgerTables):
             if (
                 folder is not None
                 and not may_pass
-                and (damaged := find_damaged(folder, (name, *others)))
+                and (damage := find_damage(folder, (name, *others)))
             ):
-                (name, text), advice = damaged, repair(folder)
+                name, problem = damage
+                text, advice = problem.text, problem.advice
             raise LedgerError(
                 f"{self._location(name)} {failure}: {text}{consequence}",
                 advice=advice,

@@ -1,6 +1,6 @@
-"""The ledger of a local folder after a power failure: its files are on the disk before the journal
-forgets its rows, and commits that the failure tore are dropped, because the journal still has their
-rows.
+"""The files of a ledger in a local folder: they are on the disk before the journal forgets their
+rows; commits that a power failure tore are dropped, because the journal still has their rows; and
+which file is damaged.
 
 Neither delta-rs nor Delta on Spark waits for the disk. The new files and their folders are synced
 alone: `syncfs` would also write the pages of a database on the same disk.
@@ -15,12 +15,13 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
-from duesweep.core.errors import LedgerError
+from duesweep.core.errors import LedgerError, Problem
 from duesweep.ledger.base import CHANGES, TABLES, holds_data
-from duesweep.ledger.causes import actions_of, is_whole_parquet
 
 _MARK, _DROPPED = ".duesweep.synced", ".duesweep.dropped"
 _NAMES = (*TABLES, CHANGES)
@@ -85,7 +86,7 @@ def drop_torn(root: Path, unsettled: Collection[str]) -> list[str]:
 def _is_kept(commit: Path, unsettled: Collection[str]) -> bool:
     """Whether a commit is torn itself, or has rows of these sweeps and commands only."""
     try:
-        actions = list(actions_of(commit))
+        actions = list(_actions_of(commit))
     except ValueError:
         return True
     owners = [action["txn"]["appId"].partition("/")[0] for action in actions if "txn" in action]
@@ -120,7 +121,17 @@ def _is_whole_checksum(checksum: Path) -> bool:
 
 def has_torn(root: Path) -> bool:
     """Whether `drop_torn` would drop commits or checksums."""
-    return any(True for _ in _all_torn(root)) or any(True for _ in _torn_checksums(root))
+    return any(True for _ in chain(_all_torn(root), _torn_checksums(root)))
+
+
+def find_damage(root: Path, names: Iterable[str]) -> tuple[str, Problem] | None:
+    """The first of these tables with an empty, torn or missing file, and which file, with what to
+    do; None: no such file is found. Reads whole logs, so it is for tables that failed.
+    """
+    for name in names:
+        if damage := _damage(root / name):
+            return name, Problem(damage, repair(root))
+    return None
 
 
 def repair(root: Path) -> str:
@@ -133,21 +144,46 @@ def repair(root: Path) -> str:
     return restore
 
 
+def _damage(table: Path) -> str | None:
+    """Which file of a table's log or data is damaged or missing, as a sentence."""
+    files = sorted((table / "_delta_log").glob("[0-9]*"))
+    for path in files:
+        if path.suffix == ".parquet" and not _is_whole_parquet(path):
+            return f"{path} is empty or torn"
+    added: dict[str, int] = {}
+    for path in files:
+        if path.suffix != ".json":
+            continue
+        try:
+            actions = list(_actions_of(path))
+        except ValueError:
+            return f"{path} is empty or torn"
+        for action in actions:
+            if "add" in action:
+                added[action["add"]["path"]] = action["add"]["size"]
+            elif "remove" in action:
+                added.pop(action["remove"]["path"], None)
+    for name, size in added.items():
+        file = table / unquote(name)
+        if not file.is_file():
+            return f"{file} is missing"
+        if not _is_whole(file, size):
+            return f"{file} is empty or torn"
+    return None
+
+
 def _all_torn(root: Path) -> Iterator[tuple[str, list[Path]]]:
     """The tables with commits to drop, and these."""
     synced = _read_mark(root)
     for name in _NAMES:
         last = synced.get(name)
-        if last is None and _is_new(root / name):
+        log = root / name / "_delta_log"
+        # Nothing was written after such a table was created.
+        is_new = _commit(log, 0).exists() and not _commit(log, 1).exists()
+        if last is None and is_new and not holds_data(root / name):
             last = -1
         if last is not None and (torn := _torn(root / name, last)):
             yield name, torn
-
-
-def _is_new(table: Path) -> bool:
-    """Whether nothing was written after the table was created."""
-    log = table / "_delta_log"
-    return _commit(log, 0).exists() and not _commit(log, 1).exists() and not holds_data(table)
 
 
 def _sync(table: Path, last: int | None) -> int | None:
@@ -190,7 +226,7 @@ def _commit(log: Path, version: int) -> Path:
 def _data_of(table: Path, commits: Iterable[Path]) -> Iterator[Path]:
     """The data files that commits add; another process may have removed one again."""
     for commit in commits:
-        for action in actions_of(commit):
+        for action in _actions_of(commit):
             if "add" in action:
                 yield table / unquote(action["add"]["path"])
 
@@ -230,7 +266,7 @@ def _torn(table: Path, last: int) -> list[Path]:
     added: list[dict[str, int]] = []
     for number, commit in enumerate(commits, start=last + 1):
         try:
-            actions = list(actions_of(commit))
+            actions = list(_actions_of(commit))
         except ValueError:
             break
         if int(commit.stem) != number:
@@ -256,7 +292,7 @@ def _torn(table: Path, last: int) -> list[Path]:
 
 def _is_whole(data: Path, size: int) -> bool:
     try:
-        return data.stat().st_size == size and is_whole_parquet(data)
+        return data.stat().st_size == size and _is_whole_parquet(data)
     except OSError:
         return False
 
@@ -294,26 +330,41 @@ def _write_mark(root: Path, versions: dict[str, int]) -> None:
     """A power failure may bring the mark before this one back, which only costs time."""
     new = root / f"{_MARK}.{os.getpid()}-{threading.get_ident()}"
     new.write_text(json.dumps(versions), encoding="utf-8")
-    _fsync(new)
+    _sync_file(new)
     new.replace(root / _MARK)
 
 
 def _sync_file(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        _fsync(path)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:
     try:
-        _fsync(path)
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise
 
 
-def _fsync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def _actions_of(commit: Path) -> Iterator[dict[str, Any]]:
+    """The actions of a commit. Raises `ValueError` for a torn or empty one."""
+    # Not `splitlines`: texts of messages may hold other line separators, such as U+2028.
+    lines = commit.read_bytes().rstrip(b"\n").split(b"\n")
+    if lines == [b""]:
+        raise ValueError(commit)
+    for line in lines:
+        yield json.loads(line)
+
+
+def _is_whole_parquet(path: Path) -> bool:
+    """Whether a file begins and ends as Parquet's do."""
+    with path.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            return False
+        file.seek(-4, 2)
+        return file.read(4) == b"PAR1"

@@ -257,15 +257,15 @@ class Ledger:
         """Whether the ledger has rows of a sweep or a command."""
         return self.tables.has("sweeps", sweep_id) or self.tables.has(CHANGES, sweep_id)
 
-    def since(self, source: str, moment: datetime) -> Iterator[str]:
-        """The sweeps and commands of a source that ended after a moment."""
-        columns = {"sweeps": "end", CHANGES: "changed_at"}
-        later: Asked = {
-            name: [Among("source", [source]), Between(column, moment)]
-            for name, column in columns.items()
-        }
-        # Each sweep asks so. A query loads less than a look at rows, which loads pandas.
-        return (row["sweep_id"] for row in self.ask("find_ended", later))
+    def since(self, source: str, moment: datetime) -> Iterable[str]:
+        """The sweeps and commands of a source that ended after a moment, each once."""
+        ended = {"sweeps": "end", CHANGES: "changed_at"}.items()
+        of_source = Among("source", [source])
+        return dict.fromkeys(
+            row["sweep_id"]
+            for name, column in ended
+            for row in self.rows(name, ["sweep_id"], of_source, Between(column, moment))
+        )
 
     def check_writable(self) -> None:
         """Raise where a local root cannot be written. For other roots the first write raises."""

@@ -60,8 +60,7 @@ from duesweep.ledger.base import (
     table_name,
     table_path,
 )
-from duesweep.ledger.causes import find_damaged
-from duesweep.ledger.durable import repair
+from duesweep.ledger.durable import find_damage
 from duesweep.ledger.rows import SCHEMAS, comments
 
 _TYPES: dict[pa.DataType, DataType] = {
@@ -331,9 +330,10 @@ class SparkTables(LedgerTables):
         if (
             folder is not None
             and may_pass is None
-            and (damaged := find_damaged(folder, (name, *others)))
+            and (damage := find_damage(folder, (name, *others)))
         ):
-            (name, text), advice = damaged, repair(folder)
+            name, problem = damage
+            text, advice = problem.text, problem.advice
         return LedgerError(
             f"{self.table(name)} {failure}: {text}{consequence}",
             advice=advice or _CHECK_ROOT,

@@ -12,8 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from duesweep.core.errors import ExitCode, LedgerError
 from duesweep.core.result import exit_code_of
 from duesweep.ledger.base import LedgerPiece, LedgerTables
-from duesweep.ledger.causes import cause_of, find_damage
+from duesweep.ledger.causes import cause_of
 from duesweep.ledger.delta_rs import DeltaRsTables
+from duesweep.ledger.durable import find_damage
 from support.ledger_reader import piece_of
 
 _TEXTS = json.loads((Path(__file__).parent / "delta_rs_errors.json").read_text(encoding="utf-8"))
@@ -158,8 +159,8 @@ def test_damaged_file_is_named_whatever_meets_it(damage: str, whole: Path, tmp_p
 
 
 def test_whole_table_and_missing_table_have_no_damage(whole: Path, tmp_path: Path) -> None:
-    assert find_damage(whole / "retries") is None
-    assert find_damage(tmp_path / "retries") is None
+    assert find_damage(whole, ["retries"]) is None
+    assert find_damage(tmp_path, ["retries"]) is None
 
 
 @pytest.fixture

@@ -1,12 +1,6 @@
 -- Sweeps: questions about past sweeps and their messages, in SQL that DataFusion and Spark both run. `{micros_begin}`
 -- and `{micros_end}` enclose an instant that becomes microseconds since 1970-01-01 UTC.
 
--- name: find_ended
--- Returns the ids of sweeps and commands, each once.
-SELECT s.sweep_id FROM {sweeps} s
-UNION
-SELECT c.sweep_id FROM {changes} c
-
 -- name: last_sweeps
 -- Returns sweeps, the last one first.
 SELECT s.start, s.`end`, s.outcome, s.found, s.dispatched, s.failed, s.exhausted, s.`left`, s.lateness_p95_ms, s.reason
