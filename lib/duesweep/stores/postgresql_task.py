@@ -13,7 +13,7 @@ from duesweep.core.errors import UnusualBatchError
 from duesweep.core.message import Address, Failed, Message
 from duesweep.drivers.postgresql.errors import row_errors
 from duesweep.drivers.postgresql.session import PostgreSqlSession
-from duesweep.drivers.postgresql.wire import Places, array_text, instant_text, start_of_ids
+from duesweep.drivers.postgresql.wire import Places, instant_text, start_of_ids
 from duesweep.drivers.statements import Keys
 from duesweep.stores.dialect import Values
 from duesweep.stores.due import Horizon
@@ -130,7 +130,8 @@ class PostgreSqlTask(SqlTask):
         return int(row.exhausted)
 
     def late(self, late_ms: Sequence[int]) -> object:
-        return array_text(map(str, late_ms))
+        # Much faster than to adapt each number.
+        return "{" + ",".join(map(str, late_ms)) + "}"
 
     def write_rows(self, name: str, same: Mapping[str, object], rows: Sequence[Values]) -> None:
         """All in one statement, as arrays: one for each would take several times as long."""

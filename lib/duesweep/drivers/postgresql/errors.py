@@ -4,6 +4,7 @@ needs.
 https://www.postgresql.org/docs/current/errcodes-appendix.html
 """
 
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -290,7 +291,7 @@ def _refuse_misread(dsn: str) -> None:
         text = f"The dsn is wrong: {error.problem.text}"
         raise ConfigError(text, advice=error.problem.advice) from None
     for option in Conninfo.get_defaults():
-        if option.envvar and option.val:
+        if option.envvar and option.envvar.decode() in os.environ and option.val:
             try:
                 value = option.val.decode()
                 check_libpq({option.keyword.decode(): Value(value, value)})

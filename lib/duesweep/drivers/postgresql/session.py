@@ -1,28 +1,24 @@
 """One session with PostgreSQL: how it is opened, its waits, its statements, COPY, and the JDBC
 address of the same database.
-
-The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
-peer's kernel still acknowledges. So each wait for the server also has a limit here.
 """
 
 import logging
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from math import ceil
-from time import monotonic
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
 import psycopg
 from psycopg import generators
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
+from psycopg.pq import Conninfo, TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from duesweep.core.address import TableName
@@ -30,7 +26,6 @@ from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import SessionWaits
 from duesweep.drivers.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import (
-    SilenceError,
     connect_errors,
     destination_errors,
     grant_of,
@@ -39,21 +34,19 @@ from duesweep.drivers.postgresql.errors import (
 )
 from duesweep.drivers.postgresql.start import (
     LARGE_STATEMENTS,
+    SETTINGS,
     SessionStart,
-    idle_time_out,
     literal,
-    session_settings,
     set_up,
-    set_up_query,
     settings_query,
     time_outs,
 )
 from duesweep.drivers.postgresql.wire import (
+    BoundedConnection,
     KeysDumper,
     Places,
     PlacesDumper,
     channel_binding,
-    connecting,
     copy_chunks,
     jdbc_tls,
     new_ids,
@@ -68,75 +61,12 @@ from duesweep.drivers.statements import (
     statement,  # noqa: TID251 - a driver
 )
 
-_T = TypeVar("_T")
 # It warns of a rollback or a pipeline that fails, after an error that is reported anyway.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 # The rows of a page are worked at before the next ones are fetched.
 _PAGES_IDLE_SECONDS = 600.0
-_AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 # Half-open connections are noticed after about this long, not after the kernel's two hours.
 _KEEPALIVE = {"keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
-
-
-class BoundedConnection(psycopg.Connection[Any]):
-    """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
-    an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
-    `ping_seconds` for the answer.
-    """
-
-    answer_seconds: float
-    ping_seconds: float
-    _used = 0.0
-
-    @classmethod
-    def _connect_gen(cls, conninfo: str = "") -> Generator[Any, Any, Self]:
-        return cls((yield from connecting(conninfo)))
-
-    def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
-        """Run one exchange with the server. psycopg calls this for all that it does."""
-        idle_seconds = monotonic() - self._used
-        if self._used and idle_seconds > self.ping_seconds:
-            self._ping()
-        value = super().wait(self._limit_wait(gen, self.answer_seconds), *args, **options)
-        self._used = monotonic()
-        return value
-
-    def _ping(self) -> None:
-        # Not during a COPY or a pipeline, which consist of several exchanges.
-        at_rest = self.pgconn.transaction_status in _AT_REST
-        if at_rest and self.pgconn.pipeline_status == PipelineStatus.OFF:
-            self.pgconn.send_query(b"")
-            super().wait(self._limit_wait(generators.execute(self.pgconn), self.ping_seconds))
-
-    def _limit_wait(
-        self, exchange: Generator[Any, Any, _T], seconds: float
-    ) -> Generator[Any, Any, _T]:
-        try:
-            wanted = next(exchange)
-            deadline = monotonic() + seconds
-            while True:
-                # `ready` is 0 each time that psycopg's own interval has passed.
-                ready = yield wanted
-                now = monotonic()
-                if ready:
-                    deadline = now + seconds
-                elif now >= deadline:
-                    self._give_up(seconds)
-                wanted = exchange.send(ready)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
-
-    def _give_up(self, seconds: float) -> None:
-        info = self.info
-        where = f"{info.host}:{info.port}"
-        # Otherwise the clean-up, a ROLLBACK for example, would wait as long again.
-        self.close()
-        raise SilenceError(
-            f"The server at {where} has not answered for {seconds:.3g} s; check whether "
-            "it, or a pooler or proxy before it, is stuck (timeouts.silence_seconds says how long "
-            "to wait)"
-        )
 
 
 class PostgreSqlSession(Session):
@@ -153,21 +83,19 @@ class PostgreSqlSession(Session):
         self.names = names
         self._raw = raw
         self.start = start
-        self._text_names = start.text_names()
 
     def __exit__(self, *_: object) -> None:
         self._raw.close()
 
     def rows(self, name: str, /, **values: object) -> list[Any]:
         with (
-            self._with_settings(),
-            self._errors_of(name),
+            self._sent(name),
             self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor,
         ):
             return cursor.execute(self._text(name), values).fetchall()
 
     def execute(self, name: str, /, **values: object) -> int:
-        with self._with_settings(), self._errors_of(name):
+        with self._sent(name):
             return self._raw.execute(self._text(name), values, binary=True).rowcount
 
     def query(self, name: str, /, **literals: object) -> str:
@@ -176,7 +104,8 @@ class PostgreSqlSession(Session):
             for key, value in literals.items()
         }
         quoted = {key: literal(text) for key, text in texts.items()}
-        return text_of(name, {**self._text_names, **self.names, **quoted})
+        text = statement("postgresql", name)
+        return text.format(**self.start.text_names, **self.names, **quoted)
 
     def script(self, text: str) -> None:
         """Run statements that return nothing and take no values, in one transaction."""
@@ -191,7 +120,7 @@ class PostgreSqlSession(Session):
         Errors name `what`. Raises `UnusualBatchError` if the server refuses one,
         and is itself well.
         """
-        with self._with_settings(), self._errors_of(what), unusual_errors(), ExitStack() as stack:
+        with self._sent(what), unusual_errors(), ExitStack() as stack:
             cursors = [
                 stack.enter_context(self._raw.cursor(row_factory=namedtuple_row, binary=True))
                 for _ in named
@@ -210,7 +139,7 @@ class PostgreSqlSession(Session):
         can run.
         """
         with (
-            self._errors_of(name),
+            self._sent(name),
             self._raw.cursor(f"duesweep_{name}", row_factory=namedtuple_row) as cursor,
         ):
             cursor.execute(self._text(name), values, binary=True)
@@ -242,37 +171,39 @@ class PostgreSqlSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        is_outermost = self._is_idle
+        needs_settings = self._needs_settings
         with map_errors(), self._raw.transaction():
-            if is_outermost and self.start.is_pooled:
-                settings = session_settings(self.waits)
-                self._raw.execute(set_up_query(settings, in_transaction=True).encode())
+            if needs_settings:
+                self._set(SETTINGS | time_outs(self.waits))
             yield
 
-    def _with_settings(self) -> AbstractContextManager[None]:
-        """For one statement: a transaction with the settings of a session, if a pooler needs it."""
-        return self.transaction() if self.start.is_pooled and self._is_idle else nullcontext()
-
     @property
-    def _is_idle(self) -> bool:
-        return self._raw.info.transaction_status == TransactionStatus.IDLE
+    def _needs_settings(self) -> bool:
+        """Whether the next statement, or the transaction that begins, has to make the settings of a
+        session: the pooler may have lent another process.
+        """
+        is_idle = self._raw.info.transaction_status == TransactionStatus.IDLE
+        return self.start.is_pooled and is_idle
+
+    def _set(self, settings: Mapping[str, str], *, in_transaction: bool = True) -> None:
+        query = settings_query(settings, in_transaction=in_transaction)
+        self._raw.execute(query.encode())
 
     def limit_idle(self, seconds: float) -> None:
         """Let the server end a transaction whose client sends nothing for this time."""
         self.waits = replace(self.waits, idle_seconds=seconds)
         if not self.start.is_pooled:
             with map_errors():
-                self._raw.execute(settings_query(idle_time_out(seconds)).encode())
+                self._set(time_outs(self.waits), in_transaction=False)
 
     @contextmanager
     def wait_longer(self, seconds: float) -> Iterator[None]:
         """A transaction for large statements, in which one answer may take `seconds`."""
         idle_seconds = self.waits.idle_seconds and _PAGES_IDLE_SECONDS
         waits = replace(self.waits, answer_seconds=seconds, idle_seconds=idle_seconds)
-        settings = time_outs(waits) | LARGE_STATEMENTS
         with self.transaction():
             with map_errors():
-                self._raw.execute(settings_query(settings, in_transaction=True).encode())
+                self._set(time_outs(waits) | LARGE_STATEMENTS)
             self._raw.answer_seconds = seconds
             try:
                 yield
@@ -318,7 +249,7 @@ class PostgreSqlSession(Session):
             "user": info.user,
             "password": info.password,
             # For the transaction in which Spark reads: a pooler may lend the process to others.
-            "sessionInitStatement": set_up_query(
+            "sessionInitStatement": settings_query(
                 time_outs(waits) | LARGE_STATEMENTS, in_transaction=True
             ),
             **jdbc_tls(self.tls),
@@ -335,18 +266,26 @@ class PostgreSqlSession(Session):
 
     def _text(self, name: str, more: Names = MappingProxyType({})) -> bytes:
         # psycopg reads % as a placeholder wherever it stands, in a quoted name too.
-        names = {**self._text_names, **self.names, **more}
+        names = {**self.start.text_names, **self.names, **more}
         escaped = {key: str(each).replace("%", "%%") for key, each in names.items()}
         return statement("postgresql", name).format(**escaped).encode()
 
-    def _errors_of(self, name: str) -> AbstractContextManager[None]:
-        """Maps the errors of the named statement."""
-        return map_errors(
-            lambda: describe_statement(name, statement("postgresql", name), self.names),
-            lambda refusal: grant_of(
-                refusal, self._raw.info.user, statement("postgresql", name), self.names
+    @contextmanager
+    def _sent(self, name: str) -> Iterator[None]:
+        """In the block, the named statement runs, whose errors are mapped: in a transaction of its
+        own if that has to make the settings.
+        """
+        own = self.transaction() if self._needs_settings else nullcontext()
+        with (
+            own,
+            map_errors(
+                lambda: describe_statement(name, statement("postgresql", name), self.names),
+                lambda refusal: grant_of(
+                    refusal, self._raw.info.user, statement("postgresql", name), self.names
+                ),
             ),
-        )
+        ):
+            yield
 
 
 def _check_count(table: TableName, took: int, count: int) -> None:
@@ -402,11 +341,13 @@ def database_of(dsn: str) -> str:
     """The name of the database that `dsn` means; `ConfigError` if it cannot be read."""
     with connect_errors(dsn):
         given = conninfo_to_dict(for_libpq(dsn))
+        if "dbname" in given:
+            return str(given["dbname"])
         with _service(given.get("service")):
             # These include the options that a service's file has.
-            defaults = {o.keyword.decode(): o.val for o in Conninfo.get_defaults() if o.val}
-    name = given.get("dbname") or _decode(defaults.get("dbname")) or given.get("user")
-    return str(name or _decode(defaults.get("user")))
+            defaults = {o.keyword: o.val for o in Conninfo.get_defaults() if o.val}
+    named = (defaults.get(b"dbname"), str(given.get("user", "")).encode(), defaults.get(b"user"))
+    return next(filter(None, named), b"").decode()
 
 
 @contextmanager
@@ -427,10 +368,6 @@ def _service(name: object) -> Iterator[None]:
 def text_of(name: str, names: Names) -> str:
     """The text of a statement that takes no values."""
     return statement("postgresql", name).format(**names)
-
-
-def _decode(value: bytes | None) -> str:
-    return value.decode() if value else ""
 
 
 def _open(dsn: str, waits: SessionWaits, **overrides: str) -> BoundedConnection:

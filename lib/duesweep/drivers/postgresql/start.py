@@ -2,7 +2,7 @@
 server's own, commits are durable, no wait lasts for ever, and times are in UTC.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,17 @@ from duesweep.core.policy import SessionWaits
 # a schema of the path could have it run with this role's rights.
 SEARCH_PATH = "pg_catalog, pg_temp"
 # These override the settings of the role, the database and the dsn.
-UTC_SETTINGS = {
+SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "client_encoding": "UTF8",
     "default_transaction_isolation": "read committed",
     # It also quotes the names of types, which are compared.
     "quote_all_identifiers": "off",
+    # A commit that the server has not written to its disk may be lost in a crash. Waiting for
+    # replicas stays as it is set.
+    "synchronous_commit": "on",
 }
-# A commit that the server has not written to its disk may be lost in a crash. Waiting for replicas
-# stays as it is set.
-DURABLE = {"synchronous_commit": "on"}
 # If a machine is lost, the server must not keep its transaction's locks for hours.
 _KEEPALIVE = {
     "tcp_keepalives_idle": "15",
@@ -42,24 +42,21 @@ LARGE_STATEMENTS = {"work_mem": "128MB", "enable_nestloop": "off", "jit": "off"}
 # but chr() does not make them.
 _WHOLE_ENCODINGS = {"UTF8", "SQL_ASCII", "LATIN1"}
 WIDE_ENCODINGS = ("EUC", "MULE")
-_found_unreadable: dict[str, Sequence[int]] = {}
+# The server process, and the search path before it was set.
+_STARTED = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
+_found_names: dict[str, Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Facts of a new session: whether a pooler is before the server (it invents the process id that
-    a client gets), the search path with which the session began, and the characters of the
-    database's encoding that the server cannot send.
+    a client gets), the search path with which the session began, and the names in statements around
+    a stored text, which escape characters that the server cannot send.
     """
 
     is_pooled: bool
     search_path: str
-    unreadable: Sequence[int] = ()
-
-    def text_names(self) -> dict[str, str]:
-        """The names in statements around a stored text, which escape its unreadable characters."""
-        ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in self.unreadable)
-        return {"text_begin": "replace(" * len(self.unreadable), "text_end": "".join(ends)}
+    text_names: Mapping[str, str]
 
     def jdbc_settings(self) -> dict[str, str]:
         """The setting by which the JDBC driver begins with our search path: Spark runs a statement
@@ -85,40 +82,37 @@ def set_up(raw: psycopg.Connection[Any], waits: SessionWaits) -> SessionStart:
     """Set up a session, in one round trip. Behind a pooler nothing is set: its process may be lent
     to others after each transaction, so each one makes the settings.
     """
-    settings = session_settings(waits) | _KEEPALIVE
+    settings = SETTINGS | time_outs(waits) | _KEEPALIVE
+    query = settings_query(settings, only_in=raw.info.backend_pid)
     try:
-        backend, path = _try(raw, set_up_query(settings, only_in=raw.info.backend_pid))
+        cursor = raw.execute(f"{query}; {_STARTED}".encode())
+        while cursor.nextset():
+            pass
+        ((backend, path),) = cursor.fetchall()
         is_pooled = backend != raw.info.backend_pid
         if is_pooled:
             # It refuses this if it lends a process for a statement only.
             with raw.transaction():
                 pass
         encoding = raw.info.parameter_status("server_encoding") or "UTF8"
-        return SessionStart(is_pooled, path, _unreadable(raw, encoding))
+        return SessionStart(is_pooled, path, _text_names(raw, encoding))
     except BaseException:
         raw.close()
         raise
 
 
-def _try(raw: psycopg.Connection[Any], query: str) -> tuple[int, str]:
-    """Run a query that sets a session up; the server process, and the search path before."""
-    started = "SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'"
-    cursor = raw.execute(f"{query}; {started}".encode())
-    while cursor.nextset():
-        pass
-    ((backend, path),) = cursor.fetchall()
-    return backend, path
-
-
-def _unreadable(raw: psycopg.Connection[Any], encoding: str) -> Sequence[int]:
-    """The characters that have no equivalent in UTF-8, in encodings of one byte a character. The
-    server is asked for each, once in a process.
+def _text_names(raw: psycopg.Connection[Any], encoding: str) -> Mapping[str, str]:
+    """The names for the characters that have no equivalent in UTF-8, in encodings of one byte a
+    character. The server is asked for each, once in a process.
     """
-    if encoding in _WHOLE_ENCODINGS or encoding.startswith(WIDE_ENCODINGS):
-        return ()
-    if encoding not in _found_unreadable:
-        _found_unreadable[encoding] = [code for code in range(128, 256) if not _can_send(raw, code)]
-    return _found_unreadable[encoding]
+    if encoding not in _found_names:
+        is_whole = encoding in _WHOLE_ENCODINGS or encoding.startswith(WIDE_ENCODINGS)
+        codes = () if is_whole else range(128, 256)
+        unreadable = [code for code in codes if not _can_send(raw, code)]
+        ends = (f", chr({code}), E'\\\\x{code:02x}')" for code in unreadable)
+        begin = "replace(" * len(unreadable)
+        _found_names[encoding] = {"text_begin": begin, "text_end": "".join(ends)}
+    return _found_names[encoding]
 
 
 def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
@@ -129,60 +123,41 @@ def _can_send(raw: psycopg.Connection[Any], code: int) -> bool:
     return True
 
 
-def set_up_query(
-    settings: Mapping[str, str], *, in_transaction: bool = False, only_in: int | None = None
-) -> str:
-    """Statements that set the search path and these settings; see `settings_query`. The first ones
-    have no function that another schema could replace, and remove a time-out that could end
-    the others.
-    """
-    wanted = settings_query(
-        {"search_path": SEARCH_PATH, **settings}, in_transaction=in_transaction, only_in=only_in
-    )
-    return f"SET LOCAL search_path = {SEARCH_PATH}; SET LOCAL statement_timeout = 0; {wanted}"
-
-
 def time_outs(waits: SessionWaits) -> dict[str, str]:
-    """All time-outs that a role or a database can set for its sessions."""
-    return {
-        "lock_timeout": _milliseconds(waits.lock_seconds),
-        "statement_timeout": _milliseconds(waits.statement_seconds),
-        **idle_time_out(waits.idle_seconds),
+    """All time-outs that a role or a database can set for its sessions, in milliseconds."""
+    seconds = {
+        "lock_timeout": waits.lock_seconds,
+        "statement_timeout": waits.statement_seconds,
+        # How long a client may send nothing within a transaction.
+        "idle_in_transaction_session_timeout": waits.idle_seconds,
         # These would end a session while the driver waits for tasks or for the ledger.
-        "idle_session_timeout": "0",
-        "transaction_timeout": "0",
+        "idle_session_timeout": 0.0,
+        "transaction_timeout": 0.0,
     }
-
-
-def idle_time_out(seconds: float) -> dict[str, str]:
-    """How long a client may send nothing within a transaction."""
-    return {"idle_in_transaction_session_timeout": _milliseconds(seconds)}
-
-
-def session_settings(waits: SessionWaits) -> dict[str, str]:
-    """All that a session or, behind a pooler, a transaction sets, but for the search path."""
-    return UTC_SETTINGS | DURABLE | time_outs(waits)
+    return {name: str(round(limit * 1_000)) for name, limit in seconds.items()}
 
 
 def settings_query(
     settings: Mapping[str, str], *, in_transaction: bool = False, only_in: int | None = None
 ) -> str:
-    """A query that sets them, for the session or in this transaction only, except limits that this
-    version of the server does not know. Commits that are already durable stay as they are. It sets
-    nothing in another server process than `only_in`, if that is given.
+    """Statements that set the search path and these settings, for the session or in this
+    transaction only, except limits that this version of the server does not know. Commits that are
+    already durable stay as they are. They set nothing in another server process than `only_in`, if
+    that is given.
+
+    The first ones have no function that another schema could replace, and remove a time-out that
+    could end the others.
     """
-    rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
+    wanted = {"search_path": SEARCH_PATH, **settings}
+    rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in wanted.items())
     where = "" if only_in is None else f" AND pg_backend_pid() = {only_in}"
     return (
-        f"SELECT set_config(name, wanted.value, {str(in_transaction).lower()})"  # noqa: S608 - literals
+        f"SET LOCAL search_path = {SEARCH_PATH}; SET LOCAL statement_timeout = 0; SELECT "  # noqa: S608 - literals
+        f"set_config(name, wanted.value, {str(in_transaction).lower()})"
         f" FROM (VALUES {rows}) AS wanted (name, value)"
         " JOIN pg_settings USING (name)"
         f" WHERE (name <> 'synchronous_commit' OR setting = 'off'){where}"
     )
-
-
-def _milliseconds(seconds: float) -> str:
-    return str(round(seconds * 1_000))
 
 
 def literal(value: str) -> str:

@@ -1,6 +1,9 @@
-"""The wire to PostgreSQL: the TLS that the session asked for, and the same
+"""The wire to PostgreSQL: a connection with a limit on each wait; the TLS that it asked for, also
 for JDBC as far as its driver knows it; values in binary formats, the rows of a COPY and arrays of
 UUIDs; and instants outside of Python's years.
+
+The server's own time-outs do not help if its answer never arrives. Keep-alives do not help if the
+peer's kernel still acknowledges. So each wait for the server also has a limit here.
 
 https://www.postgresql.org/docs/current/libpq-ssl.html and
 https://jdbc.postgresql.org/documentation/ssl,
@@ -14,27 +17,30 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from time import monotonic
+from typing import Any, ClassVar, Self, TypeVar
 
 import psycopg
-from psycopg import pq, waiting
+from psycopg import generators, pq, waiting
 from psycopg.adapt import Buffer, Dumper
 from psycopg.postgres import types
-from psycopg.pq import Format, PollingStatus
+from psycopg.pq import Format, PipelineStatus, PollingStatus, TransactionStatus
 from psycopg.types import TypeInfo
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.world import instant_of
 from duesweep.drivers.dsn import OF_THE_MACHINE
+from duesweep.drivers.postgresql.errors import SilenceError
 
+_T = TypeVar("_T")
 _JDBC_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _REVOKED = ("sslcrl", "sslcrldir")
 # The file of authorities that libpq takes where the dsn names none.
 _AUTHORITIES = Path("~/.postgresql/root.crt")
 _ASKED_FOR = {"require", "verify-ca", "verify-full"}
+_AT_REST = {TransactionStatus.IDLE, TransactionStatus.INTRANS}
 # The calendar repeats after 400 years.
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * 86_400_000_000
 _MACHINES_FACTORY = "org.postgresql.ssl.DefaultJavaSSLFactory"
@@ -48,41 +54,90 @@ _WAITS: Mapping[int, waiting.Wait] = {
 }
 
 
-def connecting(conninfo: str) -> Generator[Any, Any, Any]:
-    """Open a connection as psycopg's own generator does, but errors have the SQLSTATE of the
-    server's refusal.
+try:
+    # The libpq that psycopg itself uses, which has no way to call this.
+    _set_verbosity: Callable[[object, int], object] = ctypes.CDLL(
+        sys.modules[pq.PGconn.__module__].__file__
+    ).PQsetErrorVerbosity
+except (OSError, AttributeError):
+
+    def _set_verbosity(_: object, __: int) -> None:
+        """Errors stay as they are."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """Raises and closes when the server has not sent or taken a byte for `answer_seconds`. After
+    an idle time longer than `ping_seconds` it first sends an empty query, and waits at most
+    `ping_seconds` for the answer.
     """
-    connection: Any = pq.PGconn.connect_start(conninfo.encode())
-    _set_verbosity(connection, _VERBOSE)
-    while (status := connection.connect_poll()) in _WAITS:
-        while not (yield connection.socket, _WAITS[status]):
-            pass
-    if status != PollingStatus.OK:
-        text = connection.get_error_message()
-        connection.finish()
-        raise psycopg.OperationalError(f"connection failed: {text}")
-    _set_verbosity(connection, _DEFAULT)
-    connection.nonblocking = 1
-    return connection
 
+    answer_seconds: float
+    ping_seconds: float
+    _used = 0.0
 
-def _set_verbosity(connection: Any, verbosity: int) -> None:
-    """Call libpq's PQsetErrorVerbosity, which psycopg does not: otherwise libpq leaves the SQLSTATE
-    of a refused connection out.
-    """
-    if _libpq() is not None:
-        _libpq().PQsetErrorVerbosity(ctypes.c_void_p(connection.pgconn_ptr), verbosity)
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "") -> Generator[Any, Any, Self]:
+        """As psycopg's own, but errors have the SQLSTATE of the server's refusal: libpq shows it
+        only if it is verbose.
+        """
+        connection: Any = pq.PGconn.connect_start(conninfo.encode())
+        _set_verbosity(ctypes.c_void_p(connection.pgconn_ptr), _VERBOSE)
+        while (status := connection.connect_poll()) in _WAITS:
+            while not (yield connection.socket, _WAITS[status]):
+                pass
+        if status != PollingStatus.OK:
+            text = connection.get_error_message()
+            connection.finish()
+            raise psycopg.OperationalError(f"connection failed: {text}")
+        _set_verbosity(ctypes.c_void_p(connection.pgconn_ptr), _DEFAULT)
+        connection.nonblocking = 1
+        return cls(connection)
 
+    def wait(self, gen: Generator[Any, Any, _T], *args: Any, **options: Any) -> _T:
+        """Run one exchange with the server. psycopg calls this for all that it does."""
+        idle_seconds = monotonic() - self._used
+        if self._used and idle_seconds > self.ping_seconds:
+            self._ping()
+        value = super().wait(self._limit_wait(gen, self.answer_seconds), *args, **options)
+        self._used = monotonic()
+        return value
 
-@cache
-def _libpq() -> Any:
-    """The libpq that psycopg itself uses; None if it cannot be reached."""
-    try:
-        library = ctypes.CDLL(sys.modules[pq.PGconn.__module__].__file__)
-        _ = library.PQsetErrorVerbosity
-        return library
-    except (OSError, AttributeError):
-        return None
+    def _ping(self) -> None:
+        # Not during a COPY or a pipeline, which consist of several exchanges.
+        at_rest = self.pgconn.transaction_status in _AT_REST
+        if at_rest and self.pgconn.pipeline_status == PipelineStatus.OFF:
+            self.pgconn.send_query(b"")
+            super().wait(self._limit_wait(generators.execute(self.pgconn), self.ping_seconds))
+
+    def _limit_wait(
+        self, exchange: Generator[Any, Any, _T], seconds: float
+    ) -> Generator[Any, Any, _T]:
+        try:
+            wanted = next(exchange)
+            deadline = monotonic() + seconds
+            while True:
+                # `ready` is 0 each time that psycopg's own interval has passed.
+                ready = yield wanted
+                now = monotonic()
+                if ready:
+                    deadline = now + seconds
+                elif now >= deadline:
+                    self._give_up(seconds)
+                wanted = exchange.send(ready)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+
+    def _give_up(self, seconds: float) -> None:
+        info = self.info
+        where = f"{info.host}:{info.port}"
+        # Otherwise the clean-up, a ROLLBACK for example, would wait as long again.
+        self.close()
+        raise SilenceError(
+            f"The server at {where} has not answered for {seconds:.3g} s; check whether "
+            "it, or a pooler or proxy before it, is stuck (timeouts.silence_seconds says how long "
+            "to wait)"
+        )
 
 
 def tls_settings(raw: psycopg.Connection[Any]) -> dict[str, str]:
@@ -209,11 +264,6 @@ def start_of_ids() -> bytes:
     """
     milliseconds, (first, second) = time.time_ns() // 1_000_000, os.urandom(2)
     return milliseconds.to_bytes(6) + bytes([0x70 | first & 0x0F, second])
-
-
-def array_text(items: Iterable[str]) -> str:
-    """`items` (keys or numbers) as the text of an array: much faster than to adapt each item."""
-    return "{" + ",".join(items) + "}"
 
 
 class Places(tuple[str, ...]):
