@@ -67,12 +67,6 @@ ROLLBACK
 SAVEPOINT "_pg3_2"
 
 -- without a name
-SELECT set_config(name, wanted.value, false) FROM (VALUES ('idle_in_transaction_session_timeout', '2000')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
-
--- without a name
-SELECT set_config(name, wanted.value, true) FROM (VALUES ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
-
--- without a name
 SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '120000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
 
 -- without a name
@@ -80,6 +74,12 @@ SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SE
 
 -- without a name
 SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('TimeZone', 'UTC'), ('DateStyle', 'ISO'), ('client_encoding', 'UTF8'), ('default_transaction_isolation', 'read committed'), ('quote_all_identifiers', 'off'), ('synchronous_commit', 'on'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '10000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('tcp_keepalives_idle', '15'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off') AND pg_backend_pid() = <process>; SELECT pg_backend_pid(), reset_val::text FROM pg_settings WHERE name = 'search_path'
+
+-- without a name
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, false) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('lock_timeout', '2000'), ('statement_timeout', '15000'), ('idle_in_transaction_session_timeout', '2000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
+
+-- without a name
+SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0; SELECT set_config(name, wanted.value, true) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('lock_timeout', '20000'), ('statement_timeout', '30000'), ('idle_in_transaction_session_timeout', '600000'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), ('work_mem', '128MB'), ('enable_nestloop', 'off'), ('jit', 'off')) AS wanted (name, value) JOIN pg_settings USING (name) WHERE (name <> 'synchronous_commit' OR setting = 'off')
 
 -- name: add_exhausted
 -- $1 int2, $2 int2, $3 uuid
