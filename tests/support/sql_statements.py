@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from duesweep.drivers.statements import TOPICS, read_topic, statement
+from duesweep.drivers.statements import statement, topics
 
 # Every sign that ends or opens something.
 UGLY_NAME = """a]b [c]] 'd' "e"; DROP x -- {f} 5% %(g)s ? @seconds @[@headers]"""
@@ -32,8 +32,8 @@ class SqlStatement:
 ALL = [
     SqlStatement(dialect, topic, name, statement(dialect, name))
     for dialect in DIALECTS
-    for topic in TOPICS
-    for name in re.findall(r"^-- name: (\w+)$", read_topic(dialect, topic), re.MULTILINE)
+    for topic, text in topics(dialect).items()
+    for name in re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
 ]
 POSTGRESQL = [each for each in ALL if each.dialect == "postgresql"]
 SQL_SERVER = [each for each in ALL if each.dialect == "sqlserver"]

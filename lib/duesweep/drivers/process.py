@@ -1,9 +1,13 @@
-"""This process, as other processes know it, and whether another one of this machine is gone."""
+"""This process, as other processes know it; whether another one of this machine is gone; and locks
+on files, which end with their process.
+"""
 
+import fcntl
 import os
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any, BinaryIO
 
 _PROC = Path("/proc")
 # The state, and when it was started, behind a process's name in its `stat`.
@@ -54,3 +58,22 @@ def _namespace() -> str:
 def _stat(pid: int) -> list[str]:
     # A name may have spaces and brackets.
     return (_PROC / f"{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+
+
+def open_lock(path: Path, mode: int = 0o666) -> BinaryIO:
+    """The file of a lock, open for its holder's name; it is made if it is missing.
+
+    In a folder that several users share, another one can put a link there. It is not followed, and
+    no file is emptied. Raises `OSError`.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, mode), "a+b", buffering=0)
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Lock an open file until it is closed. False, at once: another process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

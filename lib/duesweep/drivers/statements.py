@@ -32,7 +32,6 @@ from duesweep.core.finding import Check, Finding
 from duesweep.core.policy import SessionWaits
 from duesweep.core.world import Clock
 
-TOPICS = ("setup", "plan", "batch", "sweep", "queue", "operators")
 _MARK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 # Inner ones first: the text in the braces has none.
 _USE = re.compile(r"\{\{(\w+)(?:: ((?:(?!\{\{).)*?))? *(?:\n((?:(?!\{\{)[\s\S])*?)\n *)?\}\}(?!\})")
@@ -50,35 +49,34 @@ def statement(dialect: str, name: str) -> str:
 
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
-    """The texts of all statements of `dialect` by their names."""
-    return read_statements(*_topics(dialect))
+    """The texts of all statements of `dialect` by their names, with the fragments that they use."""
+    named, fragments = _read(dialect)
+    return {name: expanded(text, fragments) + "\n" for name, text in named.items()}
 
 
 @cache
 def expression(dialect: str, text: str) -> str:
     """The SQL that stands for a name in braces, with the fragments that it uses."""
-    return _expanded(text, _read(*_topics(dialect))[1])
+    return expanded(text, _read(dialect)[1])
 
 
-def read_statements(*texts: str) -> Mapping[str, str]:
-    """The statements in the texts of files by their names, with the fragments that they use."""
-    named, fragments = _read(*texts)
-    return {name: _expanded(text, fragments) + "\n" for name, text in named.items()}
+def topics(dialect: str) -> Mapping[str, str]:
+    """The texts of the files in `sql/<dialect>/` by topic; works from within an archive too."""
+    folder = sorted(
+        files("duesweep.drivers").joinpath("sql", dialect).iterdir(), key=lambda file: file.name
+    )
+    return {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder}
 
 
 @cache
-def _topics(dialect: str) -> Sequence[str]:
-    return [read_topic(dialect, topic) for topic in TOPICS]
-
-
-def _read(*texts: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The statements and the fragments in the texts of files.
+def _read(dialect: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The statements and the fragments in the files of a dialect.
 
     Text before the first mark is for readers, and left out; so are the comments
     at the head of a fragment.
     """
     marked: dict[str, dict[str, str]] = {"name": {}, "fragment": {}}
-    for text in texts:
+    for text in topics(dialect).values():
         _, *parts = _MARK.split(text)
         for kind, name, part in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             marked[kind][name] = part.strip("\n")
@@ -86,7 +84,8 @@ def _read(*texts: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return marked["name"], fragments
 
 
-def _expanded(text: str, fragments: Mapping[str, str]) -> str:
+def expanded(text: str, fragments: Mapping[str, str]) -> str:
+    """The text with fragments in place of their names."""
     count = 1
     while count:
         text, count = _USE.subn(partial(_fragment, fragments), text)
@@ -110,15 +109,6 @@ def _at_margin(text: str, place: re.Match[str]) -> str:
     line = place.string[place.string.rfind("\n", 0, place.start()) + 1 : place.start()]
     margin = line[: len(line) - len(line.lstrip(" "))]
     return text.replace("\n", f"\n{margin}")
-
-
-def read_topic(dialect: str, topic: str) -> str:
-    """The text of `sql/<dialect>/<topic>.sql`; works from within an archive too."""
-    return (
-        files("duesweep.drivers")
-        .joinpath("sql", dialect, f"{topic}.sql")
-        .read_text(encoding="utf-8")
-    )
 
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?\{(\w+)\} \(\n(.*?)\n\);", re.DOTALL)

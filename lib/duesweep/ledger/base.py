@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
@@ -23,12 +22,11 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import open_lock, try_lock
-from duesweep.drivers.statements import read_statements, read_topic
+from duesweep.drivers.process import open_lock, try_lock
+from duesweep.drivers.statements import statements  # noqa: TID251 - of its own folder
 
 _LOCK_NAME = ".duesweep.lock"
 _LOG_BYTES = 500_000
-_TOPICS = ("errors", "audit", "sweeps", "messages")
 # These are faults of the storage, not of a setting.
 _STORAGE_FAULTS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
@@ -216,10 +214,9 @@ MICROSECONDS = "_us"
 ENCLOSED_TYPES = ENCLOSED_MESSAGE_TYPES
 
 
-@cache
 def questions() -> Mapping[str, str]:
     """The statements of `sql/ledger`, by their names."""
-    return read_statements(*(read_topic("ledger", topic) for topic in _TOPICS))
+    return statements("ledger")
 
 
 class Among(NamedTuple):

@@ -18,7 +18,7 @@ from duesweep import __version__
 from duesweep.config import otlp_settings
 from duesweep.core.errors import Problem
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import open_lock, try_lock
+from duesweep.drivers.process import open_lock, try_lock
 from duesweep.operations.endpoint import Endpoint
 from duesweep.operations.run import Run, with_due
 from duesweep.report.metrics import (

@@ -12,7 +12,7 @@ import pytest
 
 from duesweep.core.errors import ConfigError
 from duesweep.core.world import Patience
-from duesweep.drivers.lock import open_lock
+from duesweep.drivers.process import open_lock
 from duesweep.ledger.base import lock_for_writing
 from duesweep.operations.demo.folder import lock_folder
 from duesweep.operations.demo.server import EmbeddedServer

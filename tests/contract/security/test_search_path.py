@@ -17,7 +17,7 @@ from duesweep.core.errors import ConfigError
 from duesweep.core.policy import DEFAULT_TIMEOUTS
 from duesweep.drivers.postgresql.session import connect
 from duesweep.drivers.postgresql.start import SessionStart
-from duesweep.drivers.statements import TOPICS, read_topic
+from duesweep.drivers.statements import topics
 from support.commands import Ran
 from support.endpoint import Endpoint
 from support.pooler import pooler
@@ -88,7 +88,7 @@ def hostile(endpoint: Endpoint[PostgreSqlServer]) -> Iterator[Endpoint[PostgreSq
 
 
 def _replace_everything(endpoint: Endpoint[Any]) -> None:
-    texts = " ".join(read_topic("postgresql", topic) for topic in TOPICS)
+    texts = " ".join(topics("postgresql").values())
     called = {*re.findall(r"\b(\w+)\(", texts), "version", "current_schema", "pg_get_expr"}
     called |= {"set_config", "current_setting", "pg_backend_pid"}
     operators = set(re.findall(r"(?<= )[-+*/<>=~!@#%^&|?]+(?= )", texts)) | {"=", "<>", "~~", "||"}

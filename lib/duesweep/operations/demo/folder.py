@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from duesweep import config as configuration
 from duesweep.config import Config
 from duesweep.core.errors import ConfigError
-from duesweep.drivers.lock import open_lock
+from duesweep.drivers.process import open_lock
 
 # Marks a folder of the demonstration: no other folder is ever cleared. Locked while in use.
 _MARK = ".duesweep-demo"

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 from duesweep import config as configuration
 from duesweep.core.errors import ConfigError, DuesweepError, ExitCode, StoreError
 from duesweep.core.result import exit_code_of
-from duesweep.drivers.lock import open_lock
+from duesweep.drivers.process import open_lock
 
 with warnings.catch_warnings():
     # It warns if the environment names no folder for run-time files, and then finds one itself.
