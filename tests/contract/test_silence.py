@@ -13,6 +13,7 @@ from duesweep.core.address import TableName
 from duesweep.core.errors import DestinationError, SilentServiceError, StoreError
 from duesweep.core.policy import SessionWaits, Timeouts
 from duesweep.drivers.postgresql import session as postgresql
+from duesweep.drivers.postgresql import wire
 from duesweep.drivers.rabbitmq.connection import Brokers, RabbitMqConnection
 from duesweep.drivers.statements import UndoneError
 from support.endpoint import Endpoint
@@ -372,9 +373,9 @@ def test_session_that_was_idle_is_asked_for_a_sign_of_life_first(
     waits = replace(_BRIEF, connect_seconds=3, answer_seconds=600)
     with in_time(), postgresql.connect(_dsn(endpoint, peer.proxy), waits) as session:
         # As if it had waited for its tasks.
-        monkeypatch.setattr(postgresql, "monotonic", lambda: time.monotonic() + 30)
+        monkeypatch.setattr(wire, "monotonic", lambda: time.monotonic() + 30)
         _ask_database(session)
-        monkeypatch.setattr(postgresql, "monotonic", lambda: time.monotonic() + 60)
+        monkeypatch.setattr(wire, "monotonic", lambda: time.monotonic() + 60)
         peer.proxy.fall_silent(hides_ends=True)
 
         with pytest.raises(SilentServiceError, match="has not answered for 3 s"):

@@ -3,7 +3,7 @@ server's own, commits are durable, no wait lasts for ever, and times are in UTC.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -56,7 +56,7 @@ class SessionStart:
 
     is_pooled: bool
     search_path: str
-    text_names: Mapping[str, str]
+    text_names: Mapping[str, str] = field(default_factory=dict)
 
     def jdbc_settings(self) -> dict[str, str]:
         """The setting by which the JDBC driver begins with our search path: Spark runs a statement
