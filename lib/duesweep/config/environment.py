@@ -88,26 +88,23 @@ class OtlpSettings:
 def otlp_settings(signal: Signal) -> OtlpSettings | None:
     """The target of a signal, or None."""
     own = f"_{signal.upper()}"
-    endpoint, common = _variable(f"{own}_ENDPOINT"), _variable("_ENDPOINT")
+    given = {
+        name.removeprefix(_OTLP): value
+        for name, value in os.environ.items()
+        if name.startswith(_OTLP) and value
+    }
+    endpoint, common = given.get(f"{own}_ENDPOINT", ""), given.get("_ENDPOINT", "")
     is_off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if is_off or os.environ.get(f"OTEL{own}_EXPORTER") == "none" or not (endpoint or common):
         return None
-    protocol = _first(f"{own}_PROTOCOL", "_PROTOCOL") or _PROTOCOL
+    protocol = given.get(f"{own}_PROTOCOL") or given.get("_PROTOCOL") or _PROTOCOL
     problem = f"{_OTLP}_PROTOCOL is {protocol}, not {_PROTOCOL}" if protocol != _PROTOCOL else None
     try:
         check_http(endpoint or common)
     except DsnError as error:
         problem = f"{_OTLP}{own if endpoint else ''}_ENDPOINT is wrong: {error}"
-    headers = _first(f"{own}_HEADERS", "_HEADERS")
+    headers = given.get(f"{own}_HEADERS") or given.get("_HEADERS", "")
     if not all(map(_HEADER.fullmatch, filter(str.strip, headers.split(",")))):
         # OpenTelemetry would log it, and it may be a token.
         problem = f"{_OTLP}_HEADERS is not of the form name=value,name=value"
     return OtlpSettings(endpoint or f"{common.rstrip('/')}/v1/{signal}", headers, problem)
-
-
-def _first(*names: str) -> str:
-    return next(filter(None, map(_variable, names)), "")
-
-
-def _variable(name: str) -> str:
-    return os.environ.get(_OTLP + name, "")

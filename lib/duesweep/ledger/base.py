@@ -8,7 +8,6 @@ Spark.
 import errno
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from uuid import UUID
 from duesweep.core.errors import ConfigError, DuesweepError, LedgerError, LedgerLockedError
 from duesweep.core.message import ENCLOSED_MESSAGE_TYPES
 from duesweep.core.world import Patience
-from duesweep.drivers.process import open_lock, try_lock
+from duesweep.drivers.process import open_lock, process_name, try_lock
 from duesweep.drivers.statements import statements  # noqa: TID251 - of its own folder
 
 _LOCK_NAME = ".duesweep.lock"
@@ -156,7 +155,11 @@ def lock_for_writing(root: str, patience: Patience) -> Iterator[None]:
         while not try_lock(lock):
             if not patience.wait(lambda: _holder(lock, folder)):
                 raise LedgerLockedError(_holder(lock, folder))
-        _name_holder(lock, patience.clock.now())
+        # For a process that finds it locked. On a full disk the lock is as good without.
+        with suppress(OSError):
+            lock.truncate(0)
+            taken_at = patience.clock.now()
+            lock.write(f"Process {process_name()}\n{taken_at:%F %T} UTC\n".encode())
         try:
             yield
         finally:
@@ -170,15 +173,6 @@ def _storage_error(folder: Path, error: OSError) -> DuesweepError:
     if error.errno in _STORAGE_FAULTS:
         return LedgerError(f"{text}; the journal keeps the rows", transient=True)
     return ConfigError(text, advice="check ledger.root, and who owns that folder")
-
-
-def _name_holder(lock: BinaryIO, now: datetime) -> None:
-    """Write into the lock's file who holds it, for a process that finds it locked."""
-    # On a full disk the lock is as good without.
-    with suppress(OSError):
-        lock.truncate(0)
-        holder = f"Process {os.getpid()} on {socket.gethostname()}\n{now:%F %T} UTC\n"
-        lock.write(holder.encode())
 
 
 def _holder(lock: BinaryIO, folder: Path) -> str:

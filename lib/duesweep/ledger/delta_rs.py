@@ -6,7 +6,7 @@ https://delta-io.github.io/delta-rs/usage/loading-table/
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -141,13 +141,17 @@ class DeltaRsTables(LedgerTables):
             how = {"mode": "overwrite", "predicate": f"source = {literal(replaces)}"}
 
         def write(table: DeltaTable) -> None:
-            new = [piece for piece in pieces if not _has(table, piece)]
+            new = [
+                piece
+                for piece in pieces
+                if (table.transaction_version(piece.app_id) or 0) < piece.version
+            ]
             if not new:
                 return
             # In the middle of a write delta-rs panics, and prints the stacks of its threads.
             check_space(self.root, sum(piece.rows.bytes for piece in new))
             batches = chain.from_iterable(piece.rows.batches() for piece in new)
-            with _naming_columns(self._location(name), table, SCHEMAS[name].names):
+            try:
                 write_deltalake(
                     table,
                     pa.RecordBatchReader.from_batches(SCHEMAS[name], batches),
@@ -156,7 +160,12 @@ class DeltaRsTables(LedgerTables):
                     commit_properties=_marks(new, self.world.clock.now()),
                     **how,
                 )
-            self._compact_small(table, name)
+            except DeltaError as error:
+                if "validation check" in str(error):
+                    raise _refusal(self._location(name), table, name, error) from error
+                raise
+            if name in _COMPACTED and table.version() % _COMPACT_EVERY == 0:
+                self._compact_small(table, name)
 
         kept = "; the journal keeps the rows, and the next sweep tries again"
         self._commit(name, "written", write, consequence=kept)
@@ -299,9 +308,7 @@ class DeltaRsTables(LedgerTables):
             return act(self._open(name))
 
     def _compact_small(self, table: DeltaTable, name: str) -> None:
-        """Compact the table if it is time. If that fails, the rows are still written."""
-        if name not in _COMPACTED or table.version() % _COMPACT_EVERY:
-            return
+        """Compact the table. If that fails, the rows are still written."""
         with suppress(LedgerError, ValueError), self._map_errors(name, "could not be compacted"):
             # Much more than the files of a hundred small sweeps take.
             check_space(self.root, 10 * _COMPACTED_BYTES)
@@ -416,11 +423,6 @@ def _storage(root: str, options: dict[str, str] | None) -> Any:
     return PyFileSystem(DeltaStorageHandler(root, options))
 
 
-def _has(table: DeltaTable, piece: LedgerPiece) -> bool:
-    seen = table.transaction_version(piece.app_id)
-    return seen is not None and seen >= piece.version
-
-
 def _marks(pieces: Sequence[LedgerPiece], now: datetime) -> CommitProperties:
     # Spark takes a transaction without a time for one that has expired.
     now_ms = micros(now) // 1_000
@@ -439,33 +441,27 @@ def _is_of_delta_rs(error: BaseException) -> bool:
     return is_plain or isinstance(error, FAILURES)
 
 
-@contextmanager
-def _naming_columns(location: str, table: DeltaTable, own: Collection[str]) -> Iterator[None]:
-    """Say which columns and rules of the table refuse the rows, where delta-rs says only that it
-    checked them.
+def _refusal(location: str, table: DeltaTable, name: str, error: DeltaError) -> LedgerError:
+    """Which columns and rules of the table refuse the rows: delta-rs says only that it checked
+    them.
     """
-    try:
-        yield
-    except DeltaError as error:
-        if "validation check" not in str(error):
-            raise
-        fields = json.loads(table.schema().to_json())["fields"]
-        columns = [
-            f"the column {each['name']} is NOT NULL"
-            for each in fields
-            if not each["nullable"] and each["name"] not in own
-        ]
-        rules = [
-            f"the rule {key.removeprefix(_RULE)} is {text}"
-            for key, text in table.metadata().configuration.items()
-            if key.startswith(_RULE)
-        ]
-        found = ", ".join([*columns, *rules]) or cause_of(str(error)).text
-        raise LedgerError(
-            f"{location} does not take the ledger's rows: {found}; the journal keeps them",
-            advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
-            transient=False,
-        ) from error
+    fields = json.loads(table.schema().to_json())["fields"]
+    columns = [
+        f"the column {each['name']} is NOT NULL"
+        for each in fields
+        if not each["nullable"] and each["name"] not in SCHEMAS[name].names
+    ]
+    rules = [
+        f"the rule {key.removeprefix(_RULE)} is {text}"
+        for key, text in table.metadata().configuration.items()
+        if key.startswith(_RULE)
+    ]
+    found = ", ".join([*columns, *rules]) or cause_of(str(error)).text
+    return LedgerError(
+        f"{location} does not take the ledger's rows: {found}; the journal keeps them",
+        advice="find out who changed the table (`DESCRIBE HISTORY`), and undo that",
+        transient=False,
+    )
 
 
 def _filesystem(uri: str) -> "fs.FileSystem | None":

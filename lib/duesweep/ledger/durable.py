@@ -125,8 +125,8 @@ def has_torn(root: Path) -> bool:
 
 
 def find_damage(root: Path, names: Iterable[str]) -> tuple[str, Problem] | None:
-    """The first of these tables with an empty, torn or missing file, and which file, with what to
-    do; None: no such file is found. Reads whole logs, so it is for tables that failed.
+    """The first of these tables with an empty, torn or missing file, and which file, with advice;
+    None: no such file is found. Reads whole logs, so it is for tables that failed.
     """
     for name in names:
         if damage := _damage(root / name):

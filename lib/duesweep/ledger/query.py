@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from tempfile import TemporaryDirectory
-from typing import Self
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -57,26 +56,20 @@ def features_beyond(table: DeltaTable) -> list[str]:
     return sorted(needed - _READABLE)
 
 
-class Query:
+class Query(ExitStack):
     """Queries of the tables that are registered. Very many values of a condition are a table in a
     temporary folder: as literals they would crash the process.
     """
 
     def __init__(self, *, with_bodies: bool = False) -> None:
+        super().__init__()
         self.names: set[str] = set()
         self._builder = QueryBuilder()
         for name, value in (_FOR_BODIES if with_bodies else _SETTINGS).items():
             # Earlier versions of delta-rs lack some, and the rules that these are about.
             with suppress(*FAILURES):
                 self._builder.execute(f"SET {name} = '{value}'")
-        self._folders = ExitStack()
         self._lists = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folders.close()
 
     def register(self, name: str, table: DeltaTable) -> None:
         """Raises if the table has features that delta-rs cannot read: a query might count rows that
@@ -150,7 +143,7 @@ class Query:
     def _listed(self, values: Sequence[str]) -> str:
         if len(values) <= _MOST_LITERALS:
             return ", ".join(map(literal, values))
-        folder = self._folders.enter_context(TemporaryDirectory())
+        folder = self.enter_context(TemporaryDirectory())
         write_deltalake(folder, pa.table({"wanted": pa.array(values, pa.string())}))
         self._lists += 1
         self._builder.register(f"list_{self._lists}", DeltaTable(folder))

@@ -113,16 +113,12 @@ def dispatched(journal: Journal, sweep_id: UUID, tally: SweepTally | None = None
     same = {"sweep_id": str(sweep_id), "source": journal.source}
     for batches in journal.batches(sweep_id):
         if tally is not None:
-            _count_dispatched(batches, tally)
+            for outcomes in batches:
+                [destinations] = columns(outcomes, "destination")
+                tally.count(destinations, "dispatched")
+                if tally.objective_ms is not None:
+                    tally.is_late = tally.is_late or is_late(outcomes, tally.objective_ms)
         yield _packed(batches, same)
-
-
-def _count_dispatched(batches: Sequence[bytes], tally: SweepTally) -> None:
-    for outcomes in batches:
-        [destinations] = columns(outcomes, "destination")
-        tally.count(destinations, "dispatched")
-        if tally.objective_ms is not None:
-            tally.is_late = tally.is_late or is_late(outcomes, tally.objective_ms)
 
 
 def exhausted(journal: Journal, piece: Piece, tally: SweepTally | None = None) -> tuple[Rows, Rows]:
