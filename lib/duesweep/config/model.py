@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 
 from duesweep.core.policy import LedgerWriter, SweepEngine
 from duesweep.core.routing import PLACEHOLDERS
-from duesweep.drivers.dsn import begin_at, check_ports, holds_password
+from duesweep.drivers.dsn import begin_at, holds_password
 from duesweep.drivers.servers import (
     DIALECTS,
     OF_A_USER,
@@ -102,13 +102,6 @@ def _optional(description: str, *, alias: str | None = None) -> Any:
     return Field(default=None, min_length=1, alias=alias, description=description)
 
 
-def _check_port(dsn: SecretStr | None) -> SecretStr | None:
-    """The same dsn or URL. Raises `ValueError` for a port that cannot be."""
-    if dsn is not None:
-        check_ports(dsn.get_secret_value())
-    return dsn
-
-
 class StoreConfig(Section):
     """The place where delayed messages wait. `options` are a custom store's own."""
 
@@ -182,12 +175,6 @@ class StoreConfig(Section):
                 "as postgresql://... or host=... dbname=..."
             )
         return dsn
-
-    @field_validator("dsn", "jdbc_url")
-    @classmethod
-    def _with_possible_ports(cls, dsn: SecretStr | None, given: ValidationInfo) -> Any:
-        # The dsn of a custom store may have any form.
-        return dsn if ":" in given.data.get("kind", "") else _check_port(dsn)
 
     @property
     def is_custom(self) -> bool:
@@ -267,16 +254,14 @@ class QueueConfig(Section):
 
     _listed = field_validator("url", mode="before")(_list_of)
 
-    @field_validator("dsn", "url", "management_url")
+    @field_validator("url", "management_url")
     @classmethod
-    def _with_possible_ports(cls, dsn: Any, given: ValidationInfo) -> Any:
-        for each in dsn if isinstance(dsn, tuple) else (dsn,):
-            _check_port(each)
-            if given.field_name == "url" and each is not None:
-                for_pika(each.get_secret_value())
-            if given.field_name == "management_url" and each is not None:
-                check_http(each.get_secret_value())
-        return dsn
+    def _that_can_be_read(cls, url: Any, given: ValidationInfo) -> Any:
+        for each in url if isinstance(url, tuple) else (url,):
+            if each is not None:
+                check = for_pika if given.field_name == "url" else check_http
+                check(each.get_secret_value())
+        return url
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -490,7 +475,6 @@ class MetricsConfig(Section):
     @field_validator("pushgateway")
     @classmethod
     def _over_http(cls, url: SecretStr | None) -> SecretStr | None:
-        _check_port(url)
         if url is not None:
             check_http(url.get_secret_value())
         return url

@@ -10,16 +10,15 @@ https://www.npgsql.org/doc/connection-string-parameters.html
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote, unquote
 
 from duesweep.core.errors import Problem
 
-_URL = re.compile(r"\s*postgres(ql)?://")
+LIBPQ_URL = re.compile(r"\s*postgres(ql)?://")
 # The keywords of an ODBC string, or of SqlClient's, that name a server; libpq has none of them.
 _ODBC = re.compile(
     r"(^|;)\s*(driver|server|addr|address|network address|data source|dsn|filedsn)\s*=",
@@ -33,24 +32,13 @@ _PASSWORD_IN_PAIRS = re.compile(
     r"|sharedaccesskey|sig)\s*=\s*[^\s;&]",
     re.IGNORECASE,
 )
-_MOST = 65_535
-# As libpq reads it: user name and password end at the first @.
-_HOSTS = re.compile(r"\s*\w+://(?:[^@/]*@)?(?P<hosts>[^/?]*)(?:/[^?]*)?(?:\?(?P<query>.*))?")
-_POSTGRESQL_URL = re.compile(
-    r"\s*postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::[^@/]*)?@)?(?P<hosts>[^/?]*)(?:/(?P<dbname>[^?]*))?"
-    r"(?:\?(?P<query>.*))?",
-    re.DOTALL,
-)
-_JDBC = re.compile(r"\s*jdbc:\w+://(?P<hosts>[^/?;]*)")
-# A port follows the last colon, unless that colon is inside the brackets of an IPv6 address.
-_PORT = re.compile(r":([^\]:]*)$")
+LAST_PORT = 65_535
 _CONNINFO_PAIR = re.compile(
     r"\s*(\w+)\s*=\s*('(?:\\.|[^'\\])*'|(?:\\.|[^\s'\\])(?:\\.|[^\s\\])*|\Z)\s*", re.DOTALL
 )
 _ODBC_PAIR = re.compile(r"(?:\A|(?<=;))\s*([^=;]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;]*)")
 # tcp:host, host\\instance and host,port.
 _SQL_SERVERS = re.compile(r"^\s*[a-z]+:|\\|,\s*\d+\s*$|^\s*(\.|\(local\w*\))\s*$", re.IGNORECASE)
-_ODBC_SERVERS = {"server", "addr", "address", "network address"}
 # .NET's DbConnectionStringBuilder: a value in quotes has each of these quotes twice.
 _NET_PAIR = re.compile(
     r"""[\s;]*(?P<key>[^=;]+)=\s*
@@ -60,19 +48,13 @@ _NET_PAIR = re.compile(
 )
 _QUOTES = (("double", '"'), ("single", "'"))
 _LONGEST_LABEL, _LONGEST_HOST = 63, 253
-# PostgreSQL cuts longer ones, and opens a session as another user, or with another database.
-_CUT, _LONGEST_NAME = {"dbname", "user"}, 63
 _LABEL = re.compile(r"[\w-]+")
 # They separate options in this grammar or in another one.
 _SEPARATORS = re.compile(r"[;=\s]")
-# libpq's settings whose values may hold = or white space.
-_FREE = {"options", "application_name", "fallback_application_name", "passfile", "servicefile"}
-_SECRETS = {"password", "sslpassword", "oauth_client_secret"}
-_SHOWN = {"host": "its host", "dbname": "its database", "user": "its user"}
-_FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl")
 # Keywords whose values are paths: libpq's, then .NET's and ODBC's, canonical.
 _PATHS = {
-    *(*_FILES, "sslcrldir", "sslkeylogfile", "passfile", "servicefile"),
+    *("sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslkeylogfile", "passfile"),
+    "servicefile",
     *("sslcertificate", "rootcertificate", "servercertificate"),
 }
 _URL_PAIR = re.compile(r"[?&](\w+)=([^&#]*)")
@@ -204,18 +186,21 @@ _NPGSQL_ONLY = {"host", "port", "username", "sslmode", "rootcertificate", "searc
 
 def is_postgresql(dsn: str) -> bool:
     """Whether a dsn is a URL or keywords of PostgreSQL, or Npgsql's connection string."""
-    if _URL.match(dsn):
-        return True
-    if _ODBC.search(dsn):
+    if _ODBC.search(dsn) and not LIBPQ_URL.match(dsn):
         return not is_sql_server(dsn)
-    return bool(_CONNINFO.match(dsn) or _is_npgsql(dsn))
+    return is_libpqs(dsn) or is_npgsql(dsn)
+
+
+def is_libpqs(dsn: str) -> bool:
+    """Whether a dsn begins as libpq's do: a URL, or a keyword."""
+    return bool(LIBPQ_URL.match(dsn) or _CONNINFO.match(dsn))
 
 
 def is_sql_server(dsn: str) -> bool:
     """Whether a dsn is an ODBC string or SqlClient's connection string. A text that both Npgsql and
     SqlClient would take is SQL Server's.
     """
-    if _URL.match(dsn) or not _ODBC.search(dsn):
+    if LIBPQ_URL.match(dsn) or not _ODBC.search(dsn):
         return False
     keywords = {_canonical(key) for key, _ in net_pairs(dsn) or ()}
     return not (fits_npgsql(dsn) and keywords & _NPGSQL_ONLY)
@@ -238,43 +223,20 @@ def holds_password(dsn: str) -> bool:
     return bool(_PASSWORD_IN_URL.search(dsn) or _PASSWORD_IN_PAIRS.search(dsn))
 
 
-def check_ports(dsn: str) -> None:
-    """Raise `DsnError` for a dsn or a URL with a port that cannot be."""
-    if any(map(_is_bad, _ports(dsn))):
-        raise _port_error()
+def is_port(text: str) -> bool:
+    """Whether a server may have this port. An empty one is the default port."""
+    port = text.strip()
+    return not port or (port.isascii() and port.isdecimal() and 0 < int(port) <= LAST_PORT)
 
 
-def _port_error() -> DsnError:
-    return DsnError(
-        f"its port is not a number from 1 to {_MOST}",
-        "correct it, and percent-encode each of : / @ ? # % [ ] in a URL's user name and password",
-    )
-
-
-def _ports(dsn: str) -> Iterator[str]:
-    url = _JDBC.match(dsn) or _HOSTS.match(dsn)
-    if url:
-        found = map(_PORT.search, url["hosts"].split(","))
-        yield from (port[1] for port in found if port)
-        yield from _split(parse_qs(url.groupdict().get("query") or "").get("port", []))
-    elif is_sql_server(dsn):
-        pairs = [(name.lower(), value.strip("{} ")) for name, value in _ODBC_PAIR.findall(dsn)]
-        yield from (value.partition(",")[2] for name, value in pairs if name in _ODBC_SERVERS)
-    elif _is_npgsql(dsn):
-        yield from (value.text for key, value in net_pairs(dsn) or () if _canonical(key) == "port")
-    else:
-        yield from _split(value.text for name, value in _conninfo_pairs(dsn) if name == "port")
-
-
-def _split(values: Iterable[str]) -> Iterator[str]:
-    for value in values:
-        yield from value.split(",")
-
-
-def _is_bad(port: str) -> bool:
-    # An empty port is the default port.
-    text = port.strip()
-    return bool(text) and not (text.isascii() and text.isdecimal() and 0 < int(text) <= _MOST)
+def check_port(port: str) -> None:
+    """Raise `DsnError` for a port that no server has."""
+    if not is_port(port):
+        raise DsnError(
+            f"its port is not a number from 1 to {LAST_PORT}",
+            "correct it, and percent-encode each of : / @ ? # % [ ] in a URL's user name and "
+            "password",
+        )
 
 
 def net_pairs(text: str) -> list[tuple[str, Value]] | None:
@@ -294,12 +256,12 @@ def net_pairs(text: str) -> list[tuple[str, Value]] | None:
 
 def begin_at(folder: str, dsn: str) -> str:
     """The dsn, of any grammar, with relative paths of files that begin at this folder."""
-    if _URL.match(dsn):
+    if LIBPQ_URL.match(dsn):
         pattern, escaped = _URL_PAIR, quote(folder)
     elif is_sql_server(dsn):
         # A folder whose name has a sign of the grammar needs an absolute path.
         pattern, escaped = (_ODBC_PAIR if "{" in dsn else _NET_PAIR), folder
-    elif _is_npgsql(dsn):
+    elif is_npgsql(dsn):
         pattern, escaped = _NET_PAIR, folder
     else:
         pattern, escaped = _CONNINFO_PAIR, re.sub(r"([\s'\\])", r"\\\1", folder)
@@ -345,94 +307,15 @@ def check_host(host: str) -> None:
         )
 
 
-@lru_cache(maxsize=64)
-def for_libpq(dsn: str) -> str:
-    """The dsn as libpq takes it: a URL, or keyword=value pairs. Npgsql's pairs are translated.
-
-    Raises `DsnError` for a dsn of another grammar, and for one that libpq would misread.
-    """
-    check_ports(dsn)
-    if _URL.match(dsn):
-        _refuse_bare_signs(dsn)
-        check_libpq(_url_values(dsn))
-    elif _is_npgsql(dsn):
-        values = _npgsql_values(net_pairs(dsn) or ())
-        check_libpq(values)
-        return " ".join(f"{keyword}={_quoted(value.text)}" for keyword, value in values.items())
-    elif _CONNINFO.match(dsn):
-        check_libpq(dict(_conninfo_pairs(dsn)))
-    else:
-        raise DsnError("it is neither a URL of PostgreSQL nor keyword=value pairs", HOW_TO_LIBPQ)
-    return dsn
-
-
-def check_libpq(values: Mapping[str, Value]) -> None:
-    """Raise `DsnError` for a value that libpq would misread, and for a host that cannot be one."""
-    for keyword, value in values.items():
-        is_free = keyword in _FREE or keyword.startswith(_FILES)
-        if keyword not in _SECRETS and value.is_misread(is_free=is_free):
-            # An unknown keyword may be a part of a password.
-            name = _SHOWN.get(keyword, "an option of it")
-            raise DsnError(f"{name} holds ; or =", HOW_TO_LIBPQ)
-        if keyword in _CUT and len(value.text.encode("utf-8", "replace")) > _LONGEST_NAME:
-            raise DsnError(
-                f"{_SHOWN[keyword]} has a name over {_LONGEST_NAME} bytes, which servers cut",
-                "correct it",
-            )
-    for host in values["host"].text.split(",") if "host" in values else ():
-        # Else it is a folder of sockets, or an abstract socket.
-        if host and not host.startswith(("/", "@")):
-            check_host(host)
-
-
-def _refuse_bare_signs(dsn: str) -> None:
-    """Refuse a URL whose password has an `@` or `/` that is not encoded: libpq takes the end of the
-    password for the host or the database, and shows it in its errors.
-    """
-    found = re.fullmatch(r"\s*postgres(?:ql)?://([^/?]*)([^?]*)(.*)", dsn, re.DOTALL)
-    if found is None:
-        return
-    login, path, settings = found.groups()
-    begins_late = "@" not in login and re.match(r"[^=]*@", settings)
-    if login.count("@") > 1 or "@" in path or begins_late:
-        raise DsnError("it cannot be read", HOW_TO_LIBPQ)
-
-
-def _url_values(dsn: str) -> dict[str, Value]:
-    """The values of a URL under libpq's keywords, without its password and ports."""
-    found = _POSTGRESQL_URL.match(dsn)
-    assert found is not None  # `_URL` matches
-    if any(re.search(r"\s", found[name] or "") for name in ("user", "hosts", "dbname")):
-        raise DsnError("its user, host or database holds white space", HOW_TO_LIBPQ)
-    hosts = (_PORT.sub("", host).strip("[]") for host in found["hosts"].split(","))
-    options = (each.partition("=") for each in (found["query"] or "").split("&"))
-    values = {"user": found["user"], "host": ",".join(hosts), "dbname": found["dbname"]}
-    values |= {keyword: value for keyword, _, value in options}
-    return {keyword: decoded(value or "") for keyword, value in values.items()}
-
-
 def decoded(text: str) -> Value:
     """A part of a URL."""
     return Value(unquote(text), re.sub("%[0-9A-Fa-f]{2}", "", text))
 
 
-def _conninfo_pairs(dsn: str) -> Iterator[tuple[str, Value]]:
-    """libpq's pairs, up to the place where it would refuse to read on."""
-    at = 0
-    while found := _CONNINFO_PAIR.match(dsn, at):
-        bare, text = found[2], found[2]
-        if bare.startswith("'"):
-            bare, text = "", text[1:-1]
-        yield found[1], Value(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL), bare)
-        at = found.end()
-
-
-def _quoted(value: str) -> str:
-    return "'" + re.sub(r"(['\\])", r"\\\1", value) + "'"
-
-
-def _is_npgsql(dsn: str) -> bool:
+def is_npgsql(dsn: str) -> bool:
     """Whether libpq would not understand it, and Npgsql would. A single ; may be a password's."""
+    if LIBPQ_URL.match(dsn):
+        return False
     pairs = net_pairs(dsn) or ()
     if not {"host", "server"} & {_canonical(key) for key, _ in pairs}:
         return False
@@ -443,10 +326,10 @@ def _is_npgsql(dsn: str) -> bool:
     return len(known) > 1
 
 
-def _npgsql_values(pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+def npgsql_values(dsn: str) -> dict[str, Value]:
     """Npgsql's options under libpq's keywords. Raises `DsnError` for one without a translation."""
     found: dict[str, Value] = {}
-    for number, (key, value) in enumerate(pairs, 1):
+    for number, (key, value) in enumerate(net_pairs(dsn) or (), 1):
         name = _NPGSQL.name(number, (key, value))
         keyword = _NPGSQL_TRANSLATED.get(name)
         if keyword is None or not value.text:
@@ -480,6 +363,5 @@ def host_and_port(text: str, default: str) -> tuple[str, str]:
     host, _, port = text.rpartition(":")
     if not host or text.startswith("/") or (":" in host and not host.endswith("]")):
         host, port = text, default
-    if _is_bad(port):
-        raise _port_error()
+    check_port(port)
     return host.strip("[]"), port

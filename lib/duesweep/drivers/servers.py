@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from duesweep.core.policy import BATCH_ROWS, MAX_BATCH_ROWS
-from duesweep.drivers.dsn import fits_npgsql, for_libpq, is_postgresql, is_sql_server
+from duesweep.drivers.dsn import fits_npgsql, is_postgresql, is_sql_server
+from duesweep.drivers.postgresql.dsn import for_libpq
 from duesweep.drivers.sqlserver.dsn import OdbcDsn, split_jdbc_url
 
 # Timeouts of NServiceBus's SQL persistence: a kind of store on each of these servers.

@@ -13,7 +13,7 @@ from duesweep.drivers.dsn import (
     Keywords,
     Value,
     check_host,
-    check_ports,
+    check_port,
     choice,
     decoded,
     host_and_port,
@@ -69,13 +69,13 @@ def for_pika(text: str) -> str:
         text = f"{scheme.lower()}:{rest}"
     else:
         text = _amqp_url(net_pairs(text) or ())
-    check_ports(text)
     try:
         parts = urlsplit(text)
         options = {option.partition("=")[0] for option in parts.query.split("&") if option}
         names = {"user": parts.username, "host": parts.hostname, "vhost": parts.path[1:]}
     except ValueError:
         raise DsnError("it cannot be read", _HOW_TO_AMQP) from None
+    _check_port(parts.netloc)
     for name, written in names.items():
         value = decoded(written or "")
         if value.is_misread() or re.search(r"\s", value.bare):
@@ -119,11 +119,19 @@ def check_http(url: str) -> None:
     try:
         parts = urlsplit(url)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
     except ValueError:
         is_url = False
     if not is_url:
         raise DsnError("it must begin with http:// or https://, and name a host", _HOW_TO_HTTP)
+    _check_port(parts.netloc)
     check_host(parts.hostname or "")
     if "@" in parts.path or _SEPARATORS.search(parts.path) or parts.query or parts.fragment:
         raise DsnError("its path holds @ or ; or = or white space, or it has options", _HOW_TO_HTTP)
+
+
+def _check_port(login_and_host: str) -> None:
+    """Raise `DsnError` for the port of a URL that no server has."""
+    _, colon, port = login_and_host.rpartition("@")[2].rpartition(":")
+    # Else the colon is inside the brackets of an IPv6 address.
+    if colon and "]" not in port:
+        check_port(port)

@@ -1,5 +1,7 @@
 """Ports that no server can have are refused with the configuration, before any connection."""
 
+import re
+
 import pytest
 
 from duesweep.config import load
@@ -7,7 +9,10 @@ from support.config_files import MINIMAL, file_of, refusal_of
 
 OWN = "postgresql://sweeper:s3cret@db.example:5432/sales"
 ROUTED = '[[route]]\ndestination = "*"\nconnection = "main"\n'
-REFUSED = "is wrong: its port is not a number from 1 to 65535"
+REFUSED = (
+    r"(is wrong: its port|is wrong: the dsn has a port that|has a port that) "
+    "is not a number from 1 to 65535"
+)
 
 POSTGRESQL = [
     *("postgresql://u@h:abc/db", "postgres://u:s3cret@h:99999/db", "postgresql://u@h:0/db"),
@@ -55,7 +60,7 @@ def _queue(kind: str, *lines: str) -> str:
 def test_bad_port_is_a_wrong_setting(setting: str, text: str) -> None:
     refusal = refusal_of(text)
 
-    assert refusal.startswith(f"{setting} {REFUSED}")
+    assert re.match(f"{re.escape(setting)} {REFUSED}", refusal)
     assert "s3cret" not in refusal
     assert "w0rd" not in refusal
 

@@ -31,7 +31,8 @@ from duesweep.core.errors import (
     make_storable,
     raise_interruption,
 )
-from duesweep.drivers.dsn import HOW_TO_LIBPQ, DsnError, Value, check_libpq, for_libpq
+from duesweep.drivers.dsn import DsnError, Value
+from duesweep.drivers.postgresql.dsn import check_libpq, for_libpq
 from duesweep.drivers.statements import Names
 
 _UNREACHED = "check that it runs, and that this machine and every executor can connect to it"
@@ -195,9 +196,6 @@ def connect_errors(dsn: str) -> Iterator[None]:
     _refuse_misread(dsn)
     try:
         yield
-    except psycopg.ProgrammingError:
-        # Without libpq's text, which may hold the password, and not in a stack trace either.
-        raise ConfigError("The dsn cannot be read", advice=HOW_TO_LIBPQ) from None
     except (psycopg.OperationalError, OSError) as error:
         if lacks_descriptors(error) or _has_no_descriptor(error):
             raise StoreError(

@@ -24,7 +24,7 @@ from psycopg.rows import namedtuple_row
 from duesweep.core.address import TableName
 from duesweep.core.errors import ConfigError, RefusedMessageError
 from duesweep.core.policy import SessionWaits
-from duesweep.drivers.dsn import for_libpq
+from duesweep.drivers.postgresql.dsn import for_libpq
 from duesweep.drivers.postgresql.errors import (
     connect_errors,
     destination_errors,

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from duesweep.core.errors import ConfigError, OdbcDriverError
-from duesweep.drivers.dsn import DsnError, Value, check_host, holds_password, net_pairs
+from duesweep.drivers.dsn import (
+    LAST_PORT,
+    DsnError,
+    Value,
+    check_host,
+    holds_password,
+    is_port,
+    net_pairs,
+)
 
 _PAIR = re.compile(r"[\s;]*([^=;{}]+?)\s*=\s*(\{(?:[^}]|\}\})*\}|[^;{}]*)\s*(?:;|$)")
 _SAME = {
@@ -59,7 +67,7 @@ _AS_ODBC = {"true": "yes", "false": "no", "sspi": "yes"}
 # Named pipes, shared memory, and LocalDB.
 _NO_TCP = re.compile(r"(np|lpc|admin):|\\\\|\(localdb\)", re.IGNORECASE)
 _JDBC_URL = re.compile(
-    r"jdbc:sqlserver://(?P<host>[^\\:;,/]*|\[[^\]]*\])(\\(?P<instance>[^:;/]*))?(:\d+)?/?",
+    r"jdbc:sqlserver://(?P<host>[^\\:;,/]*|\[[^\]]*\])(\\(?P<instance>[^:;/]*))?(:(?P<port>[^/]*))?/?",
     re.IGNORECASE,
 )
 # Spark shows all properties but passwords.
@@ -193,13 +201,22 @@ def _refuse_misread(name: str, value: Value) -> None:
 
 def _check_server(server: str) -> None:
     """Raise `ConfigError` unless this can be the name of a server, or is not reached over TCP."""
-    host, instance, _ = _host(server)
+    host, instance, port = _host(server)
+    _check_port("The dsn", port)
     if server and not _NO_TCP.match(server):
         try:
             check_host(host)
             check_host(instance.replace("$", "-") or host)
         except DsnError:
             raise ConfigError("The dsn's Server is not a host's name", advice=_HOW_TO) from None
+
+
+def _check_port(setting: str, port: str) -> None:
+    """Raise `ConfigError` for a port in this setting that no server has."""
+    if not is_port(port):
+        raise ConfigError(
+            f"{setting} has a port that is not a number from 1 to {LAST_PORT}", advice="correct it"
+        )
 
 
 def split_jdbc_url(text: str) -> tuple[str, dict[str, str]]:
@@ -217,6 +234,7 @@ def split_jdbc_url(text: str) -> tuple[str, dict[str, str]]:
             "store.jdbc_url is not a URL of SQL Server's JDBC driver",
             advice="write it as jdbc:sqlserver://host:1433;databaseName=nsb",
         )
+    _check_port("store.jdbc_url", found["port"] or "")
     try:
         given = {name: _unbrace(value) for name, value in _written_pairs(settings)}
         shown = [value for name, value in given.items() if name.lower() in _SHOWN_PROPERTIES]
