@@ -39,7 +39,7 @@ def _store(dsn: str = POSTGRESQL, **more: str) -> Any:
         ("host=db.example dbname=sales user=sweeper", "postgresql"),
         ("user = sweeper password='a;b' dbname=sales", "postgresql"),
         ("service=sales", "postgresql"),
-        ("postgresql://db.example/sales?options=-c%20server=y", "postgresql"),
+        ("postgresql://db.example/sales?options=-c%20server%3Dy", "postgresql"),
         (SQL_SERVER, "sqlserver"),
         ("server=db.example;database=sales", "sqlserver"),
         ("Driver={ODBC Driver 18 for SQL Server};Server=db.example;Database=sales", "sqlserver"),
