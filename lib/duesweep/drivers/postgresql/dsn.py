@@ -58,7 +58,7 @@ def for_libpq(dsn: str) -> str:
 
 
 def _value(text: str, dsn: str) -> Value:
-    """A value of a dsn, which is bare if it stands there neither quoted nor encoded."""
+    """A value of a dsn: it is bare if the dsn has it neither quoted nor encoded."""
     return Value(text, text if text in dsn and f"'{text}'" not in dsn else "")
 
 
