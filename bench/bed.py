@@ -153,14 +153,16 @@ class Bed:
             if self._load.paused:
                 steering.people.pause(_RESTING, None, "bench", "a load of messages that are paused")
 
-    def reset(self, rows: int | None = None) -> None:
-        """Empty the queues, and fill the delayed table with all rows, or the first `rows`."""
+    def reset(self, rows: int | None = None, *, keeps_rows: bool = False) -> None:
+        """Empty the queues, and fill the delayed table with all rows, or the first `rows`.
+        `keeps_rows`: its deleted rows stay in it, and it has no others.
+        """
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             tables = ", ".join(map(str, (self.own_queue, *self.queues.values())))
             _run(connection, f"TRUNCATE {tables}")
             if self._load.left:
                 _run(connection, f"DELETE FROM {self.delayed} WHERE {_NOT_WAITING}")
-            else:
+            elif not keeps_rows:
                 _run(connection, f"TRUNCATE {self.delayed}")
             if self._load.made_once:
                 _run(connection, _MADE.format(delayed=self.delayed, rows=self.rows))

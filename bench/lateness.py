@@ -11,6 +11,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,11 +79,14 @@ def watch_options(parser: ArgumentParser) -> None:
     parser.add_argument("--seconds", type=int, default=20, help="of the steady load")
     parser.add_argument("--rate", type=int, default=200, help="messages a second")
     parser.add_argument("--burst", type=int, default=60_000, help="messages due at once")
+    parser.add_argument(
+        "--dead-rows", type=int, default=0, help="delivered before, which a snapshot still sees"
+    )
 
 
 def watch(options: Namespace, folder: Path) -> list[Figure]:
     """A steady load, a burst, and the loss of one of two watchers."""
-    most = Load(max(options.rate * options.seconds, options.burst))
+    most = Load(max(options.rate * options.seconds, options.burst, options.dead_rows))
     with open_bed(folder, most, track_commit_timestamp="on") as bed:
         file = bed.file
         config_of(file, bed.dsn, str(folder / "ledger"))
@@ -92,6 +96,8 @@ def watch(options: Namespace, folder: Path) -> list[Figure]:
                 _steady(bed, options.seconds, options.rate, first),
                 _burst(bed, options.burst),
             ]
+            if options.dead_rows:
+                figures.append(_under_a_snapshot(bed, options, first))
             with _running(command, folder / "second.log"):
                 figures.append(_killed(bed, options.rate, first))
         return figures
@@ -111,14 +117,22 @@ def _running(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[by
             process.wait(120)
 
 
-def _steady(bed: Bed, seconds: int, rate: int, watcher: "subprocess.Popen[bytes]") -> Figure:
-    _store(bed, rate * seconds, rate)
+def _steady(
+    bed: Bed,
+    seconds: int,
+    rate: int,
+    watcher: "subprocess.Popen[bytes]",
+    *,
+    keeps_rows: bool = False,
+) -> Figure:
+    _store(bed, rate * seconds, rate, keeps_rows=keeps_rows)
     memory: list[float] = []
+    before = _cpu_seconds(watcher.pid)
     end = time.monotonic() + _LEAD_SECONDS + seconds
     while time.monotonic() < end:
         time.sleep(min(_EVERY_SECONDS, max(0.0, end - time.monotonic())))
         memory.append(_memory_mb(watcher.pid))
-    cpu = Cpu(python=_cpu_seconds(watcher.pid)).for_each(rate * seconds)
+    cpu = Cpu(python=_cpu_seconds(watcher.pid) - before).for_each(rate * seconds)
     part = max(1, len(memory) // 4)
     quarters = [f"{max(memory[at : at + part]):.0f}" for at in range(0, len(memory), part)]
     note = f"memory by time: {', '.join(quarters)} MB; {_newest_files(bed)} files in the ledger"
@@ -130,6 +144,17 @@ def _burst(bed: Bed, rows: int) -> Figure:
     return _arrivals(bed).figure(f"{rows:,} messages at once")
 
 
+def _under_a_snapshot(bed: Bed, options: Namespace, watcher: "subprocess.Popen[bytes]") -> Figure:
+    """A steady load after many deliveries whose rows stay in the table and its index."""
+    with psycopg.connect(bed.dsn) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        holder.execute("SELECT FROM pg_class")
+        _store(bed, options.dead_rows, 1e9, lead=0)
+        _arrivals(bed)
+        figure = _steady(bed, options.seconds, options.rate, watcher, keeps_rows=True)
+        return replace(figure, name=f"{figure.name}, {options.dead_rows:,} dead rows")
+
+
 def _killed(bed: Bed, rate: int, first: "subprocess.Popen[bytes]", seconds: int = 10) -> Figure:
     _store(bed, rate * seconds, rate)
     time.sleep(_LEAD_SECONDS + seconds / 2)
@@ -137,10 +162,14 @@ def _killed(bed: Bed, rate: int, first: "subprocess.Popen[bytes]", seconds: int 
     return _arrivals(bed).figure("one of two watchers killed")
 
 
-def _store(bed: Bed, rows: int, rate: float, lead: float = _LEAD_SECONDS) -> None:
-    """Store `rows` messages, which come due one after another."""
+def _store(
+    bed: Bed, rows: int, rate: float, lead: float = _LEAD_SECONDS, *, keeps_rows: bool = False
+) -> None:
+    """Store `rows` messages, which come due one after another, in an empty table; `keeps_rows`: in
+    one that keeps its deleted rows.
+    """
     # A watcher would deliver any row at once.
-    bed.reset(rows=0)
+    bed.reset(rows=0, keeps_rows=keeps_rows)
     with psycopg.connect(bed.dsn) as connection:
         connection.execute(b"DROP TABLE IF EXISTS bench_expected")
         connection.execute(_STORE.format(delayed=bed.delayed).encode(), (lead, rate, rows))

@@ -33,6 +33,7 @@ from duesweep.stores.binding import SourceBinding
 from duesweep.stores.due import Due, Horizon, Slices
 from duesweep.stores.people import People
 from duesweep.sweep.job import Planned, SweepContext
+from duesweep.sweep.low_water import LowWater
 from duesweep.sweep.pairing import require_own
 from duesweep.sweep.queues_check import find_missing_queues, refuse_missing_queues
 from duesweep.sweep.stop import Stop
@@ -139,13 +140,16 @@ def look(
     *,
     opened: ExitStack | None = None,
     settles: bool = True,
+    low_water: LowWater | None = None,
 ) -> Look:
     """As `look_at`, with a session that has been checked. `opened` is for the sweep that follows;
-    None: it does not plan. Unless it `settles`, unsettled sweeps are no work for it.
+    None: it does not plan. Unless it `settles`, unsettled sweeps are no work for it. `low_water` is
+    a watcher's.
     """
     ahead = timedelta(seconds=context.look_ahead.longest_seconds)
     now = session.due.horizon()
-    work = session.due.find_work(now.looking_ahead(ahead))
+    low_water = low_water or LowWater(context.world.clock)
+    work = low_water.find_work(session.due, now.looking_ahead(ahead))
     if work is None or (work.only_settles and not settles):
         notices, pauses = session.notices(), session.due.pauses()
         idle = Look(

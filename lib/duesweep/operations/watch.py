@@ -49,8 +49,6 @@ from duesweep.sweep.stop import STORE_IS_SILENT, Stop
 MOST_TICK_SECONDS = 60.0
 # While nothing is due, pauses and back-offs are read this often.
 _WHOLE_LOOK_SECONDS = 1.0
-# How much longer than a look it waits for the next one.
-_REST_PER_LOOK = 10
 _LOG_EVERY_SECONDS = 60.0
 # The main thread wakes at this interval, as only it can handle signals.
 _POLL_SECONDS = 0.2
@@ -180,18 +178,24 @@ class Ticker:
 
     def _look_again(self, session: DriverSession, stop: Stop) -> Look:
         """A whole look, or the last one if it is not old and there is still no work."""
-        seconds = self._context.world.clock.seconds()
+        seconds, low_water = self._context.world.clock.seconds(), self._rounds.low_water
         if self._idle is not None:
             seen, at = self._idle
             is_new = seconds - at < _WHOLE_LOOK_SECONDS
-            work = session.due.find_work(session.due.horizon()) if is_new else None
+            work = low_water.find_work(session.due, session.due.horizon()) if is_new else None
             if is_new and (work is None or (work.only_settles and not self._settles)):
                 seen = replace(seen, has_unsettled=work is not None)
                 return seen.later(timedelta(seconds=seconds - at))
         # The sweep continues with the session, which stays open after it.
         opened = None if self._settler is None else ExitStack()
         seen = look(
-            session, self._context, stop, self._for_spark, opened=opened, settles=self._settles
+            session,
+            self._context,
+            stop,
+            self._for_spark,
+            opened=opened,
+            settles=self._settles,
+            low_water=low_water,
         )
         self._idle = None if seen.has_work else (seen, seconds)
         return seen
@@ -259,8 +263,6 @@ def _seconds_after(run: Run, row: _Row, most_seconds: float) -> float:
         due = run.next_due
         is_behind = run.ledger_error is not None and due is None
         most = MOST_WAIT_FOR_LEDGER_SECONDS if is_behind else most_seconds
-        # A look that passes over many messages, such as paused ones, is not made all the time.
-        most = max(most, min(_WHOLE_LOOK_SECONDS, _REST_PER_LOOK * run.seconds))
         return wait_for_next(due and due.instant, due and due.now, most)
     row.moved_nothing = 0 if run.has_moved else row.moved_nothing + 1
     if run.has_moved and not (report.left or report.skipped):

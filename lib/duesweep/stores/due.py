@@ -118,7 +118,7 @@ class Failing(NamedTuple):
 class Upcoming(NamedTuple):
     """`due`: the instant, in UTC, at which the first message comes due that is not due yet; None:
     no message will, no index finds it, or the store cannot tell. `failing` are the due messages in
-    back-off; None: no message is.
+    back-off; None: no message is, or the horizon leaves earlier messages to others.
     """
 
     due: datetime | None = None
@@ -145,7 +145,9 @@ class Due(Protocol):
 
     @abstractmethod
     def find_work(self, horizon: Horizon) -> Work | None:
-        """Work that is unsettled, or due by `horizon` and eligible; or None. Cheap."""
+        """Work that is unsettled, or due by `horizon`, not before its `since`, and eligible; or
+        None. Cheap.
+        """
 
     def horizon(self) -> Horizon:
         """The horizon now, by the transport's own predicate in its writers' time zone."""

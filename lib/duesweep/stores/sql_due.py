@@ -43,12 +43,7 @@ class SqlDue(SqlPart, Due):
         return self._dialect.horizon(self._session, self._at.zone)
 
     def find_work(self, horizon: Horizon) -> Work | None:
-        pending = {
-            "source": self.source,
-            "horizon": horizon.before,
-            "paused": self._at.pausing(),
-        }
-        if found := self._session.rows("find_pending", **pending):
+        if found := self._session.rows("find_pending", **self._at.pending(horizon)):
             first = found[0].due
             return Work(None if first is None else aware(first) - _ROUNDING)
         if self._session.row("find_gone_attempts", source=self.source).found:
@@ -59,12 +54,13 @@ class SqlDue(SqlPart, Due):
         return Work(only_settles=True) if is_unsettled else None
 
     def next_due(self, horizon: Horizon) -> Upcoming:
-        first, failing = _earliest(self._session, horizon.before, horizon.zone), None
-        if first.has_earlier:
-            row = self._session.row("count_failing", source=self.source, horizon=horizon.before)
-            if row.messages:
-                failing = Failing(int(row.messages), aware(row.next_attempt))
-        return Upcoming(first.due and aware(first.due), failing)
+        if horizon.since is not None:
+            return Upcoming(next_due(self._session, horizon.before, horizon.zone))
+        of_source = {"source": self.source, "since": horizon.before, "zone": horizon.zone}
+        row, failing = self._session.row("upcoming", **of_source), None
+        if row.messages:
+            failing = Failing(int(row.messages), aware(row.next_attempt))
+        return Upcoming(row.due and aware(row.due), failing)
 
     def locked(self, horizon: Horizon) -> Sequence[LockedRows]:
         rows = self._session.rows("locked_rows", horizon=horizon.before)
@@ -156,12 +152,8 @@ class SqlDue(SqlPart, Due):
 
 def next_due(statements: Session, since: datetime | None, zone: str) -> datetime | None:
     """The instant of the first Due from `since` on; None as `since`: of all."""
-    due = _earliest(statements, since, zone).due
+    due = statements.row("next_due", since=since, zone=zone).due
     return due and aware(due)
-
-
-def _earliest(statements: Session, since: datetime | None, zone: str) -> Any:
-    return statements.row("next_due", since=since, zone=zone)
 
 
 def _cut(total: int, size: int) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from duesweep.core.errors import StoreError, may_pass
 from duesweep.core.policy import PAUSE_PER_TRY, BreakerTimes
 from duesweep.core.world import Clock
 from duesweep.sweep.destinations import CircuitBreaker
+from duesweep.sweep.low_water import LowWater
 
 # A destination that is available again gets its messages within about this time.
 _LONGEST_REST_SECONDS = 1.5
@@ -45,6 +46,7 @@ class Rounds:
         self._never_ends, self._is_single = never_ends, is_single
         self.began = self._ended = self._noted = clock.seconds()
         self._services = CircuitBreaker(times, clock)
+        self.low_water = LowWater(clock)
         # The destinations that messages were left for, by their names.
         self._destinations: dict[str, BreakerReport] = {}
         # Whether messages that were left may go now.

@@ -73,8 +73,6 @@ _BEFORE_SECONDS, _AFTER_SECONDS = 1.0, 5.0
 _OPEN_SECONDS, _IDLE_SECONDS = 10.0, 1.0
 # It rests after each round, and looks again in this time if nothing is due sooner.
 _REST_SECONDS, _LOOK_SECONDS = 0.02, 0.1
-# After a plan that takes long it rests longer.
-_REST_PER_PLAN, _MOST_REST_SECONDS = 3, 1.0
 
 
 Watch = Callable[[SweepRun, int], AbstractContextManager[object]]
@@ -467,6 +465,7 @@ def _go_on(
     Returns the run with its last horizon, and the reason if dispatch was cut short.
     """
     stop, clock = dispatching.stop, dispatching.context.world.clock
+    low_water = dispatching.rounds.low_water
     began = moved_at = clock.seconds()
     seconds, done = _REST_SECONDS, Dispatched(left_nothing=True)
     try:
@@ -479,19 +478,19 @@ def _go_on(
             with stop.waits.waiting(STORE, STORE_IS_SILENT):
                 horizon = reach(session.due.horizon())
                 # A plan takes several times as long as this look.
-                work = session.due.find_work(horizon)
+                work = low_water.find_work(session.due, horizon)
                 if work is not None and not work.only_settles:
                     horizon = replace(horizon, since=work.since)
                     dispatching.plan(session, horizon)
-                # One that takes long, as it passes over many messages, is not made all the time.
-                took = clock.seconds() - now
-                seconds = max(_REST_SECONDS, min(_MOST_REST_SECONDS, _REST_PER_PLAN * took))
+                seconds = _REST_SECONDS
                 if not dispatching.parts:
                     seconds = max(seconds, _seconds_to_next(session, horizon))
             if dispatching.parts:
                 run = replace(run, horizon=horizon)
                 done = dispatching.run(session, run)
                 moved_at = clock.seconds()
+                if done.left_nothing:
+                    low_water.clear(horizon)
             if done.left_nothing:
                 stop.waits.caught_up(clock.seconds() - now)
     except StoreError as error:
@@ -502,7 +501,7 @@ def _go_on(
 
 def _seconds_to_next(session: DriverSession, horizon: Horizon) -> float:
     """The time until a message comes due, within the time to the next look."""
-    due = session.due.next_due(horizon).due
+    due = session.due.next_due(replace(horizon, since=horizon.before)).due
     seconds = _LOOK_SECONDS if due is None else (due - horizon.server_time).total_seconds()
     return min(seconds, _LOOK_SECONDS)
 

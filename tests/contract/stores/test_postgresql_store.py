@@ -25,6 +25,7 @@ from duesweep_testing.builders import DelayedRow
 from duesweep_testing.sweeps import open_sweep
 from support.contract.store_subjects import DelayedTableUnderTest
 from support.endpoint import Endpoint
+from support.sweeps import run_sweep
 
 LOCK_WAIT_SECONDS = 0.3
 # Whose lock was waited for, which PostgreSQL does not say.
@@ -177,6 +178,38 @@ def test_index_on_due_finds_the_next_one(
     lines = [line for (line,) in plan]
     assert any("Index" in line and "_Due" in line for line in lines), lines
     assert not any("Seq Scan" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("form", ["moved", "careful"])
+def test_batches_do_not_read_deleted_rows_that_a_snapshot_still_sees(
+    endpoint: Endpoint, form: str
+) -> None:
+    """The statistics are of an empty table: each index looks as good."""
+    endpoint.set_up("Billing")
+    dead, due = 2_000, 300
+    with psycopg.connect(endpoint.server.dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT FROM pg_class")
+        endpoint.delay_many(dead)
+        endpoint.execute(f"DELETE FROM {endpoint.delayed}")
+        endpoint.execute(f"VACUUM (ANALYZE) {endpoint.delayed}")
+        endpoint.delay_many(due)
+        before = _read_by_due(endpoint)
+        own = {} if form == "moved" else {"queues__default__dsn": endpoint.server.dsn}
+
+        assert run_sweep(endpoint, sweep__batch_rows=10, **own).dispatched == due
+
+        # Its look and its plan pass over them, but not its 30 batches.
+        assert 0 < _read_by_due(endpoint) - before < 15 * dead
+
+
+def _read_by_due(endpoint: Endpoint) -> int:
+    """How many entries of the index on Due were read."""
+    [row] = endpoint.fetch(
+        "SELECT sum(idx_tup_read)::bigint AS read FROM pg_stat_all_indexes"
+        " WHERE indexrelname LIKE '%_Due' AND schemaname = current_schema()"
+    )
+    return int(row.read)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "europe/berlin", "<+03>-03"])

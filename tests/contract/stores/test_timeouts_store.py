@@ -118,7 +118,7 @@ def test_index_on_time_is_used(
     with subject.store.open_task() as session:
         statements = session.connection.named(subject.store.names())
         plan = statements.rows(
-            "find_pending", source="any", horizon=subject.server_time(), paused="[]"
+            "find_pending", source="any", horizon=subject.server_time(), since=None, paused="[]"
         )
 
     assert "_TimeIdx" in "".join(line for (line,) in plan)

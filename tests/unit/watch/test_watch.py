@@ -4,7 +4,6 @@ side.
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -57,16 +56,6 @@ def test_goes_on_after_a_sweep_and_waits_for_the_next_message_when_nothing_is_du
 ) -> None:
     assert _run(MOVED, IDLE, NOTHING) == [MOVED, IDLE, NOTHING]
     assert waits[:3] == [LEAST_WAIT_SECONDS, 0.5, 10]
-
-
-def test_waits_longer_after_a_look_that_took_long(waits: list[float]) -> None:
-    _run(replace(NOTHING, seconds=20.0), replace(IDLE, seconds=20.0))
-
-    # Never later than the next message, nor than a second after a look.
-    assert waits[:2] == [10, 0.5]
-    waits.clear()
-    _run(replace(NOTHING, seconds=0.05), replace(NOTHING, seconds=20.0), most_seconds=0.1)
-    assert waits[:2] == [0.5, 1.0]
 
 
 def test_waits_longer_each_time_that_nothing_moves_although_something_is_due(

@@ -1,5 +1,6 @@
 """Tests of the driver's session: how far it looks, and the slices of its plans."""
 
+from dataclasses import replace
 from datetime import timedelta, timezone
 from itertools import product
 
@@ -54,6 +55,21 @@ class PlanContract:
             "ten years": (4, 4, 4),
         }
         assert stored == (4, 2)
+
+    def test_work_is_sought_from_the_start_of_the_horizon_on(self, subject: StoreUnderTest) -> None:
+        _load_due_in(subject, -3)
+        with subject.store.open_driver() as session:
+            now = session.due.horizon()
+            since = now.before - 2 * _HOUR
+            from_later = replace(now, since=since)
+            assert session.due.find_work(now) is not None
+            assert session.due.find_work(from_later) is None
+
+            _load_due_in(subject, -1)
+            found = session.due.find_work(from_later)
+
+        assert found is not None
+        assert found.since is None or since < found.since < now.before
 
     def test_next_due_is_the_first_beyond_the_horizon(self, subject: StoreUnderTest) -> None:
         with subject.store.open_driver() as session:

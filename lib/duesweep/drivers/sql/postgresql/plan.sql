@@ -65,11 +65,11 @@ NOT EXISTS (
 AND {{not_in_back_off: $1}}
 
 -- name: find_pending
--- Returns the Due, as an instant, of the eligible message that has been due longest; NULL: before the year 1.
--- No row: no such message.
+-- Returns the Due, as an instant, of the eligible message that has been due longest, from `since` on; NULL: before the
+-- year 1. No row: no such message.
 SELECT CASE WHEN d.{due}{utc} >= timestamptz '0001-01-02 00:00:00+00' THEN d.{due}{utc} END AS due
 FROM {delayed} d
-WHERE d.{due} < %(horizon)s::timestamptz{utc}
+WHERE d.{due} < %(horizon)s::timestamptz{utc} AND {{from_since}}
   AND {{eligible: clock_timestamp()}}
 ORDER BY d.{due}
 LIMIT 1;
@@ -89,25 +89,30 @@ FROM (
 -- Returns how many messages have no Time. They never become due.
 SELECT count(*) AS timeless FROM {delayed} d WHERE d.{due} IS NULL;
 
--- name: next_due
--- Returns the earliest Due from `since` on, as an instant (NULL: none), kept within Python's years, 1 to 9999, with
--- two days for time zones; and whether there is an earlier one.
-SELECT CASE WHEN earliest.due IS NOT NULL THEN
-           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
-               AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
-       END AS due,
-       EXISTS (SELECT FROM {delayed} d WHERE d.{due} < {{since}}) AS has_earlier
-FROM (
-    SELECT min(d.{due}){utc} AS due
-    FROM {delayed} d
-    WHERE {{from_since}} AND isfinite(d.{due})
-) earliest;
+-- fragment: first_due
+-- The earliest Due from `since` on, as an instant (NULL: none), kept within Python's years, 1 to 9999, with two days for
+-- time zones.
+(
+    SELECT CASE WHEN earliest.due IS NOT NULL THEN
+               (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+                   AT TIME ZONE %(zone)s::text) AT TIME ZONE 'UTC'
+           END
+    FROM (
+        SELECT min(d.{due}){utc} AS due
+        FROM {delayed} d
+        WHERE {{from_since}} AND isfinite(d.{due})
+    ) earliest
+)
 
--- name: count_failing
--- Returns how many due messages are in back-off, and when the first of them is tried again.
-SELECT count(*) AS messages, min(a.next_attempt_at) AS next_attempt
+-- name: next_due
+-- Returns the earliest Due from `since` on.
+SELECT {{first_due}} AS due;
+
+-- name: upcoming
+-- Returns the same; how many earlier messages are in back-off, and when the first of them is tried again.
+SELECT {{first_due}} AS due, count(*) AS messages, min(a.next_attempt_at) AS next_attempt
 FROM {attempts} a JOIN {delayed} d ON d.{id} = a.message_key
-WHERE a.source = %(source)s AND a.next_attempt_at > clock_timestamp() AND d.{due} < %(horizon)s::timestamptz{utc};
+WHERE a.source = %(source)s AND a.next_attempt_at > clock_timestamp() AND d.{due} < {{since}};
 
 -- name: locked_rows
 -- Returns how many of the 10,000 messages that have been due longest another session or a prepared transaction has

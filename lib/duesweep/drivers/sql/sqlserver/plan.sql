@@ -41,10 +41,10 @@ AND NOT EXISTS (
 )
 
 -- name: find_pending
--- Returns the Due of the eligible message that has been due longest; no row if none is eligible.
+-- Returns the Due of the eligible message that has been due longest, from @since on; no row if none is eligible.
 SELECT TOP (1) CONVERT(datetime2(7), m.{due}) AS due
 FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.{due} < {{tick: @horizon}}
+WHERE m.{due} < {{tick: @horizon}} AND {{from_since}}
   AND {{eligible: @paused; @source}}
 ORDER BY m.{due};
 
@@ -63,22 +63,24 @@ FROM (
 -- Returns how many messages have no Time. They never become due.
 SELECT COUNT_BIG(*) AS timeless FROM {delayed} d WITH (READPAST, READCOMMITTEDLOCK) WHERE d.{due} IS NULL;
 
--- name: next_due
--- Returns the earliest Due from `since` on (NULL: none), and whether there is an earlier one, locked or not. Dues are
--- UTC's, whatever @zone is.
-SELECT CONVERT(datetime2(7), MIN(m.{due})) AS due,
-       (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM {delayed} e WITH (NOLOCK) WHERE e.{due} < {{since}}
-        ) earlier) AS has_earlier
-FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE {{from_since}};
+-- fragment: first_due
+-- The earliest Due from @since on; NULL: none. Dues are UTC's, whatever @zone is.
+(
+    SELECT CONVERT(datetime2(7), MIN(m.{due}))
+    FROM {delayed} m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE {{from_since}}
+)
 
--- name: count_failing
--- Returns how many due messages are in back-off, and when the first of them is tried again.
-SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+-- name: next_due
+-- Returns the earliest Due from @since on.
+SELECT {{first_due}} AS due;
+
+-- name: upcoming
+-- Returns the same; how many earlier messages are in back-off, and when the first of them is tried again.
+SELECT {{first_due}} AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
 FROM {attempts} a WITH (NOLOCK)
 JOIN {delayed} m WITH (NOLOCK) ON a.message_key = {key_text} COLLATE DATABASE_DEFAULT
-WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME() AND m.{due} < {{tick: @horizon}};
+WHERE a.source = @source AND a.next_attempt_at > SYSUTCDATETIME() AND m.{due} < {{since}};
 
 -- name: locked_rows
 -- Returns how many due messages other sessions have locked, and the earliest Due of all; counts up to 10,000. Only a

@@ -125,7 +125,7 @@ SELECT d.id::text AS message_key, d.headers AS headers, d.body AS body, NULL AS 
            )
        END) * 1000000)::bigint END AS instant_us
 FROM "public"."Sales.Orders.Delayed" d
-WHERE d.id = ANY($3::uuid[]) AND d.due < $4::timestamptz
+WHERE d.id = ANY($3::uuid[]) AND (d.due < $4::timestamptz) IS TRUE
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: clear_attempts
@@ -573,7 +573,7 @@ ORDER BY m.piece;
 -- $1 timestamptz, $2 uuid[]
 SELECT count(*) FILTER (WHERE is_due) AS skipped, count(*) FILTER (WHERE NOT is_due) AS later
 FROM (
-    SELECT coalesce(d.due < $1::timestamptz, false) AS is_due
+    SELECT (d.due < $1::timestamptz) IS TRUE AS is_due
     FROM "public"."Sales.Orders.Delayed" d
     WHERE d.id = ANY($2::uuid[])
 ) AS unclaimed;
@@ -665,16 +665,16 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: find_pending
--- $1 timestamptz, $2 ?, $3 ?
+-- $1 timestamptz, $2 ?, $3 ?, $4 ?
 SELECT CASE WHEN d.due >= timestamptz '0001-01-02 00:00:00+00' THEN d.due END AS due
 FROM "public"."Sales.Orders.Delayed" d
-WHERE d.due < $1::timestamptz
-  AND ($2::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
-    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($2::jsonb) p
+WHERE d.due < $1::timestamptz AND d.due >= coalesce($2::timestamptz, '-infinity')
+  AND ($3::text = '[]' OR NOT coalesce(substring(substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299) from nullif(position('"NServiceBus.SqlServer.ForwardDestination":"'::bytea in substring(convert_to(d.headers, getdatabaseencoding()) from octet_length(d.headers) - 299)), 0) + 44), '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
   )))
   AND NOT EXISTS (
     SELECT FROM "public"."duesweep_attempts" a
-    WHERE a.source = $3 AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
+    WHERE a.source = $4 AND a.message_key = d.id AND a.next_attempt_at > clock_timestamp()
   )
 ORDER BY d.due
 LIMIT 1;
@@ -864,7 +864,7 @@ ORDER BY messages DESC;
 -- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales.Orders.Delayed" d
-    WHERE d.ctid = ANY($1::tid[]) AND d.due < $2::timestamptz
+    WHERE d.ctid = ANY($1::tid[]) AND (d.due < $2::timestamptz) IS TRUE
       AND coalesce(NULL, '') = $3::text
     RETURNING d.id AS id, d.body AS body, octet_length(d.headers) AS header_bytes,
         split_part(d.headers, $4::text, 1) AS headers,
@@ -893,19 +893,6 @@ FROM moved m;
 -- name: name_journal
 -- $1 uuid, $2 ?
 UPDATE "public"."duesweep_bindings" SET journal_id = $1 WHERE source = $2 AND journal_id IS NULL;
-
--- name: next_due
--- $1 ?, $2 timestamptz
-SELECT CASE WHEN earliest.due IS NOT NULL THEN
-           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
-               AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
-       END AS due,
-       EXISTS (SELECT FROM "public"."Sales.Orders.Delayed" d WHERE d.due < coalesce($2::timestamptz, '-infinity')) AS has_earlier
-FROM (
-    SELECT min(d.due) AS due
-    FROM "public"."Sales.Orders.Delayed" d
-    WHERE d.due >= coalesce($2::timestamptz, '-infinity') AND isfinite(d.due)
-) earliest;
 
 -- name: note_settled
 -- $1 uuid
@@ -1360,6 +1347,22 @@ ORDER BY started_at;
 -- $1 ?, $2 ?
 DELETE FROM "public"."SubscriptionRouting" WHERE endpoint = $1 AND topic = $2;
 
+-- name: upcoming
+-- $1 ?, $2 timestamptz, $3 ?
+SELECT (
+    SELECT CASE WHEN earliest.due IS NOT NULL THEN
+               (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+                   AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+           END
+    FROM (
+        SELECT min(d.due) AS due
+        FROM "public"."Sales.Orders.Delayed" d
+        WHERE d.due >= coalesce($2::timestamptz, '-infinity') AND isfinite(d.due)
+    ) earliest
+) AS due, count(*) AS messages, min(a.next_attempt_at) AS next_attempt
+FROM "public"."duesweep_attempts" a JOIN "public"."Sales.Orders.Delayed" d ON d.id = a.message_key
+WHERE a.source = $3 AND a.next_attempt_at > clock_timestamp() AND d.due < coalesce($2::timestamptz, '-infinity');
+
 -- name: writer_zones
 -- $1 ?, $2 ?
 SELECT r.rolname AS role, r.rolname = current_user AS is_sweeper, r.rolsuper AS is_superuser,
@@ -1378,4 +1381,4 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_roles r ON r.oid = c.relowner OR (r.rolcanlogin AND has_table_privilege(r.oid, c.oid, 'INSERT'))
 WHERE n.nspname = $1::text AND c.relname = $2::text;
 
--- not sent here: are_batches_over, count_failing, count_stored, count_stored_since, count_timeless, due_destinations, look_timeless, measure_unsettled, move, plan_bounds, read_lease, renew_leases, store_timeout, stored_destinations, zones_agree
+-- not sent here: are_batches_over, count_stored, count_stored_since, count_timeless, due_destinations, look_timeless, measure_unsettled, move, next_due, plan_bounds, read_lease, renew_leases, store_timeout, stored_destinations, zones_agree

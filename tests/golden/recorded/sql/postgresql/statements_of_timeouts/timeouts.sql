@@ -44,7 +44,7 @@ SELECT d."Id"::text AS message_key, d."Headers" AS headers, d."State" AS body, d
            )
        END) * 1000000)::bigint END AS instant_us
 FROM "public"."Sales_Orders_TimeoutData" d
-WHERE d."Id" = ANY($3::uuid[]) AND d."Time" < $4::timestamptz AT TIME ZONE 'UTC'
+WHERE d."Id" = ANY($3::uuid[]) AND (d."Time" < $4::timestamptz AT TIME ZONE 'UTC') IS TRUE
 FOR UPDATE OF d SKIP LOCKED;
 
 -- name: count_buckets
@@ -154,16 +154,16 @@ SELECT EXISTS (
 ) AS found;
 
 -- name: find_pending
--- $1 timestamptz, $2 ?, $3 ?
+-- $1 timestamptz, $2 ?, $3 ?, $4 ?
 SELECT CASE WHEN d."Time" AT TIME ZONE 'UTC' >= timestamptz '0001-01-02 00:00:00+00' THEN d."Time" AT TIME ZONE 'UTC' END AS due
 FROM "public"."Sales_Orders_TimeoutData" d
-WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC'
-  AND ($2::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
-    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($2::jsonb) p
+WHERE d."Time" < $1::timestamptz AT TIME ZONE 'UTC' AND d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC'
+  AND ($3::text = '[]' OR NOT coalesce(convert_to(d."Destination", getdatabaseencoding()), '') LIKE ANY (ARRAY(
+    SELECT convert_to(p, getdatabaseencoding()) FROM jsonb_array_elements_text($3::jsonb) p
   )))
   AND NOT EXISTS (
     SELECT FROM "public"."duesweep_attempts" a
-    WHERE a.source = $3 AND a.message_key = d."Id" AND a.next_attempt_at > clock_timestamp()
+    WHERE a.source = $4 AND a.message_key = d."Id" AND a.next_attempt_at > clock_timestamp()
   )
 ORDER BY d."Time"
 LIMIT 1;
@@ -253,7 +253,7 @@ ORDER BY messages DESC;
 -- $1 tid[], $2 timestamptz, $3 ?, $4 ?, $5 ?, $6 timestamptz, $7 bytea, $8 ?, $9 int8
 WITH moved AS MATERIALIZED (
     DELETE FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d.ctid = ANY($1::tid[]) AND d."Time" < $2::timestamptz AT TIME ZONE 'UTC'
+    WHERE d.ctid = ANY($1::tid[]) AND (d."Time" < $2::timestamptz AT TIME ZONE 'UTC') IS TRUE
       AND coalesce(d."Destination", '') = $3::text
     RETURNING d."Id" AS id, d."State" AS body, octet_length(d."Headers") AS header_bytes,
         split_part(d."Headers", $4::text, 1) AS headers,
@@ -278,19 +278,6 @@ SELECT count(*) AS messages, (SELECT count(*) FROM arrived) AS arrived,
        string_agg(int8send(coalesce(m.instant_us, $9::bigint)), '') AS instants_us,
        string_agg(int8send(coalesce(octet_length(m.body), 0)), '') AS body_bytes
 FROM moved m;
-
--- name: next_due
--- $1 ?, $2 timestamptz
-SELECT CASE WHEN earliest.due IS NOT NULL THEN
-           (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
-               AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
-       END AS due,
-       EXISTS (SELECT FROM "public"."Sales_Orders_TimeoutData" d WHERE d."Time" < coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC') AS has_earlier
-FROM (
-    SELECT min(d."Time") AT TIME ZONE 'UTC' AS due
-    FROM "public"."Sales_Orders_TimeoutData" d
-    WHERE d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC' AND isfinite(d."Time")
-) earliest;
 
 -- name: prune_attempts
 -- $1 ?
@@ -392,3 +379,19 @@ WHERE d."Destination" <> '' AND d."Time" IS NOT NULL
 GROUP BY 1
 ORDER BY messages DESC, destination
 LIMIT 1000;
+
+-- name: upcoming
+-- $1 ?, $2 timestamptz, $3 ?
+SELECT (
+    SELECT CASE WHEN earliest.due IS NOT NULL THEN
+               (least(greatest(earliest.due, '0001-01-03 00:00:00+00'), '9999-12-29 00:00:00+00')
+                   AT TIME ZONE $1::text) AT TIME ZONE 'UTC'
+           END
+    FROM (
+        SELECT min(d."Time") AT TIME ZONE 'UTC' AS due
+        FROM "public"."Sales_Orders_TimeoutData" d
+        WHERE d."Time" >= coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC' AND isfinite(d."Time")
+    ) earliest
+) AS due, count(*) AS messages, min(a.next_attempt_at) AS next_attempt
+FROM "public"."duesweep_attempts" a JOIN "public"."Sales_Orders_TimeoutData" d ON d."Id" = a.message_key
+WHERE a.source = $3 AND a.next_attempt_at > clock_timestamp() AND d."Time" < coalesce($2::timestamptz, '-infinity') AT TIME ZONE 'UTC';

@@ -59,13 +59,6 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Time] IS NULL;
 
--- name: count_failing
--- source, horizon
-SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
-FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
-JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[Id]) COLLATE DATABASE_DEFAULT
-WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-
 -- name: count_pending
 -- most, horizon, since, paused, paused, source
 SELECT COUNT_BIG(*) AS pending
@@ -254,10 +247,10 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: find_pending
--- horizon, paused, paused, source
+-- horizon, since, paused, paused, source
 SELECT TOP (1) CONVERT(datetime2(7), m.[Time]) AS due
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Time] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
   AND (? = N'[]' OR NOT EXISTS (
     SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Destination], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
@@ -386,13 +379,12 @@ OPTION (HASH JOIN);
 SELECT @@ROWCOUNT AS messages;
 
 -- name: next_due
--- since, since
-SELECT CONVERT(datetime2(7), MIN(m.[Time])) AS due,
-       (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] e WITH (NOLOCK) WHERE e.[Time] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
-        ) earlier) AS has_earlier
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
+-- since
+SELECT (
+    SELECT CONVERT(datetime2(7), MIN(m.[Time]))
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+) AS due;
 
 -- name: plan_bounds
 -- most_rows, most_rows, slices, least_rows, slices, least_rows, horizon, since, paused, paused, source
@@ -575,3 +567,14 @@ ORDER BY messages DESC, stored.destination;
 
 -- name: stored_keys
 SELECT CONVERT(nvarchar(250), m.[Id]) AS message_key FROM [nsb].[dbo].[delayed] m WITH (NOLOCK);
+
+-- name: upcoming
+-- since, source, since
+SELECT (
+    SELECT CONVERT(datetime2(7), MIN(m.[Time]))
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Time] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[Id]) COLLATE DATABASE_DEFAULT
+WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Time] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));

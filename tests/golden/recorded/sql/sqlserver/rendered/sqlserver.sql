@@ -143,13 +143,6 @@ CROSS APPLY (
 UNION ALL
 SELECT NULL AS bucket, COUNT_BIG(*) AS messages FROM [nsb].[dbo].[delayed] m WITH (NOLOCK) WHERE m.[Due] IS NULL;
 
--- name: count_failing
--- source, horizon
-SELECT COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
-FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
-JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
-WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime);
-
 -- name: count_pending
 -- most, horizon, since, paused, paused, source
 SELECT COUNT_BIG(*) AS pending
@@ -796,10 +789,10 @@ SELECT CASE WHEN EXISTS (
 ) THEN 1 ELSE 0 END AS found;
 
 -- name: find_pending
--- horizon, paused, paused, source
+-- horizon, since, paused, paused, source
 SELECT TOP (1) CONVERT(datetime2(7), m.[Due]) AS due
 FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime)
+WHERE m.[Due] < CAST(CONVERT(datetime2(7), ?, 121) AS datetime) AND m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
   AND (? = N'[]' OR NOT EXISTS (
     SELECT 1 FROM OPENJSON(CONVERT(nvarchar(max), ?)) WITH (fits nvarchar(max) '$') p
     WHERE COALESCE(m.[Headers], N'') COLLATE Latin1_General_BIN2 LIKE p.fits ESCAPE N'\'
@@ -1086,13 +1079,12 @@ SELECT @@ROWCOUNT AS messages;
 UPDATE [nsb].[dbo].[bindings] SET journal_id = ? WHERE source = ? AND journal_id IS NULL;
 
 -- name: next_due
--- since, since
-SELECT CONVERT(datetime2(7), MIN(m.[Due])) AS due,
-       (SELECT COUNT(*) FROM (
-            SELECT TOP (1) 1 AS found FROM [nsb].[dbo].[delayed] e WITH (NOLOCK) WHERE e.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
-        ) earlier) AS has_earlier
-FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
-WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));
+-- since
+SELECT (
+    SELECT CONVERT(datetime2(7), MIN(m.[Due]))
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+) AS due;
 
 -- name: note_settled
 -- sweep_id
@@ -1727,3 +1719,14 @@ ORDER BY s.started_at;
 -- name: unsubscribe
 -- endpoint, topic
 DELETE FROM [nsb].[dbo].[subscriptions] WITH (ROWLOCK) WHERE Endpoint = ? AND Topic = ?;
+
+-- name: upcoming
+-- since, source, since
+SELECT (
+    SELECT CONVERT(datetime2(7), MIN(m.[Due]))
+    FROM [nsb].[dbo].[delayed] m WITH (READPAST, READCOMMITTEDLOCK)
+    WHERE m.[Due] >= COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime))
+) AS due, COUNT_BIG(*) AS messages, MIN(a.next_attempt_at) AS next_attempt
+FROM [nsb].[dbo].[attempts] a WITH (NOLOCK)
+JOIN [nsb].[dbo].[delayed] m WITH (NOLOCK) ON a.message_key = CONVERT(nvarchar(250), m.[RowVersion]) COLLATE DATABASE_DEFAULT
+WHERE a.source = ? AND a.next_attempt_at > SYSUTCDATETIME() AND m.[Due] < COALESCE(CAST(CONVERT(datetime2(7), ?, 121) AS datetime), CAST('17530101' AS datetime));

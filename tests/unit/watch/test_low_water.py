@@ -1,0 +1,99 @@
+"""A watcher's looks pass over messages that it has looked at."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from duesweep.core.policy import Pause
+from duesweep.core.world import SettableClock
+from duesweep.stores.due import Horizon, Work
+from duesweep.sweep.low_water import LowWater
+
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class _Due:
+    """Takes `seconds` for a look at all messages, and notes where each look began."""
+
+    def __init__(self, clock: SettableClock, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+        self.seconds_from_mark = 0.0
+        self.paused: Sequence[Pause] = ()
+        self.work: Work | None = None
+        self.began_at: list[float | None] = []
+
+    def pauses(self) -> Sequence[Pause]:
+        return self.paused
+
+    def find_work(self, horizon: Horizon) -> Work | None:
+        since = horizon.since
+        self.began_at.append(None if since is None else (since - _START).total_seconds())
+        self._clock.advance(self._seconds if since is None else self.seconds_from_mark)
+        return self.work
+
+
+def _looks(clock: SettableClock, due: _Due, marks: LowWater, *at: float) -> list[float | None]:
+    """The beginnings of looks at these times; None: the first message."""
+    due.began_at.clear()
+    for seconds in at:
+        clock.advance(seconds - clock.seconds())
+        now = _START + timedelta(seconds=seconds)
+        marks.find_work(_as_due(due), Horizon(now, now))
+    return [*due.began_at]
+
+
+def _as_due(due: _Due) -> Any:
+    return due
+
+
+def test_looks_begin_where_the_last_one_ended_and_all_is_looked_at_now_and_then() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.02), LowWater(clock)
+
+    assert _looks(clock, due, marks, 0, 1, 2, 2.1, 3, 4.2) == [None, 0, 1, None, 2.1, None]
+
+
+def test_each_look_is_at_all_messages_where_that_takes_no_longer() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 0.03), LowWater(clock)
+    due.seconds_from_mark = 0.03
+
+    assert _looks(clock, due, marks, 0, 1, 4, 5, 6) == [None, 0, None, None, None]
+
+
+def test_all_messages_are_looked_at_after_half_a_minute_however_long_that_takes() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 5.0), LowWater(clock)
+
+    assert _looks(clock, due, marks, 0, 34, 36) == [None, 0, None]
+
+
+def test_all_messages_are_looked_at_when_a_pause_begins_or_ends() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 1.0), LowWater(clock)
+    assert _looks(clock, due, marks, 0, 2) == [None, 0]
+
+    due.paused = [Pause("Billing", _START, None, "someone", "a test")]
+    assert _looks(clock, due, marks, 3, 5) == [None, 3]
+    due.paused = []
+    assert _looks(clock, due, marks, 6, 8) == [None, 6]
+
+
+def test_mark_stays_before_messages_that_were_not_delivered() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 1.0), LowWater(clock)
+    assert _looks(clock, due, marks, 0) == [None]
+    due.work = Work()
+
+    assert _looks(clock, due, marks, 2, 3) == [0, 0]
+
+    marks.clear(Horizon(_START + timedelta(seconds=3), _START))
+    assert _looks(clock, due, marks, 4) == [3]
+
+
+def test_sweeps_that_others_left_do_not_hold_the_mark() -> None:
+    clock = SettableClock()
+    due, marks = _Due(clock, 1.0), LowWater(clock)
+    due.work = Work(only_settles=True)
+
+    assert _looks(clock, due, marks, 0, 2) == [None, 0]
