@@ -51,7 +51,11 @@ def make_durable(root: Path) -> None:
             # A table is new, and perhaps the root.
             for folder in (root, *root.absolute().parents):
                 _sync_folder(folder)
-        _write_mark(root, found)
+        # A power failure may bring the mark before this one back, which only costs time.
+        new = root / f"{_MARK}.{os.getpid()}-{threading.get_ident()}"
+        new.write_text(json.dumps(found), encoding="utf-8")
+        _sync_file(new)
+        new.replace(root / _MARK)
     except (OSError, ValueError) as error:
         cause = error.strerror if isinstance(error, OSError) else f"{error} is empty or torn"
         raise LedgerError(
@@ -324,14 +328,6 @@ def _read_mark(root: Path) -> dict[str, int]:
         return {str(name): int(version) for name, version in found.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
-
-
-def _write_mark(root: Path, versions: dict[str, int]) -> None:
-    """A power failure may bring the mark before this one back, which only costs time."""
-    new = root / f"{_MARK}.{os.getpid()}-{threading.get_ident()}"
-    new.write_text(json.dumps(versions), encoding="utf-8")
-    _sync_file(new)
-    new.replace(root / _MARK)
 
 
 def _sync_file(path: Path) -> None:

@@ -130,9 +130,12 @@ class SparkTables(LedgerTables):
     def facts(self, name: str) -> LedgerTableFacts:
         """Raises `ConfigError` also where the catalog schema does not exist."""
         self._check_log_store()
-        # Asked first: for a statement that fails, Spark logs a long Java stack.
-        if not is_path(self.root) and not self._has_schema():
-            raise self._no_schema()
+        if not is_path(self.root):
+            # Asked first: for a statement that fails, Spark logs a long Java stack. An error of
+            # this question is reported by the statement.
+            with suppress(*SPARK_ERRORS):
+                if not self.spark.catalog.databaseExists(schema_name(self.root)):
+                    raise self._no_schema()
         location = self.table(name)
         try:
             return LedgerTableFacts(name, location, self._properties(name))
@@ -343,13 +346,6 @@ class SparkTables(LedgerTables):
     def _properties(self, name: str) -> dict[str, str]:
         rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.table(name)}").collect()
         return {row["key"]: row["value"] for row in rows}
-
-    def _has_schema(self) -> bool:
-        try:
-            return self.spark.catalog.databaseExists(schema_name(self.root))
-        except SPARK_ERRORS:
-            # The statement that needs the schema reports its error.
-            return True
 
     def _no_schema(self) -> ConfigError:
         return ConfigError(

@@ -48,18 +48,18 @@ def for_libpq(dsn: str) -> str:
     except psycopg.ProgrammingError:
         # Without libpq's text, which may hold the password, and not in a stack trace either.
         raise DsnError("it cannot be read", HOW_TO_LIBPQ) from None
-    values = {keyword: _value(str(text), dsn) for keyword, text in found.items()}
+    texts = {keyword: str(value) for keyword, value in found.items()}
+    values = {
+        # It is bare if the dsn has it neither quoted nor encoded.
+        keyword: Value(text, text if text in dsn and f"'{text}'" not in dsn else "")
+        for keyword, text in texts.items()
+    }
     shown = (value.bare for keyword, value in values.items() if keyword in _SHOWN)
     if LIBPQ_URL.match(dsn) and any("@" in text for text in shown):
         # Of a password that is not encoded, libpq takes the end for the host or the database.
         raise DsnError("it cannot be read", HOW_TO_LIBPQ)
     check_libpq(values)
     return dsn
-
-
-def _value(text: str, dsn: str) -> Value:
-    """A value of a dsn: it is bare if the dsn has it neither quoted nor encoded."""
-    return Value(text, text if text in dsn and f"'{text}'" not in dsn else "")
 
 
 def check_libpq(values: Mapping[str, Value]) -> None:

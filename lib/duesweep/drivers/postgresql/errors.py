@@ -272,13 +272,11 @@ def _refusals(error: psycopg.Error) -> Sequence[tuple[str | None, str]]:
 
 def _lasting_refusal(error: psycopg.Error) -> str | None:
     """What to do, if the server refused the session and will do so again; None if that may pass."""
-    advice = [_lasting_advice(*each) for each in _refusals(error)]
-    return next(iter(advice), None) if all(advice) else None
-
-
-def _lasting_advice(state: str | None, text: str) -> str | None:
-    by_words = (advice for words, advice in _LASTING_TEXTS.items() if re.search(words, text))
-    return next(by_words, _LASTING_REFUSALS.get(state or ""))
+    found = []
+    for state, text in _refusals(error):
+        by_words = (advice for words, advice in _LASTING_TEXTS.items() if re.search(words, text))
+        found.append(next(by_words, _LASTING_REFUSALS.get(state or "")))
+    return next(iter(found), None) if all(found) else None
 
 
 def _refuse_misread(dsn: str) -> None:
@@ -356,14 +354,12 @@ def _service_error(error: psycopg.Error, problem: Problem) -> StoreError:
         hint = error.diag.message_hint
         advice = problem.advice or (make_storable(hint.rstrip(".")) if hint else None)
         return RefusedStatementError(problem.text, advice=advice)
-    return StoreError.of(problem, transient=_is_passing(error))
-
-
-def _is_passing(error: psycopg.Error) -> bool:
     state = error.sqlstate
     if state is None:
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return state in _PASSING_STATES or state[:2] in _PASSING_CLASSES
+        is_passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    else:
+        is_passing = state in _PASSING_STATES or state[:2] in _PASSING_CLASSES
+    return StoreError.of(problem, transient=is_passing)
 
 
 def _describe(error: psycopg.Error, what: str | None) -> Problem:
@@ -406,13 +402,11 @@ def grant_of(refusal: str, user: str, text: str, names: Names) -> str | None:
         return f"run GRANT USAGE ON SEQUENCE {thing} TO {role}"
     for key, table in names.items():
         if str(table).endswith(thing):
-            rights = ", ".join(_rights(text, key))
-            return f"run GRANT {rights or 'ALL'} ON {table} TO {role}"
+            named = re.escape(f"{{{key}}}")
+            granted = [
+                right
+                for right, pattern in _RIGHTS.items()
+                if re.search(pattern.replace("{table}", named), text, re.DOTALL)
+            ]
+            return f"run GRANT {', '.join(granted) or 'ALL'} ON {table} TO {role}"
     return None
-
-
-def _rights(text: str, key: str) -> Iterator[str]:
-    for right, pattern in _RIGHTS.items():
-        of_table = pattern.replace("{table}", re.escape(f"{{{key}}}"))
-        if re.search(of_table, text, re.DOTALL):
-            yield right
