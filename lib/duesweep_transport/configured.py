@@ -37,7 +37,7 @@ def _transport(config: Config, connection: QueueConnection) -> Transport:
     of_kind.refuse_without_server(connection)
     is_beside = connection.dsn is None and config.store.kind == connection.kind
     return Transport(
-        of_kind.dialect,
+        of_kind.tables.dialect,
         connection.server_dsn,
         of_kind.addresses(connection),
         of_kind.store(config) if is_beside else None,

@@ -1,9 +1,9 @@
 """The servers of databases that hold stores and queue tables, as the settings know them. Folders
-and modules have a server's name: `drivers/<name>`, `drivers/sql/<name>`,
-`config/adapters/<name>.py`.
+and modules have a server's name: `drivers/<name>`, `drivers/sql/<name>`, `queues/<name>.py`.
 """
 # ruff: noqa: ARG002 - no server needs all that another one does
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,7 @@ class DatabaseServer:
     """A server that is known by the store of a user only.
 
     `kinds`: the kinds of stores that are on this server only. `title`: its name for people.
+    `driver`: the module that executors need.
     `schema`: of tables without one. `batch_rows`: messages in a transaction, usually, and
     `most_batch_rows` at most. `spark_from`: this many due messages are worth a cluster's tasks, and
     `cold_spark_from` a Spark that this process would have to start, on the same cores
@@ -33,6 +34,7 @@ class DatabaseServer:
 
     name: str = ""
     title: str = ""
+    driver: str = ""
     kinds: tuple[str, ...] = ()
     schema: str = "public"
     batch_rows: int = MAX_BATCH_ROWS
@@ -61,6 +63,10 @@ class DatabaseServer:
     def check_jdbc_url(self, url: str) -> None:
         """Raise `ConfigError` for a URL that JDBC's driver cannot read, or would misread."""
 
+    def odbc_drivers(self, dsns: Iterable[str]) -> Sequence[str]:
+        """The ODBC drivers that these dsns name; "": the driver that came with duesweep."""
+        return ()
+
 
 class PostgreSqlServer(DatabaseServer):
     """URLs, keywords, and Npgsql's connection strings."""
@@ -87,11 +93,18 @@ class MicrosoftSqlServer(DatabaseServer):
     def check_jdbc_url(self, url: str) -> None:
         split_jdbc_url(url)
 
+    def odbc_drivers(self, dsns: Iterable[str]) -> Sequence[str]:
+        pairs = [OdbcDsn.parse(dsn).pairs for dsn in dsns]
+        return sorted(
+            {each.get("driver", "") for each in pairs if not {"dsn", "filedsn"} & set(each)}
+        )
+
 
 _ALL = (
     PostgreSqlServer(
         name="postgresql",
         title="PostgreSQL",
+        driver="psycopg",
         kinds=("postgresql",),
         batch_rows=BATCH_ROWS,
         spark_from=200_000,
@@ -102,6 +115,7 @@ _ALL = (
     MicrosoftSqlServer(
         name="sqlserver",
         title="SQL Server",
+        driver="pyodbc",
         kinds=("sqlserver", "msmq"),
         schema="dbo",
         most_batch_rows=MAX_BATCH_ROWS,

@@ -96,9 +96,13 @@ class PostgreSqlQueueSession(QueueTableSession[PostgreSqlSession]):
 class PostgreSqlQueue(QueueTables):
     """All queue tables of one database."""
 
-    _DIALECT: ClassVar[Dialect] = POSTGRESQL
+    dialect: ClassVar[Dialect] = POSTGRESQL
+    columns: ClassVar[Columns] = COLUMNS
     _CONNECTION: ClassVar[type[Session]] = PostgreSqlSession
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = PostgreSqlQueueSession
 
     addresses: PostgreSqlAddresses
     wanted = staticmethod(postgresql_queue)
+
+
+TABLES = PostgreSqlQueue

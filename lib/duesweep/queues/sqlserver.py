@@ -170,7 +170,8 @@ class SqlServerQueueSession(QueueTableSession[SqlServerSession]):
 class SqlServerQueue(QueueTables):
     """All queue tables of one server."""
 
-    _DIALECT: ClassVar[Dialect] = SQL_SERVER
+    dialect: ClassVar[Dialect] = SQL_SERVER
+    columns: ClassVar[Columns] = COLUMNS
     _CONNECTION: ClassVar[type[Session]] = SqlServerSession
     _SESSION: ClassVar[type[QueueTableSession[Any]]] = SqlServerQueueSession
 
@@ -181,6 +182,9 @@ class SqlServerQueue(QueueTables):
         with self.asking(store) as session:
             found: Sequence[Problem] = session.notices()
         return found
+
+
+TABLES = SqlServerQueue
 
 
 def _found(connection: SqlServerSession, table: SqlServerTable) -> FoundTable:

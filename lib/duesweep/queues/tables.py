@@ -17,7 +17,7 @@ from duesweep.core.errors import (
 from duesweep.core.message import Message
 from duesweep.core.policy import DEFAULT_TIMEOUTS, Timeouts
 from duesweep.drivers.servers import SERVERS
-from duesweep.drivers.statements import FoundTable, Session, UndoneError
+from duesweep.drivers.statements import Columns, FoundTable, Session, UndoneError
 from duesweep.queues.base import Destination, Queue, QueueSession
 from duesweep.stores.base import DriverSession
 from duesweep.stores.dialect import Dialect, WantedTable
@@ -151,8 +151,9 @@ class QueueTables(Queue):
     database; `holds_own_queue`: the endpoint's own queue has to be there.
     """
 
-    # The server that must have the store.
-    _DIALECT: ClassVar[Dialect]
+    # The server that must have the store, and the columns of its queues with their types.
+    dialect: ClassVar[Dialect]
+    columns: ClassVar[Columns]
     _CONNECTION: ClassVar[type[Session]]
     _SESSION: ClassVar[type[QueueTableSession[Any]]]
 
@@ -209,7 +210,7 @@ class QueueTables(Queue):
         if not isinstance(connection, self._CONNECTION):
             raise ConfigError(
                 f"{self.setting} has no dsn, but the store is not in "
-                f"{SERVERS[self._DIALECT.statements].title}",
+                f"{SERVERS[self.dialect.statements].title}",
                 advice="give it one",
             )
         return self._SESSION(connection, self.addresses)
@@ -217,7 +218,7 @@ class QueueTables(Queue):
     @contextmanager
     def _connect(self, dsn: str) -> Iterator[QueueTableSession[Any]]:
         """A session on a connection of its own."""
-        with self._DIALECT.connect(dsn, self.timeouts.task) as connection:
+        with self.dialect.connect(dsn, self.timeouts.task) as connection:
             yield self._SESSION(connection, self.addresses, own_transaction=True)
 
     def _check_database(self, session: QueueTableSession[Any]) -> None:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, ClassVar
 from uuid import UUID
 
+from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.core.headers import write_json
@@ -268,13 +269,22 @@ class Dialect(ABC):
     """The rules of one server; its texts are statements. A value without fields, because stores
     travel to tasks.
 
-    `statements`: the folder with its SQL. `tables`: how its tables are looked at and created.
-    `task`: the class of a slice's session, a `SqlTask`.
+    `statements`: the folder with its SQL. `kinds`: its delayed tables, by `store.kind`. `tables`:
+    how its tables are looked at and created. `task`: the class of a slice's session, a `SqlTask`.
     """
 
     statements: ClassVar[str]
+    kinds: ClassVar[Mapping[str, TableKind]]
     tables: ClassVar[Tables]
     task: ClassVar[type[Any]]
+
+    @abstractmethod
+    def database_of(self, dsn: str) -> str:
+        """The name of the database that a dsn means; `ConfigError` if it cannot be read."""
+
+    @abstractmethod
+    def addresses(self, endpoint: str, schema: str, dsn: str) -> Addresses:
+        """How an endpoint's addresses are read, in a schema of the database that a dsn means."""
 
     @abstractmethod
     def connect(self, dsn: str, waits: SessionWaits) -> Session:

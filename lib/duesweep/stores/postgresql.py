@@ -10,12 +10,13 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from duesweep.drivers.postgresql.session import connect
+from duesweep.core.address import PostgreSqlAddresses
+from duesweep.drivers.postgresql.session import connect, database_of
 from duesweep.drivers.postgresql.start import literal
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks_postgresql import POSTGRESQL_TABLES
 from duesweep.stores.dialect import Dialect, Location, numbered
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.kinds import POSTGRESQL_KINDS, TableKind
 from duesweep.stores.postgresql_task import PostgreSqlTask
 from duesweep.stores.summary import Lateness
 from duesweep.stores.zone import horizon_in, zone_of
@@ -29,12 +30,17 @@ class PostgreSql(Dialect):
     """Dues are compared in the writers' time zone."""
 
     statements = "postgresql"
+    kinds = POSTGRESQL_KINDS
     tables = POSTGRESQL_TABLES
     task = PostgreSqlTask
 
+    database_of = staticmethod(database_of)
     connect = staticmethod(connect)
     zone = staticmethod(zone_of)
     horizon = staticmethod(horizon_in)
+
+    def addresses(self, endpoint: str, schema: str, dsn: str) -> PostgreSqlAddresses:
+        return PostgreSqlAddresses(endpoint, schema)
 
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """And whether the slice is read by place: all of it is in one Due, and on fewer pages than

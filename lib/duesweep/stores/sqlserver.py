@@ -12,13 +12,15 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
+from duesweep.core.address import SqlServerAddresses
 from duesweep.drivers.sqlserver.binding import bound_text, literal
+from duesweep.drivers.sqlserver.dsn import database_of
 from duesweep.drivers.sqlserver.session import connect
 from duesweep.drivers.statements import Session
 from duesweep.stores.checks_sqlserver import SQL_SERVER_TABLES
 from duesweep.stores.dialect import Dialect, Location, numbered
 from duesweep.stores.due import Horizon
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.kinds import SQL_SERVER_KINDS, TableKind
 from duesweep.stores.sqlserver_task import SqlServerTask
 from duesweep.stores.summary import Lateness, aware, lateness_of
 
@@ -32,10 +34,16 @@ class SqlServer(Dialect):
     """Dues are UTC's."""
 
     statements = "sqlserver"
+    kinds = SQL_SERVER_KINDS
     tables = SQL_SERVER_TABLES
     task = SqlServerTask
 
+    database_of = staticmethod(database_of)
     connect = staticmethod(connect)
+
+    def addresses(self, endpoint: str, schema: str, dsn: str) -> SqlServerAddresses:
+        """They may name another database of the server."""
+        return SqlServerAddresses(endpoint, schema, database_of(dsn))
 
     def bounds(self, kind: TableKind, since: datetime | None, ends: Sequence[Any] = ()) -> str:
         """No index leads to a part of one Due."""

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module  # noqa: TID251 - of this package
-from typing import TYPE_CHECKING, Any
+from importlib import import_module  # noqa: TID251 - of this package and of queues
+from typing import TYPE_CHECKING, Any, cast
 
 from duesweep.config import Config, QueueConfig
 from duesweep.core.errors import ConfigError, MessageError
 from duesweep.core.finding import Finding
 from duesweep.core.policy import Timeouts
+from duesweep.drivers.servers import SERVERS
 from duesweep.queues.base import Queue
 
 if TYPE_CHECKING:
@@ -115,8 +116,10 @@ class Adapter(ABC):
 
 def adapter(kind: str) -> Adapter:
     """The adapter of a kind of server."""
-    found: Adapter = import_module(f"{__name__}.{kind}").ADAPTER
-    return found
+    if kind not in SERVERS:
+        return cast(Adapter, import_module(f"{__name__}.{kind}").ADAPTER)
+    tables = import_module(f"duesweep.queues.{kind}").TABLES
+    return cast(Adapter, import_module(f"{__name__}.sql").SqlAdapter(tables))
 
 
 def connections(config: Config, *, needs_ladder: bool = False) -> dict[str, QueueConnection]:

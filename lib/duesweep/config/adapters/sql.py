@@ -1,62 +1,46 @@
-"""The parts that both dialects share: stores, queue tables, their setup, and the doctor's
-checks.
-"""
+"""A server of databases: its stores, queue tables, their setup, and the doctor's checks."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 from duesweep.config import Config
-from duesweep.config.adapters import Adapter, QueueConnection, named_by, timeouts_of
+from duesweep.config.adapters import Adapter, Needs, QueueConnection, named_by, timeouts_of
 from duesweep.core.address import Addresses
 from duesweep.core.errors import ConfigError
 from duesweep.core.finding import Finding
 from duesweep.drivers.servers import SERVERS
-from duesweep.drivers.statements import Columns
 from duesweep.queues.tables import QueueTables
-from duesweep.stores.dialect import Dialect, WantedTable
-from duesweep.stores.kinds import TableKind
+from duesweep.stores.dialect import WantedTable
 from duesweep.stores.setup import SqlSetup
 from duesweep.stores.store import SqlStore
 from duesweep.stores.tables import examine
 
 
+@dataclass(frozen=True, slots=True)
 class SqlAdapter(Adapter):
-    """`kinds` are the dialect's delayed tables, by `store.kind`; `tables` its queue tables, which
-    have `columns`.
-    """
+    """`tables` are the queue tables of its dialect."""
 
-    dialect: ClassVar[Dialect]
-    kinds: ClassVar[Mapping[str, TableKind]]
-    tables: ClassVar[type[QueueTables]]
-    columns: ClassVar[Columns]
-
-    @abstractmethod
-    def database_of(self, dsn: str) -> str:
-        """The name of the database that a dsn means."""
-
-    @abstractmethod
-    def addresses_in(self, endpoint: str, schema: str, dsn: str) -> Addresses:
-        """How an endpoint's addresses are read, in a schema of the database that a dsn means."""
+    tables: type[QueueTables]
 
     def addresses(self, connection: QueueConnection) -> Addresses:
         """How the addresses on a connection are read. Without a schema of the connection's, they
         are in the store's if that has this dialect or is custom, else in the dialect's own.
         """
-        store, dialect = connection.config.store, self.dialect.statements
+        store, dialect = connection.config.store, self.tables.dialect.statements
         shared = store.db_schema if store.is_custom or store.dialect == dialect else None
         schema = connection.section.db_schema or shared or SERVERS[dialect].schema
         with named_by(f"store.endpoint or {connection.setting}.schema"):
-            return self.addresses_in(store.endpoint, schema, connection.server_dsn)
+            return self.tables.dialect.addresses(store.endpoint, schema, connection.server_dsn)
 
     def store(self, config: Config) -> SqlStore:
         """It has candidates for its delayed table: an older version's has another name."""
         settings, dsn = config.store, config.store.dsn.get_secret_value()
-        kind = self.kinds[settings.kind]
+        dialect = self.tables.dialect
+        kind = dialect.kinds[settings.kind]
         schema = settings.db_schema or settings.server.schema
         with named_by("store.endpoint or store.schema"):
-            addresses = self.addresses_in(settings.endpoint, schema, dsn)
+            addresses = dialect.addresses(settings.endpoint, schema, dsn)
         setting = "endpoint" if settings.delayed_table is None else "delayed_table"
         names = kind.table_names(settings.endpoint, settings.table_prefix)
         if settings.delayed_table is not None:
@@ -65,9 +49,9 @@ class SqlAdapter(Adapter):
             candidates = tuple(replace(addresses.own_queue, table=name) for name in names)
         first = candidates[0]
         return SqlStore(
-            dialect=self.dialect,
+            dialect=dialect,
             dsn=dsn,
-            source=settings.name or f"{self.database_of(dsn)}/{first.schema}.{first.table}",
+            source=settings.name or f"{dialect.database_of(dsn)}/{first.schema}.{first.table}",
             candidates=candidates,
             addresses=addresses,
             kind=kind,
@@ -96,7 +80,7 @@ class SqlAdapter(Adapter):
 
     def setup_step(self, connection: QueueConnection, queues: Mapping[Any, str]) -> SqlSetup:
         return SqlSetup(
-            dialect=self.dialect,
+            dialect=self.tables.dialect,
             dsn=connection.server_dsn,
             setting=connection.server_setting,
             queues=[self.wanted(role, table) for table, role in queues.items()],
@@ -111,18 +95,22 @@ class SqlAdapter(Adapter):
         queues: Callable[[], Sequence[tuple[str, Any]]],
     ) -> Iterator[Finding]:
         return examine(
-            self.dialect,
+            self.tables.dialect,
             connection.server_dsn if connection else config.store.dsn.get_secret_value(),
             connection.server_setting if connection else "store.dsn",
             lambda: [self.wanted(role, table) for role, table in queues()],
-            queue_columns=self.columns,
+            queue_columns=self.tables.columns,
             store=self.store(config) if connection is None else None,
             timeouts=timeouts_of(config),
         )
 
+    def needs(self, dsns: Sequence[str]) -> Needs:
+        server = SERVERS[self.tables.dialect.statements]
+        return Needs([server.driver], server.odbc_drivers(dsns))
+
     def refuse_without_server(self, connection: QueueConnection) -> None:
         """Raise `ConfigError` if queues of this kind cannot be on the store's server."""
-        dialect, kind = connection.config.store.dialect, self.dialect.statements
+        dialect, kind = connection.config.store.dialect, self.tables.dialect.statements
         if connection.dsn is None and dialect in SERVERS.keys() - {kind}:
             raise ConfigError(
                 f"{connection.setting} is of kind {kind}, but the store is in "
