@@ -56,6 +56,9 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
     swept = store_of(config)
     queues = _queue(config, swept, needs_ladder=needs_ladder)
     swept.initialise(config.store.endpoint, _mode(config, queues))
+    retry = Retry(**dict(config.retry))
+    if config.store.kind == "msmq":
+        retry = _of_msmq(retry, config.store.number_of_retries)
     root = ledger_root(config.ledger.root)
     batch_rows = config.sweep.batch_rows or config.store.server.batch_rows
     return SweepContext(
@@ -64,7 +67,7 @@ def sweep_context(config: Config, *, needs_ladder: bool = False) -> SweepContext
         ledger_root=root,
         ledger_writer=_ledger_writer(config.ledger.writer, root),
         batch_size=BatchSize(batch_rows, config.sweep.batch_bytes),
-        retry=_retry(config),
+        retry=retry,
         slices=config.sweep.slices,
         spark_from=_spark_from(config),
         look_ahead=LookAhead(config.sweep.look_ahead_seconds, STARTED),
@@ -131,9 +134,9 @@ def check_shared_transaction(connection: QueueConnection, store: Store) -> None:
     that its queues could share.
     """
     settings = connection.config.store
-    if not settings.is_custom or not connection.is_beside:
-        return
-    if not (isinstance(store, SqlStore) and store.dialect.statements == connection.kind):
+    if connection.is_beside and not (
+        isinstance(store, SqlStore) and store.dialect.statements == connection.kind
+    ):
         raise ConfigError(
             f"{connection.setting}.dsn is not set, but the queues cannot share the transaction of "
             f"{settings.kind}: it is not a subclass of duesweep's store of kind {connection.kind}",
@@ -145,7 +148,8 @@ def _queue(config: Config, swept: Store, *, needs_ladder: bool) -> Queue:
     queues: dict[str, Queue] = {}
     found = connections(config, needs_ladder=needs_ladder)
     for name, connection in found.items():
-        check_shared_transaction(connection, swept)
+        if config.store.is_custom:
+            check_shared_transaction(connection, swept)
         queues[name] = adapter(connection.kind).queue(connection)
     for route in routes_of(config):
         if (queue := route.only_queue) is not None and route.connection in found:
@@ -180,20 +184,17 @@ def _mode(config: Config, queues: Queue) -> TransactionMode:
 def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
     if asked is LedgerWriter.DELTA_RS:
         require_delta_rs_root(root)
-    if asked is LedgerWriter.AUTO and not has_pyspark() and can_delta_rs_reach(root):
-        return LedgerWriter.DELTA_RS
     if asked is LedgerWriter.AUTO and has_cluster_files():
-        return LedgerWriter.SPARK
+        # Without PySpark a sweep does with what delta-rs reaches.
+        is_without = not has_pyspark() and can_delta_rs_reach(root)
+        return LedgerWriter.DELTA_RS if is_without else LedgerWriter.SPARK
     return asked
 
 
-def _retry(config: Config) -> Retry:
-    retry = Retry(**dict(config.retry))
-    if config.store.kind != "msmq":
-        return retry
+def _of_msmq(retry: Retry, number_of_retries: int | None) -> Retry:
     # The transport compares its setting with the count before it raises the count. So a message
     # gets two more attempts. A message for an unknown queue gets only one.
-    attempts = (config.store.number_of_retries or 0) + 2
+    attempts = (number_of_retries or 0) + 2
     return replace(retry, max_attempts=attempts, non_retryable=(QueueNotFoundError,))
 
 

@@ -145,7 +145,8 @@ def setup_steps(config: Config) -> Sequence["SetupStep"]:
     readable: tuple[Any, ...] = ()
     steps: list[SetupStep] = []
     for name, connection in connections(config).items():
-        check_shared_transaction(connection, own)
+        if config.store.is_custom:
+            check_shared_transaction(connection, own)
         kind = adapter(connection.kind)
         queues: dict[Any, str] = {}
         for one in wanted:
