@@ -185,7 +185,7 @@ def _ledger_writer(asked: LedgerWriter, root: str) -> LedgerWriter:
     if asked is LedgerWriter.DELTA_RS:
         require_delta_rs_root(root)
     if asked is LedgerWriter.AUTO and has_cluster_files():
-        # Without PySpark a sweep does with what delta-rs reaches.
+        # Without PySpark, delta-rs writes the ledger if it can.
         is_without = not has_pyspark() and can_delta_rs_reach(root)
         return LedgerWriter.DELTA_RS if is_without else LedgerWriter.SPARK
     return asked
