@@ -16,6 +16,7 @@ import pytest
 from duesweep.core.address import SqlServerTable, bracket_name
 from duesweep.drivers.sqlserver.binding import bind, table_names
 from duesweep.drivers.statements import statements
+from duesweep.stores import leases
 from duesweep.stores.dialect import JOURNAL_TABLES
 from duesweep.stores.kinds import SQL_SERVER_KINDS
 from support.endpoint import Endpoint
@@ -75,6 +76,8 @@ def test_every_statement_as_it_is_rendered() -> None:
 def recorder(monkeypatch: pytest.MonkeyPatch) -> RecordingOdbc:
     from duesweep.drivers.sqlserver.dsn import odbc  # noqa: PLC0415 - loads ODBC
 
+    # A slow sweep would renew its leases, on a session of its own.
+    monkeypatch.setattr(leases, "RENEWAL_SECONDS", 3_600.0)
     recorder = RecordingOdbc(odbc().connect)
     monkeypatch.setattr(odbc(), "connect", recorder.connect)
     return recorder

@@ -35,7 +35,7 @@ from duesweep.stores.task import NOBODY, Claim, LeftAlone, Moved, TaskSession
 from duesweep.stores.tombstone import Tombstones
 
 # Most sources have few counters: all of them cost less than a search for a thousand keys.
-_FEW_COUNTERS = 100
+FEW_COUNTERS = 100
 
 
 class Begun(NamedTuple):
@@ -169,14 +169,21 @@ class SqlTask(TaskSession):
             begun.paused,
         )
 
-    def checked_move(self, begun: Begun, tombstones: Tombstones, missing: Locked) -> Moved:
-        """The answer of `move`. `missing` are the claim keys that led to no message.
-        Raises `UnusualBatchError` if that, or a retry counter, is not as usual.
+    def checked_move(
+        self,
+        begun: Begun,
+        tombstones: Tombstones,
+        missing: Locked,
+        some_counters: Sequence[Any] | None = None,
+    ) -> Moved:
+        """The answer of `move`. `missing` are the claim keys that led to no message, and
+        `some_counters` the rows of `read_some_attempts`, if they were read after the rows were
+        locked. Raises `UnusualBatchError` if that, or a retry counter, is not as usual.
         """
         if missing.skipped:
             raise UnusualBatchError("some rows are locked, or changed since the plan")
         # After the rows were locked, as in a claim.
-        counters = self._read_counters(tombstones.keys)
+        counters = self._read_counters(tombstones.keys, some_counters)
         if counters:
             found = [counters.get(key) for key in tombstones.keys]
             if not all(counter is None or counter.is_eligible for counter in found):
@@ -280,12 +287,18 @@ class SqlTask(TaskSession):
             if in_back_off or counter is None or counter.is_eligible
         ]
 
-    def _read_counters(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """The retry counters of messages, by their keys; and perhaps some of others."""
+    def _read_counters(
+        self, keys: Sequence[str], some: Sequence[Any] | None = None
+    ) -> Mapping[str, Any]:
+        """The retry counters of messages, by their keys; and perhaps some of others. `some` are the
+        rows of `read_some_attempts`, if they are known.
+        """
         if not keys:
             return {}
-        rows = self.statements.rows("read_some_attempts", source=self.source, most=_FEW_COUNTERS)
-        if len(rows) == _FEW_COUNTERS:
+        rows = some
+        if rows is None:
+            rows = self.statements.rows("read_some_attempts", source=self.source, most=FEW_COUNTERS)
+        if len(rows) == FEW_COUNTERS:
             rows = self.statements.rows("read_attempts", source=self.source, keys=Keys(keys))
         return {row.message_key: row for row in rows}
 

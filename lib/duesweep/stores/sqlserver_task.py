@@ -31,7 +31,7 @@ from duesweep.stores.forward import split_headers
 from duesweep.stores.kinds import split_lock_key
 from duesweep.stores.messages import NewMessage
 from duesweep.stores.moved_headers import HeaderCut
-from duesweep.stores.sql_task import Begun, Locked, SqlTask
+from duesweep.stores.sql_task import FEW_COUNTERS, Begun, Locked, SqlTask
 from duesweep.stores.summary import packed
 from duesweep.stores.sweeps import SweepRun
 from duesweep.stores.task import NOBODY, Forwarded, LeftAlone, Moved, Selection, Table
@@ -62,13 +62,14 @@ class _Group:
 
 class _Span(NamedTuple):
     """A batch that has begun, the span of its Dues, its rows by their destination as it is written,
-    and the other claim keys.
+    the other claim keys, and some retry counters.
     """
 
     begun: Begun
     span: Values
     groups: Sequence[tuple[str, _Group]]
     unclaimed: Locked
+    some_counters: Sequence[Any]
 
 
 class _OthersRemovedError(Exception):
@@ -204,10 +205,11 @@ class SqlServerTask(SqlTask):
         span: Values = {"first": min(dues), "last": max(dues)}
         if max(dues) >= bound_text(run.horizon.before):
             raise UnusualBatchError("a message is not due yet")
-        fence, rows = self.statements.rows_of_each(
+        fence, rows, some_counters = self.statements.rows_of_each(
             ("fence", {"sweep_id": run.sweep_id, "lock": batches_lock(run.sweep_id)}, {}),
             ("set_span", span, {}),
             ("claim_span", {"most": dues.total() + 1}, {}),
+            ("read_some_attempts", {"source": self.source, "most": FEW_COUNTERS}, {}),
             what="claim_span",
         )
         begun = self.begun(run, fence)
@@ -222,9 +224,8 @@ class SqlServerTask(SqlTask):
         found = {} if unclaimed.skipped else self._grouped(rows)
         forwards = sorted(found)
         addresses = [self._kind.address_of(forward) for forward in forwards]
-        return Selection(
-            addresses, _Span(begun, span, [(each, found[each]) for each in forwards], unclaimed)
-        )
+        groups_found = [(each, found[each]) for each in forwards]
+        return Selection(addresses, _Span(begun, span, groups_found, unclaimed, some_counters))
 
     def move(
         self,
@@ -241,7 +242,7 @@ class SqlServerTask(SqlTask):
             moved.add(cut.tombstones(group.keys, group.texts, group.instants_us, group.body_bytes))
         if moves:
             begun = begun._replace(server_us=self._move_span(chosen.span, moves))
-        return self.checked_move(begun, moved, chosen.unclaimed)
+        return self.checked_move(begun, moved, chosen.unclaimed, chosen.some_counters)
 
     def _grouped(self, rows: Sequence[Any]) -> dict[str, _Group]:
         """The rows by their destination."""

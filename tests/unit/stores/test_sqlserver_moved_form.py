@@ -90,6 +90,10 @@ class Server:
                 ]
             elif name == "claim_span":
                 found.append(self.span[: values["most"]])
+            elif name == "read_some_attempts":
+                # After the rows were locked.
+                assert [each for each, _, _ in named][-2:] == ["claim_span", name]
+                found.append(self.rows(name, **values))
             elif name == "find_triggers":
                 self.looked_at += values["tables"]
                 found.append(

@@ -447,18 +447,18 @@ def connect(dsn: str, waits: SessionWaits) -> SqlServerSession:
         login_seconds = ceil(waits.connect_seconds) + 1
         raw = pyodbc.connect(parsed.text(**more), autocommit=True, timeout=login_seconds)
         raw.timeout = max(1, int(waits.statement_seconds))
-        cursor = raw.cursor()
-        # One statement for each setting: in one batch the error would not say which was refused.
-        # With XACT_ABORT OFF an error ends its statement only, so savepoints can be rolled back to.
-        for setting in (
+        settings = (
+            # An error ends its statement only, so savepoints can be rolled back to.
             "XACT_ABORT OFF",
             "NOCOUNT OFF",
             "TRANSACTION ISOLATION LEVEL READ COMMITTED",
             f"LOCK_TIMEOUT {waits.lock_seconds * 1_000:.0f}",
             # In a deadlock, the sweep is the victim and not an endpoint.
             "DEADLOCK_PRIORITY LOW",
-        ):
-            cursor.execute(f"SET {setting}")
+        )
+        cursor = raw.cursor()
+        cursor.execute(" ".join(f"SET {setting};" for setting in settings))
+        _drain(cursor)
         cursor.close()
     for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
         raw.add_output_converter(kind, decode_utf16)

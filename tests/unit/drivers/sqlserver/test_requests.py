@@ -43,6 +43,18 @@ def _session(server: TdsServer, waits: SessionWaits = _WAITS) -> Iterator[SqlSer
         )
 
 
+def test_session_is_ready_one_request_after_its_login() -> None:
+    with tds_server() as server:
+        dsn = f"Server=127.0.0.1,{server.port};Database=nsb;Uid=u;Pwd=p;Encrypt=no"
+        for _ in range(2):
+            server.requests.clear()
+            connect(dsn, _WAITS).__exit__()
+
+    # At its first login to a server, pyodbc asks for the lengths of four types.
+    [request] = [one for one in server.requests if "sp_datatype_info" not in one.procedure]
+    assert request.text.count("SET ") == 5
+
+
 def _declared(server: TdsServer) -> Sequence[tuple[str, tuple[str, ...]]]:
     return [
         (one.text, tuple(each.declared for each in one.parameters))
