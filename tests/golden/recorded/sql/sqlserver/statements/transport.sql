@@ -1,8 +1,8 @@
 -- without a name
 COMMIT TRANSACTION
 
--- name: DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last;
--- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int
+-- name: DECLARE @Answer int; EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction', @LockTimeout = 10000; SELECT CASE WHEN s.closed_at IS NULL AND @Answer >= 0 THEN 1 ELSE 0 END AS is_open, CASE WHEN s.stop_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_stopping, CASE WHEN EXISTS (SELECT 1 FROM [nsb].[dbo].[duesweep_pauses] p WITH (NOLOCK) WHERE p.source = s.source) THEN 1 ELSE 0 END AS has_pauses, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us FROM [nsb].[dbo].[duesweep_sweeps] s WITH (NOLOCK) WHERE s.sweep_id = ?; DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(varchar(27), CONVERT(datetime2(7), m.[Due]), 121) AS due, m.Headers AS headers, CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK) WHERE m.[Due] >= @First AND m.[Due] <= @Last; SELECT TOP (?) a.message_key, a.attempts, CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK) WHERE a.source = ?;
+-- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 nvarchar(max), $5 int, $6 int, $7 nvarchar(max)
 DECLARE @Answer int;
 EXEC @Answer = sys.sp_getapplock @Resource = ?, @LockMode = 'Shared', @LockOwner = 'Transaction',
     @LockTimeout = 10000;
@@ -18,6 +18,10 @@ SELECT TOP (?) CONVERT(nvarchar(250), m.[RowVersion]) AS message_key, CONVERT(va
        CONVERT(nvarchar(200), NULL) AS destination, COALESCE(DATALENGTH(m.[Body]), 0) AS body_bytes
 FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (UPDLOCK, READPAST, ROWLOCK, FORCESEEK)
 WHERE m.[Due] >= @First AND m.[Due] <= @Last;
+SELECT TOP (?) a.message_key, a.attempts,
+       CASE WHEN a.next_attempt_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS is_eligible
+FROM [nsb].[dbo].[duesweep_attempts] a WITH (READPAST, READCOMMITTEDLOCK)
+WHERE a.source = ?;
 
 -- name: DECLARE @First datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime), @Last datetime = CAST(CONVERT(datetime2(7), ?, 121) AS datetime); INSERT INTO [nsb].[dbo].[Billing] (Id, Recoverable, Headers, Body) SELECT NEWID(), 1, STUFF(m.Headers, k.cut_at, k.cut, N''), m.[Body] FROM [nsb].[dbo].[Sales.Orders.Delayed] m WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK, FORCESEEK) JOIN OPENJSON(CONVERT(nvarchar(max), ?)) WITH ( message_key bigint '$.key', cut_at int '$.at', cut int '$.length' ) k ON k.message_key = m.[RowVersion] WHERE m.[Due] >= @First AND m.[Due] <= @Last ORDER BY m.[Due] OPTION (HASH JOIN); SELECT @@ROWCOUNT AS messages; DELETE TOP (?) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK) WHERE [Due] >= @First AND [Due] <= @Last; SELECT @@ROWCOUNT AS messages, XACT_STATE() AS state, DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME()) AS server_us;
 -- $1 nvarchar(max), $2 nvarchar(max), $3 nvarchar(max), $4 int
@@ -48,25 +52,13 @@ SAVE TRANSACTION duesweep_1
 SELECT XACT_STATE()
 
 -- without a name
-SET DEADLOCK_PRIORITY LOW
-
--- without a name
-SET LOCK_TIMEOUT 2000
-
--- without a name
-SET LOCK_TIMEOUT 20000
-
--- without a name
-SET NOCOUNT OFF
-
--- without a name
 SET NOCOUNT OFF; BEGIN TRANSACTION
 
 -- without a name
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED
+SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 20000; SET DEADLOCK_PRIORITY LOW;
 
 -- without a name
-SET XACT_ABORT OFF
+SET XACT_ABORT OFF; SET NOCOUNT OFF; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCK_TIMEOUT 2000; SET DEADLOCK_PRIORITY LOW;
 
 -- name: add_exhausted
 -- $1 int, $2 int, $3 nvarchar(max)
@@ -987,11 +979,6 @@ SELECT @@ROWCOUNT AS messages;
 
 -- name: remove_any
 DELETE TOP (1) FROM [nsb].[dbo].[Sales.Orders.Delayed] WITH (READPAST, READCOMMITTEDLOCK, ROWLOCK);
-
--- name: renew_leases
--- $1 int, $2 nvarchar(max)
-UPDATE [nsb].[dbo].[duesweep_leases] SET until_at = DATEADD(millisecond, CONVERT(int, ?), SYSUTCDATETIME())
-WHERE holder = ?;
 
 -- name: reschedule
 -- $1 nvarchar(max)
