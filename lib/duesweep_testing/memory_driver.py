@@ -17,7 +17,7 @@ from duesweep.core.account import (
     report_as_text,
 )
 from duesweep.core.change import Command, DueSpan, UnsettledCommand, WaitingMessage
-from duesweep.core.errors import MessageError, StoreError, SweepClosedError
+from duesweep.core.errors import MessageError, SweepClosedError
 from duesweep.core.message import Message
 from duesweep.core.policy import Pause, Paused, Slicing
 from duesweep.core.world import instant_of, micros
@@ -430,26 +430,6 @@ class MemoryPeople(People):
         return was_paused
 
     @contextmanager
-    def one_at_a_time(self) -> Iterator[None]:
-        with self._store.changed:
-            if self._store.undoer not in {None, self}:
-                raise StoreError(
-                    "Another command that restores, replays or discards messages is running",
-                    transient=True,
-                )
-            self._store.undoer = self
-        try:
-            yield
-        finally:
-            self.end_undoing()
-
-    def end_undoing(self) -> None:
-        """Let others restore, replay or discard."""
-        with self._store.changed:
-            if self._store.undoer is self:
-                self._store.undoer = None
-
-    @contextmanager
     def keys(self) -> Iterator[Iterator[Sequence[str]]]:
         yield iter([list(self._store.rows)])
 
@@ -482,8 +462,8 @@ class MemoryDriverSession(OperatorDriver):
         self.sweeps = MemorySweeps(store, self.due, self)
         self.binding = MemoryBinding(store)
         self.people = MemoryPeople(store)
-        # A simulation has others around them.
-        self._leases = (self.journal.end_settling, self.people.end_undoing)
+        # A simulation has another journal around it.
+        self._end_settling = self.journal.end_settling
 
     def __enter__(self) -> "MemoryDriverSession":
         return self
@@ -494,8 +474,7 @@ class MemoryDriverSession(OperatorDriver):
     def end_leases(self) -> None:
         """Nothing shows any more that its sweeps live, or that it is a settler."""
         with self._store.changed:
-            for end in self._leases:
-                end()
+            self._end_settling()
             for sweep in self._store.sweeps.values():
                 sweep.owner = None if sweep.owner is self else sweep.owner
 

@@ -83,9 +83,8 @@ class MemoryState:
         self.changes: dict[UUID, list[ChangeEntry]] = {}
         # The session that holds the lock of a row, by the row's key.
         self.holders: dict[str, object] = {}
-        # The session that settles, and the one whose command undoes.
+        # The session that settles.
         self.settler: object | None = None
-        self.undoer: object | None = None
         self.ledger_id: UUID | None = None
         self.pauses: dict[str, Pause] = {}
         # Until when each limit is reserved, by the clock's seconds.

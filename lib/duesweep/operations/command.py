@@ -11,10 +11,11 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import NamedTuple
+from uuid import UUID
 
 from duesweep.core.change import Command, CommandName
 from duesweep.core.errors import (
@@ -34,6 +35,7 @@ from duesweep.operations.endpoint import Endpoint, Stop
 from duesweep.operations.messages import Tell
 from duesweep.operations.opening import command_ledger
 from duesweep.stores.base import DriverSession, OperatorDriver, operators_of
+from duesweep.stores.journal import Journal
 from duesweep.stores.people import OperatorTask
 from duesweep.stores.sweeps import SweepRun
 from duesweep.sweep.job import SweepContext
@@ -255,23 +257,19 @@ def act(
     operators = operators_of(context.store, f"the command `{command}`")
     with command_ledger(context, endpoint.spark) as ledger, operators.open_driver() as session:
         session.check()
-        with session.people.one_at_a_time() if command.undoes else nullcontext():
-            seconds = inf if command.undoes else BRIEFLY_SECONDS
-            clock = context.world.clock
-            patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted, clock)
-            earlier = settle_first(session, ledger, patience, seconds)
-            if command.undoes and earlier is not None:
-                raise earlier
-            by = Command(command, given_by(), reason)
-            run = session.sweeps.open(session.due.horizon(), command=by)
-            if command.undoes:
-                _refuse_beside_others(session, run)
-            done = _Done(str(run.sweep_id))
-            with done.told_with_errors():
-                with operators.open_changes() as changing:
-                    done.carry_out(work(ledger, changing, run), stop, tell)
-                with living_session(context, session, run, stop=stop) as living:
-                    done.ledger_error = _end(living, ledger, run, context.world.clock)
+        seconds = inf if command.undoes else BRIEFLY_SECONDS
+        clock = context.world.clock
+        patience = Patience(_LOCK_SECONDS, lambda: stop.is_wanted, clock)
+        earlier = settle_first(session, ledger, patience, seconds)
+        if command.undoes and earlier is not None:
+            raise earlier
+        run = _open(session, Command(command, given_by(), reason), patience)
+        done = _Done(str(run.sweep_id))
+        with done.told_with_errors():
+            with operators.open_changes() as changing:
+                done.carry_out(work(ledger, changing, run), stop, tell)
+            with living_session(context, session, run, stop=stop) as living:
+                done.ledger_error = _end(living, ledger, run, context.world.clock)
     return Changed.of(chosen, done)
 
 
@@ -314,25 +312,34 @@ def settle_earlier(context: SweepContext, ledger: Ledger) -> None:
         raise error
 
 
-def _refuse_beside_others(commands: OperatorDriver, run: SweepRun) -> None:
-    """Raise `StoreError`, and end the command, if another one that undoes is there. After its own
-    is open: of two that begin at once, even if one was frozen, one sees the other.
+def _open(session: OperatorDriver, command: Command, patience: Patience) -> SweepRun:
+    """Open the command. One that undoes waits until no other one is open. It looks when its own
+    is: of two that begin at once, even if one was frozen, one sees the other.
     """
-    others = [
-        each
-        for each in commands.journal.unsettled()
-        if each.command and each.command.undoes and each.sweep_id != run.sweep_id
-    ]
-    if not others:
-        return
-    if commands.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
-        commands.journal.delete_settled(run.sweep_id, is_in_ledger=False)
-    raise StoreError(
-        f"Command {others[0].sweep_id}, which restores, replays or discards messages of "
-        f"{commands.source}, has not ended yet, and this one has done nothing",
-        advice="try again when that one has ended",
-        transient=True,
-    )
+    while True:
+        run = session.sweeps.open(session.due.horizon(), command=command)
+        other = _other_undoing(session.journal, run) if command.name.undoes else None
+        if other is None:
+            return run
+        if session.sweeps.close(run.sweep_id, abandoned=False, remaining=0):
+            session.journal.delete_settled(run.sweep_id, is_in_ledger=False)
+        why = (
+            f"Command {other}, which restores, replays or discards messages of {session.source}, "
+            "has not ended yet"
+        )
+        if not patience.wait(lambda told=why: told):
+            raise StoreError(
+                f"{why}, and this one has done nothing",
+                advice="try again when that one has ended",
+                transient=True,
+            )
+
+
+def _other_undoing(journal: Journal, run: SweepRun) -> UUID | None:
+    for each in journal.unsettled():
+        if each.command and each.command.undoes and each.sweep_id != run.sweep_id:
+            return each.sweep_id
+    return None
 
 
 def _end(session: DriverSession, ledger: Ledger, run: SweepRun, clock: Clock) -> str | None:

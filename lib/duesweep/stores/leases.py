@@ -33,11 +33,6 @@ def settler_lease(source: str) -> str:
     return f"settler {source}"
 
 
-def undo_lease(source: str) -> str:
-    """The lease of a command that restores, replays or discards messages."""
-    return f"undo {source}"
-
-
 class Leases:
     """The leases of one driver's session. They are renewed with its looks at the store, and by a
     thread while it waits for something else; the thread opens a session of its own with `connect`.

@@ -56,11 +56,6 @@ class People(Protocol):
     def resume(self, pattern: str) -> bool:
         """End the pause of just this pattern; False without one."""
 
-    def one_at_a_time(self) -> AbstractContextManager[None]:
-        """Be the source's only command that `undoes`; waits a short time for another one to end.
-        Raises `StoreError` if it does not end.
-        """
-
     def keys(self) -> AbstractContextManager[Iterator[Sequence[str]]]:
         """The keys of all stored messages, in pages; no order is promised."""
 

@@ -3,17 +3,15 @@ message, sweep or endpoint is gone.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from duesweep.core.change import DueSpan, WaitingMessage
-from duesweep.core.errors import StoreError
-from duesweep.core.world import Patience, instant_of
+from duesweep.core.world import instant_of
 from duesweep.drivers.statements import Keys, Session, retry_lost_transactions
 from duesweep.stores.due import Horizon
-from duesweep.stores.leases import undo_lease
 from duesweep.stores.people import DroppedSource, People
 from duesweep.stores.sql_connection import SqlConnection, SqlPart
 from duesweep.stores.sql_due import SqlDue
@@ -22,7 +20,6 @@ from duesweep.stores.summary import aware
 # How many messages, or keys, are read at a time: a page.
 _PAGE_ROWS = 1_000
 _KEYS_PER_PAGE = 20_000
-_UNDO_WAIT_SECONDS = 5.0
 # The binding is the last: as long as it is there, the source is known as one to forget.
 _ROWS_OF_A_SOURCE = ("forget_attempts", "forget_pauses", "forget_limits", "unbind")
 
@@ -112,25 +109,6 @@ class SqlPeople(SqlPart, People):
         with self._session.transaction():
             self._session.execute("drop_old_pauses", source=self.source)
             return bool(self._session.execute("resume", source=self.source, pattern=pattern))
-
-    @contextmanager
-    def one_at_a_time(self) -> Iterator[None]:
-        leases, name = self._at.leases, undo_lease(self.source)
-        other = f"Another command that restores, replays or discards messages of {self.source}"
-        patience = Patience(_UNDO_WAIT_SECONDS, clock=self._location.world.clock)
-        while not leases.take(name):
-            if not patience.wait(lambda: other):
-                raise StoreError(
-                    f"{other} is running, and this one has done nothing",
-                    advice="try again when that one has ended",
-                    transient=True,
-                )
-        try:
-            yield
-        finally:
-            # It ends by itself. An error here would hide why the session ended.
-            with suppress(StoreError):
-                leases.give_back(name)
 
     def plan_sql(self, horizon: Horizon) -> str:
         return self._due.plan_sql(horizon)

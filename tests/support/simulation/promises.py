@@ -97,7 +97,7 @@ class Promises:
         only a message's own fault has cost it an attempt.
         """
         store, rows = self.store, {name: table.rows for name, table in tables.tables.items()}
-        if store.holders or store.settler or store.undoer or store.sweeps:
+        if store.holders or store.settler or store.sweeps:
             _break("something is held, or not settled, after the end of all")
         outcomes = Counter((row["message_key"], row["outcome"]) for row in rows["tombstones"])
         errors = Counter(row["message_key"] for row in rows["errors"])

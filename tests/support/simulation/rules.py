@@ -4,7 +4,7 @@ code.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from duesweep.core.world import StoreClock
 from duesweep.operations import command
 from duesweep.sweep import settle, sweep
 from duesweep.sweep.batch import Batches
-from duesweep_testing.memory_driver import MemoryJournal, MemoryPeople, MemorySweeps
+from duesweep_testing.memory_driver import MemoryJournal, MemorySweeps
 from duesweep_testing.memory_ledger import MemoryTable
 from duesweep_testing.memory_queue import MemoryQueueSession
 from duesweep_testing.memory_sessions import MemoryChangeSession, MemoryTaskSession
@@ -152,15 +152,6 @@ def _without_due() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _without_order() -> Iterator[None]:
-    with (
-        patch.object(MemoryPeople, "one_at_a_time", lambda _: nullcontext()),
-        patch.object(command, "_refuse_beside_others", lambda *_: None),
-    ):
-        yield
-
-
 # Each rule, and how to take it out.
 RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "a batch begins only while its sweep is open": _replaced(
@@ -200,7 +191,9 @@ RULES: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
     "each change of an operator is journalled": _replaced(
         MemoryChangeSession, "_journal", lambda *_: None
     ),
-    "a command that puts messages back runs alone, and after all others": _without_order,
+    "a command that puts messages back runs alone, and after all others": _replaced(
+        command, "_other_undoing", lambda *_: None
+    ),
     "a sweep is settled after it was closed": _replaced(MemorySweeps, "close", _leave_open),
     "a table takes each sweep once": _replaced(MemoryTable, "has", lambda *_: False),
     "the ledger has each round that moved messages": _replaced(sweep, "drop_empty", _drop_any),

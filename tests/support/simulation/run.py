@@ -413,7 +413,7 @@ class Simulation:
                 if isinstance(error, ConfigError):
                     raise BrokenPromiseError(f"a sweep in calm is refused: {error}") from error
             store = self.store
-            is_held = store.holders or store.settler is not None or store.undoer is not None
+            is_held = store.holders or store.settler is not None
             if not (store.sweeps or is_held or self._is_any_due() or self._is_any_frozen()):
                 return
             self.scheduler.sleep(5.0)

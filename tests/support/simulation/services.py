@@ -195,7 +195,7 @@ class Stepped:
         value = getattr(self._part, name)
         if not callable(value):
             return value
-        if name in {"settling", "one_at_a_time"}:
+        if name == "settling":
             return self._locking(name, value)
 
         def call(*arguments: Any, **options: Any) -> Any:
